@@ -1,0 +1,166 @@
+"""The APIs of a Kafka 4.3 broker: keys, names, versions, and where their messages are declared.
+
+ApiVersions, dispatch and the documents all derive from this one table. Source: what
+`kafka-broker-api-versions` lists for Kafka 4.3.1, and org.apache.kafka.common.protocol.ApiKeys.
+"""
+
+import importlib
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.schema import LATEST, Message
+
+NEVER_FLEXIBLE: Final = LATEST + 1
+"""The first flexible version of an API that has none."""
+
+UNDECLARED: Final = ""
+"""The family of an API whose messages aren't declared, since no handler serves it."""
+
+API_VERSIONS_KEY: Final = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API. Versions `min_version` to `max_version` are those that Kafka 4.3 lists.
+
+    Versions below `first_decodable` are listed and refused all the same (Produce 0 to 2, KAFKA-18659).
+    APIs that are not `advertised` answer those who ask, but a plain Kafka doesn't list them: telemetry
+    without a receiver. `family` is the module in `protocol.messages`, imported at the first use of
+    `request` or `response`.
+    """
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    first_flexible: int
+    family: str
+    first_decodable: int = 0
+    advertised: bool = True
+
+    @property
+    def declared(self) -> bool:
+        return self.family != UNDECLARED
+
+    @property
+    def request(self) -> type[Message]:
+        return self._message("Request")
+
+    @property
+    def response(self) -> type[Message]:
+        return self._message("Response")
+
+    def decodes(self, version: int) -> bool:
+        """Whether a request of this version can be served."""
+        return (
+            self.declared
+            and self.min_version <= version <= self.max_version
+            and version >= self.first_decodable
+        )
+
+    def request_header_version(self, version: int) -> int:
+        """2 with tagged fields, 1 without; also for versions that we don't serve, as Kafka does."""
+        return 2 if version >= self.first_flexible else 1
+
+    def response_header_version(self, version: int) -> int:
+        """1 with tagged fields, 0 without. ApiVersions stays at 0: its reader knows nothing yet (KIP-511)."""
+        return 1 if version >= self.first_flexible and self.key != API_VERSIONS_KEY else 0
+
+    def _message(self, suffix: str) -> type[Message]:
+        family = importlib.import_module(f"protocol.messages.{self.family}")
+        message: type[Message] = getattr(family, self.name + suffix)
+        return message
+
+
+APIS: Final[dict[int, Api]] = {
+    api.key: api
+    for api in (
+        Api(0, "Produce", 0, 13, 9, "produce", first_decodable=3),
+        Api(1, "Fetch", 4, 18, 12, "fetch"),
+        Api(2, "ListOffsets", 1, 11, 6, "offsets"),
+        Api(3, "Metadata", 0, 13, 9, "metadata"),
+        Api(8, "OffsetCommit", 2, 10, 8, "groups_offsets"),
+        Api(9, "OffsetFetch", 1, 10, 6, "groups_offsets"),
+        Api(10, "FindCoordinator", 0, 6, 3, "find_coordinator"),
+        Api(11, "JoinGroup", 0, 9, 6, "groups_classic"),
+        Api(12, "Heartbeat", 0, 4, 4, "groups_classic"),
+        Api(13, "LeaveGroup", 0, 5, 4, "groups_classic"),
+        Api(14, "SyncGroup", 0, 5, 4, "groups_classic"),
+        Api(15, "DescribeGroups", 0, 6, 5, "groups_admin"),
+        Api(16, "ListGroups", 0, 5, 3, "groups_admin"),
+        Api(17, "SaslHandshake", 0, 1, NEVER_FLEXIBLE, "sasl"),
+        Api(18, "ApiVersions", 0, 4, 3, "api_versions"),
+        Api(19, "CreateTopics", 2, 7, 5, "topics"),
+        Api(20, "DeleteTopics", 1, 6, 4, "topics"),
+        Api(21, "DeleteRecords", 0, 2, 2, "topics"),
+        Api(22, "InitProducerId", 0, 5, 2, "producer_ids"),
+        Api(23, "OffsetForLeaderEpoch", 2, 4, 4, "offsets"),
+        Api(24, "AddPartitionsToTxn", 0, 5, 3, "transactions"),
+        Api(25, "AddOffsetsToTxn", 0, 4, 3, "transactions"),
+        Api(26, "EndTxn", 0, 5, 3, "transactions"),
+        Api(27, "WriteTxnMarkers", 1, 2, 1, "transactions_admin"),
+        Api(28, "TxnOffsetCommit", 0, 5, 3, "transactions"),
+        Api(29, "DescribeAcls", 1, 3, 2, "acls"),
+        Api(30, "CreateAcls", 1, 3, 2, "acls"),
+        Api(31, "DeleteAcls", 1, 3, 2, "acls"),
+        Api(32, "DescribeConfigs", 1, 4, 4, "configs"),
+        Api(33, "AlterConfigs", 0, 2, 2, "configs"),
+        Api(34, "AlterReplicaLogDirs", 1, 2, 2, "cluster_admin"),
+        Api(35, "DescribeLogDirs", 1, 5, 2, "cluster_admin"),
+        Api(36, "SaslAuthenticate", 0, 2, 2, "sasl"),
+        Api(37, "CreatePartitions", 0, 3, 2, "topics"),
+        Api(38, "CreateDelegationToken", 1, 3, 2, "delegation_tokens"),
+        Api(39, "RenewDelegationToken", 1, 2, 2, "delegation_tokens"),
+        Api(40, "ExpireDelegationToken", 1, 2, 2, "delegation_tokens"),
+        Api(41, "DescribeDelegationToken", 1, 3, 2, "delegation_tokens"),
+        Api(42, "DeleteGroups", 0, 2, 2, "groups_admin"),
+        Api(43, "ElectLeaders", 0, 2, 2, "cluster_admin"),
+        Api(44, "IncrementalAlterConfigs", 0, 1, 1, "configs"),
+        Api(45, "AlterPartitionReassignments", 0, 1, 0, "cluster_admin"),
+        Api(46, "ListPartitionReassignments", 0, 0, 0, "cluster_admin"),
+        Api(47, "OffsetDelete", 0, 0, NEVER_FLEXIBLE, "groups_offsets"),
+        Api(48, "DescribeClientQuotas", 0, 1, 1, "quotas"),
+        Api(49, "AlterClientQuotas", 0, 1, 1, "quotas"),
+        Api(50, "DescribeUserScramCredentials", 0, 0, 0, "scram"),
+        Api(51, "AlterUserScramCredentials", 0, 0, 0, "scram"),
+        Api(55, "DescribeQuorum", 0, 2, 0, "cluster_admin"),
+        Api(57, "UpdateFeatures", 0, 2, 0, "cluster_admin"),
+        Api(60, "DescribeCluster", 0, 2, 0, "metadata"),
+        Api(61, "DescribeProducers", 0, 0, 0, "transactions_admin"),
+        Api(64, "UnregisterBroker", 0, 0, 0, "cluster_admin"),
+        Api(65, "DescribeTransactions", 0, 0, 0, "transactions_admin"),
+        Api(66, "ListTransactions", 0, 2, 0, "transactions_admin"),
+        Api(68, "ConsumerGroupHeartbeat", 0, 1, 0, "groups_consumer"),
+        Api(69, "ConsumerGroupDescribe", 0, 1, 0, "groups_consumer"),
+        Api(71, "GetTelemetrySubscriptions", 0, 0, 0, "telemetry", advertised=False),
+        Api(72, "PushTelemetry", 0, 0, 0, "telemetry", advertised=False),
+        Api(74, "ListConfigResources", 0, 1, 0, "configs"),
+        Api(75, "DescribeTopicPartitions", 0, 0, 0, "metadata"),
+        Api(76, "ShareGroupHeartbeat", 1, 1, 1, UNDECLARED),
+        Api(77, "ShareGroupDescribe", 1, 1, 1, UNDECLARED),
+        Api(78, "ShareFetch", 1, 2, 1, UNDECLARED),
+        Api(79, "ShareAcknowledge", 1, 2, 1, UNDECLARED),
+        Api(80, "AddRaftVoter", 0, 1, 0, UNDECLARED),
+        Api(81, "RemoveRaftVoter", 0, 0, 0, UNDECLARED),
+        Api(83, "InitializeShareGroupState", 0, 0, 0, UNDECLARED),
+        Api(84, "ReadShareGroupState", 0, 0, 0, UNDECLARED),
+        Api(85, "WriteShareGroupState", 0, 1, 0, UNDECLARED),
+        Api(86, "DeleteShareGroupState", 0, 0, 0, UNDECLARED),
+        Api(87, "ReadShareGroupStateSummary", 0, 1, 0, UNDECLARED),
+        Api(88, "StreamsGroupHeartbeat", 0, 0, 0, UNDECLARED),
+        Api(89, "StreamsGroupDescribe", 0, 0, 0, UNDECLARED),
+        Api(90, "DescribeShareGroupOffsets", 0, 1, 0, UNDECLARED),
+        Api(91, "AlterShareGroupOffsets", 0, 0, 0, UNDECLARED),
+        Api(92, "DeleteShareGroupOffsets", 0, 0, 0, UNDECLARED),
+    )
+}
+
+
+def request_header_version(api_key: int, version: int) -> int:
+    """As `Api.request_header_version`. KeyError for a key that a broker doesn't have."""
+    return APIS[api_key].request_header_version(version)
+
+
+def response_header_version(api_key: int, version: int) -> int:
+    """As `Api.response_header_version`. KeyError for a key that a broker doesn't have."""
+    return APIS[api_key].response_header_version(version)

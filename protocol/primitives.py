@@ -1,0 +1,83 @@
+"""Unsigned varints, tagged fields that nobody knows, and the text form of uuids.
+
+Fixed-width values are `struct`'s business; strings, arrays and the rest of a message are the compiled
+codecs'; the zigzag varints inside records are in `varint`.
+Source: KIP-482; org.apache.kafka.common.utils.ByteUtils and org.apache.kafka.common.Uuid.
+"""
+
+import binascii
+from typing import Final
+
+from protocol.errors import CodecError
+
+Bytes = bytes | bytearray | memoryview
+
+MAX_STRING_BYTES: Final = 32767
+"""Longer strings have no form on the wire, compact ones neither."""
+
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
+
+
+def encode_unsigned_varint(value: int) -> bytes:
+    """`value` (0 to 2^32 - 1) in 1 to 5 bytes, the least significant 7 bits first."""
+    if 0 <= value < 0x80:
+        return _ONE_BYTE[value]
+    if not 0 <= value <= 0xFFFFFFFF:
+        raise CodecError(f"{value} has no place in an unsigned varint")
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def read_unsigned_varint(data: Bytes, pos: int, end: int | None = None) -> tuple[int, int]:
+    """The value at `pos`, and the position behind it. CodecError where it's cut short or too long."""
+    value = shift = 0
+    last = min(pos + 5, len(data) if end is None else end)
+    while pos < last:
+        byte = data[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            # Java shifts in 32 bits: what the fifth byte holds beyond falls away.
+            return value & 0xFFFFFFFF, pos
+        shift += 7
+    raise CodecError(f"an unsigned varint that does not end within {shift // 7} bytes")
+
+
+def skip_tagged_fields(data: Bytes, pos: int, end: int) -> int:
+    """The position behind a section of tagged fields (KIP-482), whatever is in it."""
+    count, pos = read_unsigned_varint(data, pos, end)
+    for _ in range(count):
+        _, pos = read_unsigned_varint(data, pos, end)
+        size, pos = read_unsigned_varint(data, pos, end)
+        pos += size
+        if pos > end:
+            raise CodecError(f"a tagged field of {size} bytes has no room")
+    return pos
+
+
+def uuid_to_text(uuid: Bytes) -> str:
+    """Kafka's text form of a uuid: url-safe base64 without padding, 22 characters."""
+    if len(uuid) != 16:
+        raise CodecError(f"a uuid has 16 bytes, not {len(uuid)}")
+    text = binascii.b2a_base64(uuid, newline=False)[:22]
+    return text.translate(_URL_SAFE).decode("ascii")
+
+
+def uuid_from_text(text: str) -> bytes:
+    """The 16 bytes of a uuid in Kafka's text form; padding is accepted. ValueError where it is none."""
+    try:
+        plain = text.encode("ascii").translate(_FROM_URL_SAFE)
+        uuid = binascii.a2b_base64(plain.rstrip(b"=") + b"==", strict_mode=True)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no uuid") from error
+    if len(uuid) != 16:
+        raise ValueError(f"{text!r} is no uuid: {len(uuid)} bytes")
+    return uuid
+
+
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+_FROM_URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")

@@ -1,0 +1,92 @@
+"""Fixtures that tests of several folders share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import TypeVar
+
+import pytest
+
+import barnabas
+from tests.support import apache_kafka as kafka_runner
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.requirements import REQUIRE_ALL, need_apache_kafka, need_program
+
+pytest_plugins = ["pytester"]
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+_brokers = pytest.StashKey[list[barnabas.Broker]]()
+
+
+@pytest.fixture(scope="session")
+def needs_java() -> str:
+    """The path of `java`; the test skips where there is none."""
+    return need_program("java")
+
+
+@pytest.fixture(scope="session")
+def needs_kcat() -> str:
+    """The path of `kcat`; the test skips where there is none."""
+    return need_program("kcat")
+
+
+@pytest.fixture(scope="session")
+def needs_kafka() -> Callable[..., str]:
+    """Apache Kafka's tools, as `support.apache_kafka.tool`; the test skips where they can't be had."""
+    need_apache_kafka()
+    return kafka_runner.tool
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(
+    needs_kafka: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ApacheKafka]:
+    """One Apache Kafka for all tests of the session, with its settings as `tests/kafka/kafka` writes them."""
+    with kafka_runner.running(tmp_path_factory.mktemp("apache-kafka")) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def barnabas_broker(request: pytest.FixtureRequest) -> Iterator[Callable[..., barnabas.Broker]]:
+    """Starts brokers for this test: `barnabas_broker(config={...})` takes what `barnabas.Broker` takes."""
+    started: list[barnabas.Broker] = []
+    request.node.stash[_brokers] = started
+
+    def start(**options: object) -> barnabas.Broker:
+        broker = barnabas.Broker(**options)  # type: ignore[arg-type]
+        started.append(broker.start())
+        return broker
+
+    yield start
+    for broker in started:
+        broker.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Under xdist one worker runs all tests that use Apache Kafka, so that only one of it is started.
+    for item in items:
+        if "apache_kafka" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("apache_kafka"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        for broker in item.stash.get(_brokers, []):
+            report.sections.append((f"what {broker!r} printed", broker.log))
+    return _as_failure_where_all_is_required(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    return _as_failure_where_all_is_required(report)
+
+
+def _as_failure_where_all_is_required(report: Report) -> Report:
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"BARNABAS_REQUIRE_ALL is set, and this would skip: {report.longrepr}"
+    return report

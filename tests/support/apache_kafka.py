@@ -1,0 +1,96 @@
+"""Apache Kafka itself, through the runner `tests/kafka/kafka`: a broker to compare with, and its tools."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.ports import free_ports
+
+RUNNER = Path(__file__).parents[1] / "kafka" / "kafka"
+UNAVAILABLE_STATUS = 69
+START_ATTEMPTS = 3
+
+# Kafka's tools end after a second or two: the first compiler is all that pays off.
+TOOL_OPTIONS = "-Xmx512m -XX:TieredStopAtLevel=1"
+BROKER_OPTIONS = "-Xmx768m"
+
+
+@dataclass(frozen=True, slots=True)
+class ApacheKafka:
+    """A running broker: where it answers, and the folder with `data/`, `server.properties`, `broker.log`."""
+
+    bootstrap: str
+    directory: Path
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+
+def why_unavailable() -> str:
+    """Why Apache Kafka can't be had on this machine, "" where it can. May fetch its jars: 126 MB, once."""
+    found = subprocess.run([RUNNER, "classpath"], capture_output=True, text=True, check=False)
+    if found.returncode not in (0, UNAVAILABLE_STATUS):
+        raise RuntimeError(f"{RUNNER} classpath: {found.stderr}")
+    return found.stderr.strip().removeprefix("kafka: ") if found.returncode else ""
+
+
+def tool(
+    name: str, *arguments: str | Path, stdin: str | bytes = "", timeout_s: float = 90.0, check: bool = True
+) -> str:
+    """What one of Kafka's tools printed to its standard output; AssertionError if it fails, unless told."""
+    ended = subprocess.run(
+        [RUNNER, name, *map(str, arguments)],
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        capture_output=True,
+        timeout=timeout_s,
+        env={**os.environ, "KAFKA_OPTS": TOOL_OPTIONS},
+        check=False,
+    )
+    output, errors = (text.decode(errors="replace") for text in (ended.stdout, ended.stderr))
+    assert ended.returncode == 0 or not check, f"kafka {name}: status {ended.returncode}\n{output}\n{errors}"
+    return output
+
+
+@contextlib.contextmanager
+def running(directory: Path, *settings: str) -> Iterator[ApacheKafka]:
+    """A broker on free ports, with `key=value` settings, that works in a subfolder of `directory`."""
+    kafka = _start(directory, settings)
+    # Where this process is killed, its end of the pipe closes and the shell ends what it would leave.
+    guard = subprocess.Popen(
+        ["/bin/sh", "-c", 'cat; [ ! -e "$1/pid" ] || exec "$0" kill "$1"', RUNNER, kafka.directory],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield kafka
+    finally:
+        subprocess.run([RUNNER, "down", kafka.directory], check=True)
+        guard.communicate()
+
+
+def _start(directory: Path, settings: tuple[str, ...]) -> ApacheKafka:
+    for attempt in range(1, START_ATTEMPTS + 1):
+        port, controller_port = free_ports(2)
+        folder = directory / f"attempt-{attempt}"
+        # The runner's own lines come first, and the last value of a setting counts.
+        ports = [
+            f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
+            f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        ]
+        started = subprocess.run(
+            [RUNNER, "up", folder, str(port), *ports, *settings],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "KAFKA_OPTS": BROKER_OPTIONS},
+            check=False,
+        )
+        if started.returncode == 0:
+            return ApacheKafka(started.stdout.strip(), folder)
+    raise RuntimeError(f"Apache Kafka did not start: {started.stderr}")

@@ -1,0 +1,187 @@
+"""Making logs and batches for tests of storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from protocol.record_batch import BatchHeader, read_header, walk_batches
+from protocol.records import ABORT, COMMIT, build_batch, build_end_txn_marker, read_records
+from storage.background import Background, Then, Work, run_at_once
+from storage.log_config import LogConfig
+from storage.partition_log import AppendOrigin, AppendResult, PartitionLog
+from storage.segment_files import file_path
+
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+NOW_MS = 1_700_000_000_000
+
+
+def open_log(
+    directory: Path,
+    *,
+    clean: bool = True,
+    now_ms: int = NOW_MS,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    background: Background = run_at_once,
+    jitter: Callable[[int], int] = lambda limit: 0,
+    topic_id: str | None = TOPIC_ID,
+    **config: Any,
+) -> PartitionLog:
+    """The log `orders-0` below `directory`; further arguments are those of `LogConfig`."""
+    return PartitionLog.open(
+        str(directory / "orders-0"),
+        "orders",
+        0,
+        LogConfig(**config),
+        now_ms=now_ms,
+        clean=clean,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        background=background,
+        jitter=jitter,
+        topic_id=topic_id,
+    )
+
+
+def batch(
+    count: int = 1,
+    *,
+    timestamp: int = NOW_MS,
+    value_bytes: int = 10,
+    timestamps: list[int] | None = None,
+    values: list[bytes] | None = None,
+    **options: Any,
+) -> bytearray:
+    """A batch of `count` records; further arguments are those of `build_batch`."""
+    times = timestamps if timestamps is not None else [timestamp] * count
+    payloads = values if values is not None else [b"v" * value_bytes] * len(times)
+    records = [(at, b"k", value, ()) for at, value in zip(times, payloads, strict=True)]
+    return build_batch(records, **options)
+
+
+def batch_of_bytes(size: int, **options: Any) -> bytearray:
+    """A batch of one record that is exactly so large."""
+    for value_bytes in range(max(0, size - 80), size):
+        built = batch(value_bytes=value_bytes, **options)
+        if len(built) == size:
+            return built
+    raise ValueError(f"no batch of {size} bytes")
+
+
+def produced(
+    sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0, **options: Any
+) -> bytearray:
+    """A batch of an idempotent producer."""
+    return batch(
+        count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **options
+    )
+
+
+def marker(
+    commit: bool, *, producer_id: int = 7, epoch: int = 0, coordinator_epoch: int = 0, timestamp: int = NOW_MS
+) -> bytearray:
+    return build_end_txn_marker(
+        COMMIT if commit else ABORT,
+        coordinator_epoch=coordinator_epoch,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        timestamp=timestamp,
+    )
+
+
+def append(
+    log: PartitionLog,
+    data: bytearray,
+    *,
+    leader_epoch: int = 0,
+    now_ms: int = NOW_MS,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    **options: Any,
+) -> AppendResult:
+    """Appends and moves the high watermark to the end, as the only replica does."""
+    result = log.append(data, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, **options)
+    log.update_high_watermark(log.log_end_offset)
+    return result
+
+
+def end_transaction(log: PartitionLog, commit: bool, *, transaction_version: int = 0, **options: Any) -> AppendResult:
+    return append(
+        log,
+        marker(commit, **options),
+        origin=AppendOrigin.COORDINATOR,
+        transaction_version=transaction_version,
+    )
+
+
+def file(log: PartitionLog, offset: int, suffix: str) -> Path:
+    """The path of one of its files: `file(log, 0, ".index")`."""
+    return Path(file_path(log.directory, offset, suffix))
+
+
+def names(log: PartitionLog) -> list[str]:
+    """The names of the files in its directory, sorted."""
+    return sorted(path.name for path in Path(log.directory).iterdir())
+
+
+def batches(log: PartitionLog, *, upper_bound: int | None = None, max_bytes: int = 1 << 20) -> Iterator[bytes]:
+    """All batches, fetched as a consumer does that begins at the log start."""
+    bound = log.log_end_offset if upper_bound is None else upper_bound
+    offset = log.log_start_offset
+    while offset < bound:
+        records = log.read(offset, max_bytes, upper_bound=bound, min_one_batch=True).records
+        if not records:
+            return
+        for position, header in walk_batches(records):
+            yield records[position : position + header.size_bytes]
+            offset = header.last_offset + 1
+
+
+def headers(log: PartitionLog) -> list[BatchHeader]:
+    return [read_header(data) for data in batches(log)]
+
+
+def values(log: PartitionLog) -> list[bytes | None]:
+    """The values of all data records, in order."""
+    return [
+        record.value
+        for data in batches(log)
+        if not read_header(data).is_control
+        for record in read_records(data)
+    ]
+
+
+def ints(data: bytes, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """A file of fixed-width big-endian entries: `ints(data, (8, 4))` of a time index."""
+    entries = []
+    for start in range(0, len(data), sum(sizes)):
+        entry, at = [], start
+        for size in sizes:
+            entry.append(int.from_bytes(data[at : at + size], "big", signed=True))
+            at += size
+        entries.append(tuple(entry))
+    return entries
+
+
+@dataclass
+class HeldBackground:
+    """A `Background` that does nothing until it is told to, one work at a time."""
+
+    waiting: list[tuple[Work, Then, int]] = field(default_factory=list)
+
+    def __call__(self, work: Work, then: Then, /, *, delay_ms: int = 0) -> None:
+        self.waiting.append((work, then, delay_ms))
+
+    def run_one(self) -> None:
+        work, then, _delay_ms = self.waiting.pop(0)
+        run_at_once(work, then)
+
+    def run_all(self) -> None:
+        while self.waiting:
+            self.run_one()
+
+    @property
+    def delays_ms(self) -> list[int]:
+        return [delay_ms for _work, _then, delay_ms in self.waiting]

@@ -1,0 +1,31 @@
+"""Waiting for what another process does, where there is nothing to block on."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+POLL_S = 0.005
+
+
+def until(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
+    """Return as soon as the condition holds; AssertionError naming `what` if it never does."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"after {timeout_s:g} s still not: {what}"
+        time.sleep(POLL_S)
+
+
+def process_is_gone(pid: int) -> bool:
+    """Whether no such process runs; one that ended and that nobody has waited for is gone, too."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return Path("/proc/self").exists()

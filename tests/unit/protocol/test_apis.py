@@ -1,0 +1,87 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from protocol.apis import APIS, NEVER_FLEXIBLE, Api, request_header_version, response_header_version
+
+ADVERTISED = Path(__file__).parents[2] / "golden" / "vectors" / "advertised_by_kafka_4.3.txt"
+"""What kafka-broker-api-versions prints of a Kafka 4.3 broker."""
+
+DECLARED = [api for api in APIS.values() if api.declared]
+
+
+def test_the_advertised_apis_are_those_of_kafka() -> None:
+    rows = re.findall(r"(\w+) \((\d+)\): (\d+)(?: to (\d+))?$", ADVERTISED.read_text(), re.MULTILINE)
+    kafkas = {(name, int(key), int(first), int(last or first)) for name, key, first, last in rows}
+    ours = {(api.name, api.key, api.min_version, api.max_version) for api in APIS.values() if api.advertised}
+    assert ours == kafkas
+
+
+def test_telemetry_is_served_to_those_who_ask_but_not_advertised() -> None:
+    assert [api.name for api in APIS.values() if not api.advertised] == [
+        "GetTelemetrySubscriptions",
+        "PushTelemetry",
+    ]
+
+
+@pytest.mark.parametrize("api", DECLARED, ids=lambda api: api.name)
+def test_request_and_response_are_declared_under_the_key_of_their_api(api: Api) -> None:
+    assert (api.request.__name__, api.request.API_KEY) == (f"{api.name}Request", api.key)
+    assert (api.response.__name__, api.response.API_KEY) == (f"{api.name}Response", api.key)
+
+
+@pytest.mark.parametrize("api", DECLARED, ids=lambda api: api.name)
+def test_a_version_is_decoded_where_it_is_advertised_and_declared(api: Api) -> None:
+    first, last = api.request.VERSIONS
+    for version in range(-1, 20):
+        advertised = api.min_version <= version <= api.max_version
+        assert api.decodes(version) == (advertised and first <= version <= last)
+
+
+@pytest.mark.parametrize("api", DECLARED, ids=lambda api: api.name)
+def test_headers_become_flexible_with_their_messages(api: Api) -> None:
+    first, last = api.request.FLEXIBLE
+    assert api.first_flexible == (first if first <= last else NEVER_FLEXIBLE)
+    assert api.response.FLEXIBLE == api.request.FLEXIBLE
+
+
+def test_produce_0_to_2_are_advertised_and_refused() -> None:
+    produce = APIS[0]
+    assert (produce.min_version, produce.max_version) == (0, 13)
+    assert [version for version in range(-1, 16) if produce.decodes(version)] == list(range(3, 14))
+
+
+def test_the_unstable_version_of_init_producer_id_is_refused() -> None:
+    assert APIS[22].request.VERSIONS == (0, 6)
+    assert not APIS[22].decodes(6)
+
+
+def test_an_api_without_declarations_decodes_no_version() -> None:
+    share_fetch = APIS[78]
+    assert not share_fetch.declared
+    assert not any(share_fetch.decodes(version) for version in range(5))
+
+
+def test_the_answer_to_api_versions_has_header_0_though_its_request_has_2() -> None:
+    assert request_header_version(18, 3) == 2
+    assert response_header_version(18, 3) == 0
+    assert response_header_version(3, 9) == 1
+
+
+def test_a_family_is_imported_at_its_first_use_and_alone() -> None:
+    program = """
+import sys
+from protocol.apis import APIS
+
+def families():
+    return {name for name in sys.modules if name.startswith("protocol.messages.")}
+
+assert not families()
+APIS[0].request
+assert families() == {"protocol.messages.produce"}, families()
+"""
+    root = Path(__file__).parents[3]
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=root)

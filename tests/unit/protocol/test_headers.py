@@ -1,0 +1,74 @@
+"""Headers. The bytes are those that Kafka's RequestHeaderData and ResponseHeaderData write."""
+
+import pytest
+
+from protocol.errors import CodecError
+from protocol.headers import RequestHeader, decode_request_header, encode_response_header
+
+PRODUCE_8 = bytes.fromhex("000000087fffffff000772646b61666b61")
+PRODUCE_9 = bytes.fromhex("000000097fffffff000772646b61666b6100")
+
+
+def decode(data: bytes) -> RequestHeader:
+    return decode_request_header(data, 0, len(data))
+
+
+def test_a_header_ends_behind_the_client_id_before_the_first_flexible_version() -> None:
+    assert decode(PRODUCE_8 + b"body") == (0, 8, 2**31 - 1, "rdkafka", 17)
+
+
+def test_a_header_ends_behind_its_tagged_fields_from_the_first_flexible_version_on() -> None:
+    assert decode(PRODUCE_9 + b"body") == (0, 9, 2**31 - 1, "rdkafka", 18)
+
+
+def test_tagged_fields_that_nobody_knows_are_skipped() -> None:
+    header = PRODUCE_9[:-1] + bytes.fromhex("02 0003616263 8101 00")
+    assert decode(header + b"body").body_pos == len(header)
+
+
+@pytest.mark.parametrize("length", ["ffff", "fffe", "8000"])
+def test_any_negative_length_is_a_null_client_id(length: str) -> None:
+    assert decode(bytes.fromhex(f"000000087fffffff{length}")).client_id is None
+
+
+def test_an_empty_client_id_is_not_null() -> None:
+    assert decode(bytes.fromhex("000000087fffffff0000")).client_id == ""
+
+
+def test_bad_utf_8_in_a_client_id_is_accepted() -> None:
+    assert decode(bytes.fromhex("000000087fffffff0001ff")).client_id == "\ufffd"
+
+
+def test_api_versions_of_a_version_to_come_has_a_flexible_header() -> None:
+    assert decode(bytes.fromhex("001200630000000100016100ff")) == (18, 99, 1, "a", 12)
+
+
+def test_a_negative_version_has_a_header_without_tagged_fields() -> None:
+    assert decode(bytes.fromhex("0012ffff00000001000161")) == (18, -1, 1, "a", 11)
+
+
+@pytest.mark.parametrize("header", [PRODUCE_8, PRODUCE_9])
+def test_a_header_cut_short_is_refused(header: bytes) -> None:
+    for size in range(len(header)):
+        with pytest.raises(CodecError):
+            decode_request_header(header, 0, size)
+
+
+def test_a_header_may_stand_anywhere_in_the_data() -> None:
+    data = b"??" + PRODUCE_9 + b"??"
+    assert decode_request_header(memoryview(data), 2, len(data) - 2).body_pos == 2 + len(PRODUCE_9)
+
+
+@pytest.mark.parametrize("api_key", [-1, 4, 5, 6, 7, 62, 93, 32767])
+def test_an_api_that_no_broker_has_is_refused(api_key: int) -> None:
+    with pytest.raises(CodecError):
+        decode(api_key.to_bytes(2, "big", signed=True) + PRODUCE_8[2:])
+
+
+def test_an_answers_header_has_tagged_fields_in_flexible_versions_only() -> None:
+    assert encode_response_header(0, 8, -2).hex() == "fffffffe"
+    assert encode_response_header(0, 9, -2).hex() == "fffffffe00"
+
+
+def test_the_header_of_an_answer_to_api_versions_is_never_flexible() -> None:
+    assert encode_response_header(18, 4, 7).hex() == "00000007"
