@@ -1,0 +1,31 @@
+"""The port for work that must not hold up the loop: syncing, deleting.
+
+Such work is a function over paths and numbers that were taken down beforehand. It never looks at a log or an
+open `File`, since it may run in a thread; what it found out is told to `then`, which runs back on the loop.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+Work = Callable[[], None]
+Then = Callable[[Exception | None], None]
+
+
+class Background(Protocol):
+    def __call__(self, work: Work, then: Then, /, *, delay_ms: int = 0) -> None:
+        """Runs `work` after `delay_ms`, in any thread; then, on the loop, `then(None)` or `then(what work
+        raised)`.
+
+        Work that is still waiting for its delay when the process ends may be dropped: it is found again at
+        the next start (`.deleted` files, `-delete` folders).
+        """
+
+
+def run_at_once(work: Work, then: Then, /, *, delay_ms: int = 0) -> None:
+    """A `Background` with neither threads nor delays: work is done before the call returns."""
+    try:
+        work()
+    except Exception as failure:
+        then(failure)
+    else:
+        then(None)

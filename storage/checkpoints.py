@@ -1,0 +1,152 @@
+"""Kafka's small text files: offset checkpoints, leader epochs, partition.metadata, meta.properties, the clean
+mark.
+
+The encoders make bytes, whoever writes them does so by `files.replace_whole`. Sources:
+org.apache.kafka.server.common CheckpointFile, org.apache.kafka.storage.internals.checkpoint,
+org.apache.kafka.metadata.properties.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+
+from storage import files
+
+RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+LOG_START_FILE = "log-start-offset-checkpoint"
+CLEANER_FILE = "cleaner-offset-checkpoint"
+LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE = "partition.metadata"
+META_PROPERTIES_FILE = "meta.properties"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+TopicPartition = tuple[str, int]
+
+_VERSION = "0"
+
+
+class CheckpointError(Exception):
+    """A checkpoint file that doesn't say what it ought to."""
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """`0`, the count, then `topic partition offset` per line."""
+    return _encode(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+
+
+def read_offsets(path: str) -> dict[TopicPartition, int]:
+    """What the file says; nothing where it is missing or empty. Raises `CheckpointError`."""
+    offsets = {}
+    for line in _read_lines(path):
+        words = line.split(" ")
+        if len(words) != 3:
+            raise CheckpointError(f"{path}: {line!r}")
+        offsets[words[0], _number(words[1], path)] = _number(words[2], path)
+    return offsets
+
+
+def encode_leader_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    """`0`, the count, then `epoch startOffset` per line."""
+    return _encode(f"{epoch} {start_offset}" for epoch, start_offset in entries)
+
+
+def read_leader_epochs(path: str) -> list[tuple[int, int]]:
+    """What the file says; nothing where it is missing or empty. Raises `CheckpointError`."""
+    entries = []
+    for line in _read_lines(path):
+        words = line.split(" ")
+        if len(words) != 2:
+            raise CheckpointError(f"{path}: {line!r}")
+        entries.append((_number(words[0], path), _number(words[1], path)))
+    return entries
+
+
+def _encode(lines: Iterable[str]) -> bytes:
+    entries = list(lines)
+    return "".join(f"{line}\n" for line in (_VERSION, str(len(entries)), *entries)).encode()
+
+
+def _read_lines(path: str) -> list[str]:
+    try:
+        text = files.read_whole(path).decode()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError as failure:
+        raise CheckpointError(f"{path}: {failure}") from failure
+    lines = text.splitlines()
+    if not lines:
+        return []
+    if lines[0] != _VERSION:
+        raise CheckpointError(f"{path}: version {lines[0]!r}")
+    if len(lines) == 1:
+        return []
+    if _number(lines[1], path) != len(lines) - 2:
+        raise CheckpointError(f"{path}: {lines[1]} entries promised, {len(lines) - 2} there")
+    return lines[2:]
+
+
+def _number(text: str, path: str) -> int:
+    try:
+        return int(text)
+    except ValueError as failure:
+        raise CheckpointError(f"{path}: {text!r} is no number") from failure
+
+
+def encode_partition_metadata(topic_id_text: str) -> bytes:
+    """43 bytes: no newline at the end."""
+    return f"version: 0\ntopic_id: {topic_id_text}".encode()
+
+
+def read_partition_metadata(path: str) -> str | None:
+    """The topic id's text form; None where the file is missing or says nothing. Raises `CheckpointError`."""
+    try:
+        data = files.read_whole(path)
+    except FileNotFoundError:
+        return None
+    if not data.strip(b"\0"):
+        return None
+    fields = {}
+    for line in data.decode(errors="replace").splitlines():
+        name, separator, value = line.partition(":")
+        if not separator:
+            raise CheckpointError(f"{path}: {line!r}")
+        fields[name.strip()] = value.strip()
+    if fields.get("version") != "0" or len(fields.get("topic_id", "")) != 22:
+        raise CheckpointError(f"{path}: {fields}")
+    return fields["topic_id"]
+
+
+def encode_properties(properties: Mapping[str, str], comment: str = "") -> bytes:
+    """A Java properties file of plain names and values, as meta.properties is."""
+    lines = [f"#{comment}", *(f"{name}={value}" for name, value in properties.items())]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def read_properties(path: str) -> dict[str, str] | None:
+    """The names and values of a meta.properties; None where the file is missing."""
+    try:
+        text = files.read_whole(path).decode("latin-1")
+    except FileNotFoundError:
+        return None
+    properties = {}
+    for line in text.splitlines():
+        line = line.strip()
+        if line and line[0] not in "#!":
+            name, _separator, value = line.partition("=")
+            properties[name.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
+    return properties
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def read_clean_shutdown(path: str) -> int | None:
+    """The broker epoch of the run that stopped cleanly, -1 where the mark doesn't say; None without a mark."""
+    try:
+        content = json.loads(files.read_whole(path))
+        return int(content["brokerEpoch"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        return -1

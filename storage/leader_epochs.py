@@ -1,0 +1,116 @@
+"""The leader epochs of a log, and the offset at which each began (`leader-epoch-checkpoint`).
+
+Source: KIP-101, KIP-320; org.apache.kafka.storage LeaderEpochFileCache.
+"""
+
+from storage import checkpoints, files
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class LeaderEpochs:
+    """Pairs (epoch, start offset), both growing strictly. `latest` is -1 while there are none.
+
+    Changes are written to the file at once where the log's directory is there; a killed process finds them
+    again, `sync` makes them outlive a lost power supply.
+    """
+
+    __slots__ = ("_path", "_unsynced", "_written", "entries", "latest")
+
+    def __init__(self, directory: str) -> None:
+        self._path = directory + "/" + checkpoints.LEADER_EPOCH_FILE
+        self.entries: list[tuple[int, int]] = []
+        self.latest = UNDEFINED_EPOCH
+        self._written = False
+        self._unsynced = False
+
+    def load(self) -> None:
+        """Takes what the file says, from now on writing to it. Raises `CheckpointError` for a malformed one."""
+        self.entries = []
+        for epoch, start_offset in checkpoints.read_leader_epochs(self._path):
+            self._assign(epoch, start_offset)
+        self._written = True
+
+    def start_writing(self) -> None:
+        """The log's directory is there now: writes what is known."""
+        self._written = True
+        self._write()
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """An epoch begins. What contradicts it, epochs or starts that aren't below, was never written to:
+        dropped.
+        """
+        if self._assign(epoch, start_offset):
+            self._write()
+
+    def _assign(self, epoch: int, start_offset: int) -> bool:
+        entries = self.entries
+        if entries and entries[-1][0] == epoch and entries[-1][1] <= start_offset:
+            return False
+        while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
+            entries.pop()
+        entries.append((epoch, start_offset))
+        self.latest = epoch
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) for an epoch above all known, or -1."""
+        if epoch == UNDEFINED_EPOCH:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        floor = epoch
+        for known, start_offset in self.entries:
+            if known > epoch:
+                return floor, start_offset
+            floor = known
+        return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+
+    def epoch_for(self, offset: int) -> int:
+        """The epoch in which the offset was written, -1 where it isn't known."""
+        found = UNDEFINED_EPOCH
+        for epoch, start_offset in self.entries:
+            if start_offset > offset:
+                break
+            found = epoch
+        return found
+
+    def earliest(self) -> tuple[int, int] | None:
+        """(epoch, start offset) of the first entry."""
+        return self.entries[0] if self.entries else None
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drops the epochs that began at or after the offset."""
+        kept = [entry for entry in self.entries if entry[1] < end_offset]
+        if len(kept) != len(self.entries):
+            self._replace(kept)
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drops the epochs that ended at or before the offset; the one that holds it now begins there."""
+        below = [entry for entry in self.entries if entry[1] <= start_offset]
+        if below:
+            kept = [(below[-1][0], start_offset), *self.entries[len(below) :]]
+            if kept != self.entries:
+                self._replace(kept)
+
+    def clear(self) -> None:
+        self._replace([])
+
+    def unsynced_path(self) -> str | None:
+        """The file, if it was written since the last call: the caller syncs it."""
+        if not self._unsynced:
+            return None
+        self._unsynced = False
+        return self._path
+
+    def _replace(self, entries: list[tuple[int, int]]) -> None:
+        self.entries = entries
+        self.latest = entries[-1][0] if entries else UNDEFINED_EPOCH
+        self._write()
+
+    def _write(self) -> None:
+        if self._written:
+            data = checkpoints.encode_leader_epochs(self.entries)
+            files.replace_whole(self._path, data, synced=False)
+            self._unsynced = True

@@ -1,0 +1,57 @@
+"""What a topic's configuration says to its partitions' logs, in the units and with the defaults of Kafka 4.3."""
+
+from dataclasses import dataclass, field
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """The names are those of the topic configs, `.` written as `_`. Source: org.apache.kafka.storage
+    LogConfig.
+
+    Values are taken as they come: whoever parses a topic's configs checks their ranges.
+    """
+
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_type: str = "producer"
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = 86_400_000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = LONG_MAX
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    producer_id_expiration_ms: int = 86_400_000
+    """The broker's `producer.id.expiration.ms`, which no topic sets for itself."""
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_index_bytes: int = 10_485_760
+    segment_jitter_ms: int = 0
+    segment_ms: int = 604_800_000
+    unclean_leader_election_enable: bool = False
+
+    compacts: bool = field(init=False)
+    deletes: bool = field(init=False)
+    roll_ms: int = field(init=False)
+    """After how long a segment is rolled: a compacted topic's not later than its records must be compacted.
+    """
+
+    def __post_init__(self) -> None:
+        compacts = "compact" in self.cleanup_policy
+        roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if compacts else self.segment_ms
+        object.__setattr__(self, "compacts", compacts)
+        object.__setattr__(self, "deletes", "delete" in self.cleanup_policy)
+        object.__setattr__(self, "roll_ms", roll_ms)

@@ -1,0 +1,285 @@
+"""A log directory: its lock, its checkpoints, the folders of its partitions, the mark of a clean stop.
+
+    .lock  meta.properties  .kafka_cleanshutdown  recovery-point-offset-checkpoint
+    log-start-offset-checkpoint replication-offset-checkpoint  <topic>-<partition>/
+    <topic>-<partition>.<unique>-delete/
+
+The mark is taken away as soon as it was read, and written last of all. Source: kafka.log.LogManager.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from storage import checkpoints, files, removal
+from storage.background import Background
+from storage.checkpoints import CheckpointError, TopicPartition
+from storage.log_config import LogConfig
+from storage.partition_log import Jitter, PartitionLog
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
+METADATA_TOPIC = "__cluster_metadata"
+FUTURE_DIRECTORY_SUFFIX = "-future"
+
+
+class PartitionFolder(NamedTuple):
+    topic: str
+    partition: int
+    path: str
+    topic_id: str | None
+    """Its text form; None where partition.metadata is missing or makes no sense."""
+
+
+class LogDirectory:
+    """Made by `LogDirectory.open`; holds the lock until `close`. The logs in it are those that `open_log`
+    opened.
+    """
+
+    def __init__(self, path: str, background: Background) -> None:
+        """For `open` alone."""
+        self.path = path
+        self.background = background
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.clean = False
+        """Whether the last run stopped cleanly."""
+        self.broker_epoch: int | None = None
+        """That of the run which stopped cleanly; None after any other stop, -1 where the mark doesn't say."""
+        self.meta_properties: dict[str, str] | None = None
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As they were checkpointed by the last run."""
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
+        self._written_log_starts: set[TopicPartition] = set()
+        self._unopened: set[TopicPartition] = set()
+        """Partitions whose log nobody opened in this run: not recovered where the last stop wasn't clean."""
+        self._writing: set[str] = set()
+        self._waiting: dict[str, bytes] = {}
+
+    @classmethod
+    def open(cls, path: str, *, background: Background) -> "LogDirectory":
+        """Locks the directory, made if need be, and reads all but the logs.
+
+        Folders of deleted topics go, in the background. Raises `files.LockedError`, `OSError`.
+        """
+        directory = cls(path, background)
+        files.make_directory(path)
+        files.lock(directory._path(LOCK_FILE))
+        try:
+            directory._load()
+        except BaseException:
+            files.unlock(directory._path(LOCK_FILE))
+            raise
+        return directory
+
+    def _path(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def _load(self) -> None:
+        self.meta_properties = checkpoints.read_properties(self._path(checkpoints.META_PROPERTIES_FILE))
+        mark = self._path(checkpoints.CLEAN_SHUTDOWN_FILE)
+        self.broker_epoch = checkpoints.read_clean_shutdown(mark)
+        self.clean = self.broker_epoch is not None
+        if self.clean:
+            # a crash from here on is no clean stop any more (KAFKA-10471)
+            files.remove(mark)
+            files.sync_directory(self.path)
+        self._recovery_points = self._read_offsets(checkpoints.RECOVERY_POINT_FILE)
+        self._log_starts = self._read_offsets(checkpoints.LOG_START_FILE)
+        self._written_log_starts = set(self._log_starts)
+        self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARK_FILE)
+        for name in files.list_subdirectories(self.path):
+            if name.endswith(removal.DELETE_DIRECTORY_SUFFIX):
+                removal.remove_directory_later(self._path(name), self.background, 0)
+        self._unopened = {(folder.topic, folder.partition) for folder in self.folders()}
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoints.read_offsets(self._path(name))
+        except CheckpointError as failure:
+            logger.warning("A checkpoint is read as empty: %s", failure)
+            return {}
+
+    def write_meta_properties(self, *, cluster_id: str, node_id: int, directory_id: str) -> None:
+        """Makes the directory that of a node; ids in their text form."""
+        properties = {
+            "node.id": str(node_id),
+            "directory.id": directory_id,
+            "version": "1",
+            "cluster.id": cluster_id,
+        }
+        files.replace_whole(
+            self._path(checkpoints.META_PROPERTIES_FILE), checkpoints.encode_properties(properties)
+        )
+        self.meta_properties = properties
+
+    # ---- partitions
+
+    def folders(self) -> list[PartitionFolder]:
+        """The partitions that have a folder, by name: those on their way out aren't among them."""
+        found = []
+        for name in files.list_subdirectories(self.path):
+            topic, _dash, number = name.rpartition("-")
+            if name.endswith(
+                (removal.DELETE_DIRECTORY_SUFFIX, removal.STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)
+            ):
+                continue
+            if not topic or not (number.isascii() and number.isdigit()):
+                logger.warning("%s/%s is no partition's folder, and is left alone", self.path, name)
+                continue
+            path = self._path(name)
+            try:
+                topic_id = checkpoints.read_partition_metadata(
+                    f"{path}/{checkpoints.PARTITION_METADATA_FILE}"
+                )
+            except CheckpointError:
+                topic_id = None
+            found.append(PartitionFolder(topic, int(number), path, topic_id))
+        return found
+
+    def open_log(
+        self,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        topic_id: str | None,
+        jitter: Jitter = lambda limit: 0,
+    ) -> PartitionLog:
+        """Opens the partition's log, recovered where the last stop wasn't clean. See `PartitionLog.open`."""
+        key = (topic, partition)
+        metadata = topic == METADATA_TOPIC
+        log = PartitionLog.open(
+            self._path(f"{topic}-{partition}"),
+            topic,
+            partition,
+            config,
+            now_ms=now_ms,
+            # nobody checkpoints the metadata log, and all hangs on it: it is always read again
+            clean=self.clean and not metadata,
+            recovery_point=0 if metadata else self._recovery_points.pop(key, 0),
+            log_start_offset=0 if metadata else self._log_starts.pop(key, 0),
+            background=self.background,
+            jitter=jitter,
+            topic_id=topic_id,
+        )
+        self.logs[key] = log
+        self._unopened.discard(key)
+        return log
+
+    def delete_log(self, log: PartitionLog, unique: str) -> None:
+        """Deletes a partition: `PartitionLog.delete`, and the checkpoints forget it."""
+        key = (log.topic, log.partition)
+        log.delete(unique)
+        self.logs.pop(key, None)
+        self._forget(key)
+
+    def set_aside(self, folder: PartitionFolder, unique: str) -> str:
+        """Renames a folder that is no topic's any more with `-stray`, as Kafka does. Returns its new path."""
+        stray = removal.out_of_use_path(
+            folder.path, folder.topic, folder.partition, unique, removal.STRAY_DIRECTORY_SUFFIX
+        )
+        files.rename(folder.path, stray)
+        self._forget((folder.topic, folder.partition))
+        return stray
+
+    def _forget(self, key: TopicPartition) -> None:
+        self._recovery_points.pop(key, None)
+        self._log_starts.pop(key, None)
+        self._unopened.discard(key)
+        if key in self._written_log_starts:
+            # else a new topic of that name would begin at the old one's log start, dropping what lies below
+            self._write_now(checkpoints.LOG_START_FILE, self._encode_log_starts())
+
+    # ---- checkpoints
+
+    def checkpoint_recovery_points(self) -> None:
+        """Writes down how far each log is synced, in the background."""
+        self._write(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points())
+
+    def checkpoint_high_watermarks(self) -> None:
+        offsets = {key: log.high_watermark for key, log in self._checkpointed()}
+        self._write(checkpoints.HIGH_WATERMARK_FILE, checkpoints.encode_offsets(offsets))
+
+    def checkpoint_log_starts(self) -> None:
+        self._write(checkpoints.LOG_START_FILE, self._encode_log_starts())
+
+    def _checkpointed(self) -> Iterable[tuple[TopicPartition, PartitionLog]]:
+        return (item for item in self.logs.items() if item[0][0] != METADATA_TOPIC)
+
+    def _encode_recovery_points(self) -> bytes:
+        opened = {key: log.recovery_point for key, log in self._checkpointed()}
+        return checkpoints.encode_offsets(self._recovery_points | opened)
+
+    def _encode_log_starts(self) -> bytes:
+        opened = {
+            key: log.log_start_offset
+            for key, log in self._checkpointed()
+            if log.log_start_offset > log.base_offsets[0]
+        }
+        offsets = self._log_starts | opened
+        self._written_log_starts = set(offsets)
+        return checkpoints.encode_offsets(offsets)
+
+    def _write(self, name: str, data: bytes) -> None:
+        if name in self._writing:
+            self._waiting[name] = data
+            return
+        self._writing.add(name)
+
+        def work() -> None:
+            files.replace_whole(self._path(name), data)
+
+        def then(failure: Exception | None) -> None:
+            self._writing.discard(name)
+            if failure is not None:
+                logger.error("%s can't be written: %s", self._path(name), failure)
+            waiting = self._waiting.pop(name, None)
+            if waiting is not None:
+                self._write(name, waiting)
+
+        self.background(work, then)
+
+    def _write_now(self, name: str, data: bytes) -> None:
+        if name in self._writing:
+            self._waiting[name] = data
+        else:
+            files.replace_whole(self._path(name), data)
+
+    # ---- end
+
+    def close(self, *, broker_epoch: int = -1, clean: bool = True) -> None:
+        """Ends all logs, the metadata log last, then writes the checkpoints and, when all went well, the
+        mark.
+
+        It waits for the disk. With `clean` false it only lets go of everything, as a crash would.
+        """
+        if clean:
+            clean = self._close_logs()
+        for log in self.logs.values():
+            log.close(clean=False)
+        if clean:
+            files.replace_whole(self._path(checkpoints.RECOVERY_POINT_FILE), self._encode_recovery_points())
+            files.replace_whole(self._path(checkpoints.LOG_START_FILE), self._encode_log_starts())
+            offsets = {key: log.high_watermark for key, log in self._checkpointed()}
+            files.replace_whole(
+                self._path(checkpoints.HIGH_WATERMARK_FILE), checkpoints.encode_offsets(offsets)
+            )
+            files.replace_whole(
+                self._path(checkpoints.CLEAN_SHUTDOWN_FILE), checkpoints.encode_clean_shutdown(broker_epoch)
+            )
+        files.unlock(self._path(LOCK_FILE))
+
+    def _close_logs(self) -> bool:
+        """Whether all could be synced, and all that is in the directory is as a clean stop leaves it."""
+        clean = self.clean or not self._unopened
+        for key, log in sorted(self.logs.items(), key=lambda item: item[0][0] == METADATA_TOPIC):
+            try:
+                log.close()
+            except Exception:
+                logger.exception("%s-%d didn't close cleanly", *key)
+                clean = False
+            clean = clean and log.failure is None
+        return clean

@@ -1,0 +1,132 @@
+"""A segment's `.index`: from offsets to positions in the `.log`, an entry about every `index.interval.bytes`.
+
+Entries of 8 bytes, big-endian: `int32 last offset of the batch - the segment's base | int32 position of the
+batch`. Entries are in the page cache, as Kafka's are in a map of the file, and are searched there: a
+partition that nobody asks keeps a count and nothing else. Source: org.apache.kafka.storage OffsetIndex.
+"""
+
+from bisect import bisect_left, bisect_right
+from struct import Struct
+
+from storage import files
+
+ENTRY_SIZE = 8
+_ENTRY = Struct(">ii")
+_INT32 = Struct(">i")
+_UNKNOWN = -1
+
+
+class _Column:
+    """One of the two numbers of each entry, for `bisect`."""
+
+    __slots__ = ("_count", "_file", "_shift")
+
+    def __init__(self, file: files.File, shift: int, count: int) -> None:
+        self._file = file
+        self._shift = shift
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, slot: int) -> int:
+        number: int = _INT32.unpack(files.read(self._file, 4, slot * ENTRY_SIZE + self._shift))[0]
+        return number
+
+
+class OffsetIndex:
+    """Reads nothing until it is asked. All calls may raise `OSError`, `FileNotFoundError` where there is no
+    file.
+    """
+
+    __slots__ = ("_count", "_last_position", "base_offset", "file")
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        self.file = files.File(path)
+        self.base_offset = base_offset
+        self._count = _UNKNOWN
+        self._last_position = _UNKNOWN
+
+    @property
+    def count(self) -> int:
+        if self._count == _UNKNOWN:
+            self._count = files.size_of(self.file) // ENTRY_SIZE
+        return self._count
+
+    def create(self) -> None:
+        files.create(self.file)
+        self._count = 0
+        self._last_position = _UNKNOWN
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Adds an entry; offsets and positions only ever grow."""
+        count = self.count
+        files.append(self.file, _ENTRY.pack(last_offset - self.base_offset, position), count * ENTRY_SIZE)
+        self._count = count + 1
+        self._last_position = position
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """(offset, position)"""
+        relative, position = _ENTRY.unpack(files.read(self.file, ENTRY_SIZE, slot * ENTRY_SIZE))
+        return self.base_offset + relative, position
+
+    def last_entry(self) -> tuple[int, int]:
+        """(offset, position) of the last entry, (base offset, 0) of an empty index."""
+        count = self.count
+        return self.entry(count - 1) if count else (self.base_offset, 0)
+
+    def lookup(self, offset: int) -> int:
+        """The position to look for `offset` from: that of the last entry at or below it, 0 where there is
+        none.
+        """
+        count = self.count
+        if not count:
+            return 0
+        slot = bisect_right(_Column(self.file, 0, count), offset - self.base_offset) - 1
+        return self.entry(slot)[1] if slot >= 0 else 0
+
+    def offset_at_or_after(self, position: int) -> int | None:
+        """The offset of the first entry whose position is at or after the given one."""
+        count = self.count
+        if not count:
+            return None
+        if self._last_position == _UNKNOWN:
+            self._last_position = self.entry(count - 1)[1]
+        if position > self._last_position:
+            return None
+        return self.entry(bisect_left(_Column(self.file, 4, count), position))[0]
+
+    def entry_at_or_before(self, position: int) -> tuple[int, int]:
+        """(offset, position) of the last entry whose position isn't past the given one; (base offset, 0) if
+        none.
+        """
+        count = self.count
+        slot = bisect_right(_Column(self.file, 4, count), position) - 1 if count else -1
+        return self.entry(slot) if slot >= 0 else (self.base_offset, 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries at or above the offset."""
+        count = self.count
+        self.truncate_to_count(
+            bisect_left(_Column(self.file, 0, count), offset - self.base_offset) if count else 0
+        )
+
+    def truncate_to_count(self, count: int) -> None:
+        files.truncate(self.file, count * ENTRY_SIZE)
+        self._count = count
+        self._last_position = _UNKNOWN
+
+    def trim(self) -> None:
+        """Cuts off the zeros of a file that Kafka had laid out in full length and was killed over.
+
+        The first batch of a segment never gets an entry, so no real entry is all zeros.
+        """
+        count = self.count
+        if count and self.entry(count - 1) == (self.base_offset, 0):
+            used = len(files.read_whole(self.file.path).rstrip(b"\0"))
+            self.truncate_to_count(-(-used // ENTRY_SIZE))
+        elif files.size_of(self.file) % ENTRY_SIZE:
+            self.truncate_to_count(count)
+
+    def close(self) -> None:
+        files.close(self.file)

@@ -1,0 +1,52 @@
+"""What a partition's log takes and hands back."""
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class AppendOrigin(Enum):
+    """Who appends, which decides the checks and who assigns offsets. Source: AppendOrigin of Kafka."""
+
+    CLIENT = "client"
+    """A produce request: all checks, the log assigns the offset."""
+    COORDINATOR = "coordinator"
+    """A group or transaction coordinator, transaction markers: epochs are checked, sequences aren't."""
+    RAFT_LEADER = "raft leader"
+    """The metadata log of the controller: the log assigns the offset; nothing is checked."""
+    REPLICATION = "replication"
+    """Batches that another log has accepted: they keep their offset and leader epoch, nothing is refused."""
+
+
+class AppendResult(NamedTuple):
+    """Where a batch stands. Offsets of the old one for a duplicate."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 with CreateTime; a duplicate has the stored batch's largest timestamp, whatever the type."""
+    log_start_offset: int
+    duplicate: bool = False
+    flushing: bool = False
+    """`flush.messages` was reached: the batch is synced once `PartitionLog.when_flushed` says so."""
+
+
+class ReadResult(NamedTuple):
+    records: bytes
+    """Whole batches as they stand in the segment; the last one may be cut short."""
+    first_batch_incomplete: bool = False
+    """There is data, though the first batch of it is larger than was asked for: then `records` is empty."""
+    segment_base_offset: int = -1
+    position: int = -1
+    """Where in the segment `records` begin, in bytes; -1 where nothing was read."""
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+
+
+class TimestampOffset(NamedTuple):
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+    """-1 where the batch carries none."""

@@ -1,0 +1,115 @@
+"""A segment's `.timeindex`: the largest timestamp up to a batch, for searches by time and for retention.
+
+Entries of 12 bytes, big-endian: `int64 largest timestamp so far | int32 last offset of the batch that has it
+- base`. Timestamps grow strictly. Searched in the page cache, like the offset index. Source:
+org.apache.kafka.storage TimeIndex.
+"""
+
+from bisect import bisect_left, bisect_right
+from struct import Struct
+
+from storage import files
+
+ENTRY_SIZE = 12
+_ENTRY = Struct(">qi")
+_INT64 = Struct(">q")
+_INT32 = Struct(">i")
+_UNKNOWN = -1
+NO_TIMESTAMP = -1
+
+
+class _Column:
+    __slots__ = ("_count", "_field", "_file", "_shift")
+
+    def __init__(self, file: files.File, field: Struct, shift: int, count: int) -> None:
+        self._file = file
+        self._field = field
+        self._shift = shift
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, slot: int) -> int:
+        data = files.read(self._file, self._field.size, slot * ENTRY_SIZE + self._shift)
+        number: int = self._field.unpack(data)[0]
+        return number
+
+
+class TimeIndex:
+    """Reads nothing until it is asked. All calls may raise `OSError`, `FileNotFoundError` where there is no
+    file.
+    """
+
+    __slots__ = ("_count", "_last_entry", "base_offset", "file")
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        self.file = files.File(path)
+        self.base_offset = base_offset
+        self._count = _UNKNOWN
+        self._last_entry: tuple[int, int] | None = None
+
+    @property
+    def count(self) -> int:
+        if self._count == _UNKNOWN:
+            self._count = files.size_of(self.file) // ENTRY_SIZE
+        return self._count
+
+    def create(self) -> None:
+        files.create(self.file)
+        self._count = 0
+        self._last_entry = None
+
+    def maybe_append(self, timestamp_ms: int, offset: int) -> bool:
+        """Adds an entry if the timestamp is larger than the last entry's. Returns whether it was."""
+        if timestamp_ms <= self.last_entry()[0]:
+            return False
+        count = self.count
+        files.append(self.file, _ENTRY.pack(timestamp_ms, offset - self.base_offset), count * ENTRY_SIZE)
+        self._count = count + 1
+        self._last_entry = (timestamp_ms, offset)
+        return True
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """(timestamp, offset)"""
+        timestamp_ms, relative = _ENTRY.unpack(files.read(self.file, ENTRY_SIZE, slot * ENTRY_SIZE))
+        return timestamp_ms, self.base_offset + relative
+
+    def last_entry(self) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry, (-1, base offset) of an empty index."""
+        entry = self._last_entry
+        if entry is None:
+            count = self.count
+            entry = self._last_entry = self.entry(count - 1) if count else (NO_TIMESTAMP, self.base_offset)
+        return entry
+
+    def lookup(self, timestamp_ms: int) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry not above the timestamp, (-1, base offset) where there is
+        none.
+        """
+        count = self.count
+        slot = bisect_right(_Column(self.file, _INT64, 0, count), timestamp_ms) - 1 if count else -1
+        return self.entry(slot) if slot >= 0 else (NO_TIMESTAMP, self.base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries whose batch is at or above the offset."""
+        count = self.count
+        column = _Column(self.file, _INT32, 8, count)
+        self.truncate_to_count(bisect_left(column, offset - self.base_offset) if count else 0)
+
+    def truncate_to_count(self, count: int) -> None:
+        files.truncate(self.file, count * ENTRY_SIZE)
+        self._count = count
+        self._last_entry = None
+
+    def trim(self) -> None:
+        """Cuts off the zeros of a file that Kafka had laid out in full length and was killed over."""
+        count = self.count
+        if count > 1 and self.entry(count - 1) == (0, self.base_offset):
+            used = len(files.read_whole(self.file.path).rstrip(b"\0"))
+            self.truncate_to_count(-(-used // ENTRY_SIZE))
+        elif files.size_of(self.file) % ENTRY_SIZE:
+            self.truncate_to_count(count)
+
+    def close(self) -> None:
+        files.close(self.file)

@@ -1,0 +1,114 @@
+"""A segment's `.txnindex`: the aborted transactions whose marker stands in the segment.
+
+Records of 34 bytes, big-endian: `int16 version = 0 | int64 producer id | int64 first offset | int64 last
+offset (the marker's) | int64 last stable offset`; last offsets grow strictly. Source:
+org.apache.kafka.storage TransactionIndex, AbortedTxn.
+
+Kafka makes the file at the first abort, and trusts its absence: where it was lost, aborted records are
+served. Here a segment of a partition that knew transactions keeps the file even if it is empty, so that its
+absence is noticed (`recovery.py`).
+"""
+
+from bisect import bisect_left
+from struct import Struct
+from typing import NamedTuple
+
+from storage import files
+
+_RECORD = Struct(">hqqqq")
+RECORD_SIZE = _RECORD.size
+_VERSION = 0
+
+
+class AbortedTxn(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """Records are read at the first question and kept; a segment without the file has none. Raises `OSError`."""
+
+    __slots__ = ("_records", "file")
+
+    def __init__(self, path: str) -> None:
+        self.file = files.File(path)
+        self._records: list[AbortedTxn] | None = None
+
+    @property
+    def records(self) -> list[AbortedTxn]:
+        """All of them, by last offset."""
+        records = self._records
+        if records is None:
+            records = self._records = self._load()
+        return records
+
+    def _load(self) -> list[AbortedTxn]:
+        try:
+            data = files.read_whole(self.file.path)
+        except FileNotFoundError:
+            return []
+        usable = len(data) - len(data) % RECORD_SIZE
+        return [AbortedTxn._make(fields[1:]) for fields in _RECORD.iter_unpack(data[:usable])]
+
+    def exists(self) -> bool:
+        return bool(self._records) or files.exists(self.file.path)
+
+    def create(self) -> None:
+        """The file with no records."""
+        files.create(self.file)
+        self._records = []
+
+    def append(self, txn: AbortedTxn) -> None:
+        records = self.records
+        if not records and not files.exists(self.file.path):
+            files.create(self.file)
+        files.append(self.file, _RECORD.pack(_VERSION, *txn), len(records) * RECORD_SIZE)
+        records.append(txn)
+
+    def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
+        """Those that reach into [fetch offset, upper bound), and whether no later segment can hold more of
+        them.
+        """
+        records = self.records
+        found = []
+        for txn in records[bisect_left(records, fetch_offset, key=_last_offset) :]:
+            if txn.first_offset < upper_bound_offset:
+                found.append(txn)
+            if txn.last_stable_offset >= upper_bound_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the transactions whose marker is at or above the offset."""
+        records = self.records
+        count = bisect_left(records, offset, key=_last_offset)
+        if count < len(records):
+            self.truncate_to_count(count)
+
+    def truncate_to_count(self, count: int) -> None:
+        if files.exists(self.file.path):
+            files.truncate(self.file, count * RECORD_SIZE)
+        self._records = self.records[:count]
+
+    def is_sane(self, base_offset: int) -> bool:
+        """Whether the file holds whole records of this segment, in order."""
+        if not files.exists(self.file.path):
+            return True
+        data = files.read_whole(self.file.path)
+        if len(data) % RECORD_SIZE:
+            return False
+        previous = base_offset - 1
+        for version, _producer_id, _first, last, _stable in _RECORD.iter_unpack(data):
+            if version > _VERSION or last <= previous:
+                return False
+            previous = last
+        return True
+
+    def close(self) -> None:
+        files.close(self.file)
+
+
+def _last_offset(txn: AbortedTxn) -> int:
+    return txn.last_offset
