@@ -1,0 +1,25 @@
+"""`python -m broker`: runs one broker until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from broker.command_line import parse_command_line
+from broker.config.errors import UsageError
+
+
+def main() -> int:
+    """The exit status: 0 after a clean stop, 1 where the broker couldn't start or failed, 2 for wrong use."""
+    try:
+        options = parse_command_line(sys.argv[1:], os.environ)
+    except UsageError as error:
+        print(f"barnabas: {error}", file=sys.stderr)
+        return error.exit_status
+    from broker.run import run
+
+    return run(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

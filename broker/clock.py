@@ -1,0 +1,49 @@
+"""The one place where time is read. Everything below the broker gets it as an argument."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for what records say, monotonic time for how long something took."""
+
+    def now_ms(self) -> int:
+        """Wall-clock time, milliseconds since the epoch."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that stands still until it is moved."""
+
+    __slots__ = ("_now_ms", "_start_ms")
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._start_ms = now_ms
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_s(self) -> float:
+        return (self._now_ms - self._start_ms) / 1000
+
+    def advance_ms(self, by_ms: int) -> None:
+        self._now_ms += by_ms

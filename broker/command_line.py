@@ -1,0 +1,214 @@
+"""`barnabas` and `python -m broker`: the arguments, and what they make of files and environment.
+
+The stronger, the further up:
+
+1. `-o key=value`
+2. `--host`, `--port`, `--data`
+3. the environment: `KAFKA_NUM_PARTITIONS` and so on (not read with `--control-fd`: whoever starts the broker
+   from a program says everything himself)
+4. `--config server.properties`
+5. the defaults: Kafka's, but for `broker.config.single_node`
+
+Importing this module and building a configuration takes a few milliseconds: a test waits for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, NoReturn
+
+from broker.config.assembly import assemble, directories_given, settings_of, usage_error
+from broker.config.broker_config import BrokerConfig
+from broker.config.environment import Environment, read_environment
+from broker.config.errors import ConfigError, UsageError
+from broker.config.listeners import moved
+from broker.config.settings import Layer, Setting, layered
+from broker.config.single_node import DEFAULTS
+
+HELP_COLUMNS = 100
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+class Options(NamedTuple):
+    """What the command line asks for.
+
+    `control_fd`: a socket to whoever started us; it gets a line when the broker is ready, and its end is
+    ours. `temporary`: the data folder, empty or absent now, is removed at exit.
+    """
+
+    config: BrokerConfig
+    control_fd: int | None
+    temporary: bool
+    log_level: str
+
+
+def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> Options:
+    """Arguments (without the program's name) and environment as a configuration. Raises UsageError.
+
+    `--help` and `--version` print and raise SystemExit(0).
+    """
+    options = _parser().parse_args(arguments)
+    if options.control_fd is not None and options.control_fd < 0:
+        raise UsageError("--control-fd: a file descriptor isn't negative", exit_status=2)
+    environment = Environment({}, None) if options.control_fd is not None else read_environment(environ)
+    file = _file_layer(options.config)
+    overrides = _override_layer(options.override)
+    below = layered([file, environment.settings])
+    flags: Layer = {}
+    if options.data is not None:
+        flags["log.dirs"] = _data_setting(options.data)
+    if options.host is not None or options.port is not None:
+        flags["listeners"] = _moved_listeners(below, options.host, options.port)
+        if options.port is not None:
+            below.pop("advertised.listeners", None)  # it names the port that is no more
+    layers = [below, flags, overrides]
+    drawn = options.temporary and not directories_given(layers)
+    if drawn:
+        flags["log.dirs"] = Setting(_temporary_directory(), "--temporary")
+    elif not directories_given(layers):
+        flags["log.dirs"] = Setting(default_data_directory(environ), "the default")
+    try:
+        config = assemble(layers, cluster_id=environment.cluster_id)
+    except UsageError:
+        if drawn:
+            os.rmdir(flags["log.dirs"].value)
+        raise
+    if options.temporary:
+        _check_empty(config.log_dirs)
+    return Options(config, options.control_fd, options.temporary, options.log_level)
+
+
+def default_data_directory(environ: Mapping[str, str]) -> str:
+    """Where data goes when nobody says: the user's data directory, by XDG or as Windows has it."""
+    if os.name == "nt" and environ.get("LOCALAPPDATA"):
+        return os.path.join(environ["LOCALAPPDATA"], "barnabas")
+    base = environ.get("XDG_DATA_HOME", "")
+    if not os.path.isabs(base):  # as the specification has it, a relative one doesn't count
+        base = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "share")
+    return os.path.join(base, "barnabas")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (--help lists what there is)", exit_status=2)
+
+
+class _Help(argparse.HelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=HELP_COLUMNS)  # asking the terminal loads shutil: 2 ms of each start
+
+
+class _PrintVersion(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"barnabas {_version()}, a Kafka 4.3 broker")
+        parser.exit()
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="barnabas",
+        description="A Kafka broker on one node, with transactions, in Kafka's own files.",
+        epilog="Settings are Kafka's. From the strongest: -o; --host, --port, --data; the environment "
+        "(KAFKA_NUM_PARTITIONS=3 is num.partitions=3); the file; the defaults.",
+        allow_abbrev=False,
+        formatter_class=_Help,
+    )
+    parser.add_argument(
+        "--data", metavar="DIR", help="folder for the data (default: the user's data directory)"
+    )
+    parser.add_argument(
+        "--port", type=_port, help="port to listen on, 0 for any that is free (default: 9092)"
+    )
+    parser.add_argument("--host", help="address to listen on, 0.0.0.0 for all (default: 127.0.0.1)")
+    parser.add_argument("--config", metavar="FILE", help="a server.properties of Kafka's")
+    parser.add_argument(
+        "-o",
+        dest="override",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="one setting, such as num.partitions=3; may be given several times",
+    )
+    parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="what to log (default: info)")
+    parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version and exit")
+    parser.add_argument("--control-fd", type=int, metavar="N", help=argparse.SUPPRESS)
+    parser.add_argument("--temporary", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text} is not a port (0 to 65535)")
+    return int(text)
+
+
+def _file_layer(path: str | None) -> Layer:
+    if path is None:
+        return {}
+    from broker.config.properties import read_properties
+
+    return {found.name: Setting(found.value, f"{path}:{found.line}") for found in read_properties(path)}
+
+
+def _override_layer(overrides: Sequence[str]) -> Layer:
+    settings: dict[str, str] = {}
+    for override in overrides:
+        name, equals, value = override.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"-o {override}: KEY=VALUE is the form", exit_status=2)
+        settings[name.strip()] = value
+    return settings_of(settings, "-o")
+
+
+def _data_setting(data: str) -> Setting:
+    if not data or "," in data:
+        raise UsageError(f"--data {data}: a folder without a comma in its name is needed", exit_status=2)
+    return Setting(os.path.expanduser(data), "--data")
+
+
+def _moved_listeners(below: Layer, host: str | None, port: int | None) -> Setting:
+    """The listeners of file and environment, or else the default, at another host or port."""
+    listeners = below.get("listeners", Setting(DEFAULTS["listeners"].value, "the default"))
+    controllers = below.get(
+        "controller.listener.names", Setting(DEFAULTS["controller.listener.names"].value, "")
+    )
+    flag = "--host" if port is None else "--port"
+    if host is not None:
+        host = host.removeprefix("[").removesuffix("]")
+    try:
+        entries = moved(_split(listeners.value), _split(controllers.value), host, port)
+    except ConfigError as error:
+        if error.name is None:
+            raise UsageError(f"{flag}: {error} ({listeners.origin})", exit_status=2) from None
+        raise usage_error(error, below) from None
+    return Setting(",".join(entries), flag)
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _temporary_directory() -> str:
+    from tempfile import mkdtemp
+
+    return mkdtemp(prefix="barnabas-")
+
+
+def _check_empty(directories: Sequence[str]) -> None:
+    """What is to be removed at exit must not hold anything of somebody's. Raises UsageError."""
+    for directory in directories:
+        if os.path.isdir(directory) and os.listdir(directory):
+            raise UsageError(
+                f"--temporary: {directory} isn't empty, and would be removed at exit", exit_status=2
+            )
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("barnabas")
+    except PackageNotFoundError:
+        return "(not installed)"

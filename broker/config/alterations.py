@@ -1,0 +1,292 @@
+"""Altering settings while the broker runs: IncrementalAlterConfigs and AlterConfigs, of topics and brokers.
+
+Each function takes what is stored now, and returns what to store: name -> new text, or None for a name to be
+removed. That is what ConfigRecords say; applying those records is what changes anything. Kafka's
+ConfigAdminManager (brokers) and ConfigurationControlManager (both), with their messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.config.broker_definitions import ROWS, broker_definition, without_listener
+from broker.config.consistency import check_consistency
+from broker.config.definitions import PER_BROKER, ConfigDef, ConfigType
+from broker.config.errors import ConfigError
+from broker.config.parsing import parse_value
+from broker.config.topic_config import check_overrides
+from broker.config.topic_definitions import topic_definition
+from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+
+MAX_VALUE_CHARACTERS = 32767
+
+# DynamicThreadPool: these may at most double, and halve, in one step.
+_THREADS = (
+    "num.io.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+)
+
+# SslConfigs.RECONFIGURABLE_CONFIGS: only with a listener's prefix.
+_ONLY_PER_LISTENER = frozenset(
+    f"ssl.{setting}"
+    for setting in (
+        "key.password",
+        "keystore.certificate.chain",
+        "keystore.key",
+        "keystore.location",
+        "keystore.password",
+        "keystore.type",
+        "truststore.certificates",
+        "truststore.location",
+        "truststore.password",
+        "truststore.type",
+    )
+)
+
+
+# Kafka binds and unbinds while it runs. Refused, rather than taken without effect.
+_ONLY_AT_START = ("listeners", "listener.security.protocol.map")
+
+
+class Operation(IntEnum):
+    """AlterConfigOp.OpType."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    """One entry of an IncrementalAlterConfigs request; `operation` as it came over the wire."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def check_request(alterations: Sequence[Alteration]) -> None:
+    """What Kafka checks before it looks at any setting. Raises KafkaError(INVALID_REQUEST)."""
+    if len({alteration.name for alteration in alterations}) != len(alterations):
+        raise KafkaError(Error.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [a.name for a in alterations if a.value is None and a.operation != Operation.DELETE]
+    if nulls:
+        raise KafkaError(Error.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+
+
+def alter_topic(
+    config: BrokerConfig, stored: Mapping[str, str], alterations: Sequence[Alteration]
+) -> dict[str, str | None]:
+    """A topic's alterations, after `check_request`.
+
+    Raises KafkaError: INVALID_CONFIG, or UNKNOWN_SERVER_ERROR for an operation that isn't known.
+    """
+    changes = _changes(stored, alterations, topic_definition)
+    check_overrides(config, _applied(stored, changes))
+    return {name: text for name, text in changes.items() if stored.get(name) != text}
+
+
+def replace_topic(
+    config: BrokerConfig, stored: Mapping[str, str], wanted: Mapping[str, str]
+) -> dict[str, str | None]:
+    """AlterConfigs of a topic: what isn't named goes. Raises KafkaError(INVALID_CONFIG)."""
+    check_overrides(config, wanted)
+    return _replacement(stored, wanted)
+
+
+def alter_broker(
+    config: BrokerConfig,
+    stored: Mapping[str, str],
+    alterations: Sequence[Alteration],
+    *,
+    per_broker: bool,
+    elr_enabled: bool = True,
+) -> dict[str, str | None]:
+    """A broker's alterations, or the cluster's, after `check_request`.
+
+    Raises KafkaError: INVALID_REQUEST for a setting that can't be altered or a value that isn't legal,
+    INVALID_CONFIG for an operation that doesn't fit, or what eligible leader replicas (KIP-966) forbid.
+    """
+    for alteration in alterations:
+        if alteration.operation not in tuple(Operation):
+            raise KafkaError(Error.INVALID_REQUEST, f"Unknown operations type {alteration.operation}")
+        if alteration.operation in (Operation.APPEND, Operation.SUBTRACT):
+            _check_broker_list(alteration)
+    changes = _changes(stored, alterations, broker_definition)
+    _check_broker(config, _applied(stored, changes), per_broker=per_broker)
+    if elr_enabled:
+        _check_min_insync_replicas(changes, per_broker=per_broker)
+    return changes
+
+
+def replace_broker(
+    config: BrokerConfig,
+    stored: Mapping[str, str],
+    wanted: Mapping[str, str],
+    *,
+    per_broker: bool,
+    elr_enabled: bool = True,
+) -> dict[str, str | None]:
+    """AlterConfigs of a broker, or of the cluster: what isn't named goes. Raises as `alter_broker` does."""
+    _check_broker(config, wanted, per_broker=per_broker)
+    changes = _replacement(stored, wanted)
+    if elr_enabled:
+        _check_min_insync_replicas(changes, per_broker=per_broker)
+    return changes
+
+
+def _replacement(stored: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {name: text for name, text in wanted.items() if stored.get(name) != text}
+    changes.update(dict.fromkeys(name for name in stored if name not in wanted))
+    return changes
+
+
+def _applied(stored: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: text for name, text in {**stored, **changes}.items() if text is not None}
+
+
+def _changes(
+    stored: Mapping[str, str],
+    alterations: Iterable[Alteration],
+    definition_named: Callable[[str], ConfigDef | None],
+) -> dict[str, str | None]:
+    """What the operations come to. A list that isn't stored begins as Kafka's default."""
+    changes: dict[str, str | None] = {}
+    for name, operation, value in alterations:
+        if operation == Operation.SET:
+            changes[name] = value
+        elif operation == Operation.DELETE:
+            changes[name] = None
+        elif operation in (Operation.APPEND, Operation.SUBTRACT):
+            definition = definition_named(name)
+            if definition is None or definition.type is not ConfigType.LIST:
+                raise KafkaError(
+                    Error.INVALID_CONFIG,
+                    f"Can't {Operation(operation).name} to key {name} because its type is not LIST.",
+                )
+            elements = [part for part in stored.get(name, definition.default or "").split(",") if part]
+            for part in (value or "").split(","):
+                if operation == Operation.SUBTRACT and part in elements:
+                    elements.remove(part)
+                elif operation == Operation.APPEND and part not in elements:
+                    elements.append(part)
+            changes[name] = ",".join(elements)
+        else:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+        if len(changes[name] or "") > MAX_VALUE_CHARACTERS:
+            raise KafkaError(
+                Error.INVALID_CONFIG,
+                "The configuration value cannot be added because it exceeds the maximum value size of "
+                f"{MAX_VALUE_CHARACTERS} bytes.",
+            )
+    return changes
+
+
+def _check_broker_list(alteration: Alteration) -> None:
+    row = ROWS.get(alteration.name)
+    if row is None:
+        raise KafkaError(Error.INVALID_CONFIG, f"Unknown config name: {alteration.name}")
+    if row[0] != "LIST":
+        verb = Operation(alteration.operation).name.lower()
+        raise KafkaError(
+            Error.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {alteration.name}"
+        )
+
+
+def _check_broker(config: BrokerConfig, wanted: Mapping[str, str], *, per_broker: bool) -> None:
+    """Raises KafkaError(INVALID_REQUEST), as Kafka does; a topic's bad value is an INVALID_CONFIG."""
+    try:
+        _check_dynamic(wanted, per_broker=per_broker)
+        for name in _ONLY_AT_START:
+            if wanted.get(name) != config.dynamic_broker.get(name) and per_broker:
+                raise ConfigError(f"Cannot update these configs dynamically: [{name}] (this broker can't yet)")
+        after = config.altered(broker=wanted) if per_broker else config.altered(cluster=wanted)
+        check_consistency(after.get, wanted)
+        for name in _THREADS:
+            if name in wanted:
+                _check_threads(name, config.get_int(name), after.get_int(name))
+    except ConfigError as error:
+        raise KafkaError(Error.INVALID_REQUEST, str(error)) from None
+
+
+def _check_dynamic(wanted: Mapping[str, str], *, per_broker: bool) -> None:
+    """DynamicBrokerConfig.validateConfigs: all names first, then the values, then the level."""
+    static = [name for name in wanted if _is_static(name)]
+    if static:
+        raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(static)}]")
+    without_prefix = [name for name in wanted if name in _ONLY_PER_LISTENER]
+    if without_prefix:
+        raise ConfigError(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"[{', '.join(without_prefix)}]"
+        )
+    for name, text in wanted.items():
+        _check_dynamic_value(name, text)
+    only_here = [] if per_broker else [name for name in wanted if _is_per_broker(name)]
+    if only_here:
+        raise ConfigError(
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"[{', '.join(only_here)}]"
+        )
+
+
+def _is_static(name: str) -> bool:
+    definition = broker_definition(name)
+    return definition is not None and not definition.dynamic
+
+
+def _is_per_broker(name: str) -> bool:
+    definition = broker_definition(name)
+    if definition is not None:
+        return definition.update_mode == PER_BROKER
+    base = without_listener(name)
+    return base is not None and base not in (
+        "max.connections",
+        "max.connection.creation.rate",
+        "num.network.threads",
+    )
+
+
+def _check_dynamic_value(name: str, text: str) -> None:
+    definition = broker_definition(without_listener(name) or name)
+    if definition is not None and definition.dynamic:
+        parse_value(definition, text)
+
+
+def _check_threads(name: str, now: int, wanted: int) -> None:
+    failed = f"Dynamic thread count update validation failed for {name}={wanted}"
+    if wanted < now // 2:
+        raise ConfigError(f"{failed}, value should be at least half the current value {now}")
+    if wanted > now * 2:
+        raise ConfigError(f"{failed}, value should not be greater than double the current value {now}")
+
+
+def _check_min_insync_replicas(changes: Mapping[str, str | None], *, per_broker: bool) -> None:
+    if "min.insync.replicas" not in changes:
+        return
+    if per_broker:
+        raise KafkaError(
+            Error.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+        )
+    if changes["min.insync.replicas"] is None:
+        raise KafkaError(
+            Error.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+        )
+
+
+def reasons_against(stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+    """Name -> why what is stored can't be put into force (DynamicBrokerConfig.fromPersistentProps)."""
+    reasons = {}
+    for name, text in stored.items():
+        try:
+            _check_dynamic({name: text}, per_broker=per_broker)
+        except ConfigError as error:
+            reasons[name] = str(error)
+    return reasons

@@ -1,0 +1,166 @@
+"""From settings as given to a configuration that holds: layers, warnings, refusals, checks.
+
+Everything a user can get wrong is found here, before anything is opened: one line, with the place it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.broker_definitions import INTERNAL_ROWS, ROWS, broker_definition, without_listener
+from broker.config.consistency import check_consistency
+from broker.config.definitions import ConfigType
+from broker.config.environment import PREFIX
+from broker.config.errors import ConfigError, UsageError
+from broker.config.listeners import ListenerSettings, broker_listeners
+from broker.config.obsolete import what_became_of
+from broker.config.parsing import parse_value
+from broker.config.settings import Layer, Setting, layered
+from broker.config.single_node import AT_MOST_ONE, DEFAULTS, REFUSED, SHOWN_AS_GIVEN
+from broker.config.value_text import value_text
+
+_CLUSTER_ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+_KAFKAS_LISTENERS = "PLAINTEXT://:9092"
+
+
+def machine_host_name() -> str:
+    """The name that this machine gives itself."""
+    from socket import gethostname
+
+    return gethostname()
+
+
+def settings_of(values: Mapping[str, str], origin: str = "given") -> Layer:
+    """A layer of settings that all come from one place."""
+    return {name: Setting(value, origin) for name, value in values.items()}
+
+
+def assemble(
+    layers: Iterable[Mapping[str, Setting]],
+    *,
+    cluster_id: Setting | None = None,
+    host_name: Callable[[], str] = machine_host_name,
+) -> BrokerConfig:
+    """The configuration that the layers make, the last one on top. Raises UsageError."""
+    static = layered(layers)
+    warnings: list[str] = []
+    _sort_out_names(static, warnings)
+    if "advertised.listeners" in static and "listeners" not in static:
+        # Whoever advertises an address of his own has others connect to it: listen where Kafka would.
+        static["listeners"] = Setting(_KAFKAS_LISTENERS, "the default with advertised.listeners")
+    _check_values(static, warnings)
+    for name in SHOWN_AS_GIVEN:
+        if name == "node.id" and "broker.id" in static:
+            static.setdefault(name, static["broker.id"])
+        static.setdefault(name, Setting(DEFAULTS[name].value, "the default"))
+    static.setdefault("broker.id", static["node.id"])
+    config = BrokerConfig(static, cluster_id=_checked_cluster_id(cluster_id, warnings), warnings=warnings)
+    try:
+        check_consistency(config.get, static)
+        config.listeners = broker_listeners(listener_settings(config), host_name)
+    except ConfigError as error:
+        raise usage_error(error, static) from None
+    return config
+
+
+def listener_settings(config: BrokerConfig) -> ListenerSettings:
+    """What a configuration says of listeners."""
+    return ListenerSettings(
+        listeners=config.get_list("listeners"),
+        advertised=config.get_list("advertised.listeners") or None,
+        protocol_map=config.get_string("listener.security.protocol.map") or "",
+        protocol_map_given="listener.security.protocol.map" in config.effective_names(),
+        controller_names=config.get_list("controller.listener.names"),
+    )
+
+
+def usage_error(error: ConfigError, static: Mapping[str, Setting]) -> UsageError:
+    """A setting's error as the line for the user: where it stands, what is wrong."""
+    message = str(error)
+    if error.name is not None and error.name not in message:
+        message = f"{error.name}: {message}"
+    if error.name is not None and error.name in static:
+        message = f"{static[error.name].origin}: {message}"
+    return UsageError(message)
+
+
+def _sort_out_names(static: Layer, warnings: list[str]) -> None:
+    """A line for each name that Kafka doesn't have, or has no more. It stays, as in Kafka, without effect."""
+    for name, setting in list(static.items()):
+        if name in ROWS or name in INTERNAL_ROWS:
+            continue
+        base = without_listener(name)
+        if base is not None and broker_definition(base) is not None:
+            continue
+        became = what_became_of(name)
+        if became is not None:
+            warnings.append(f"{setting.origin}: {name} is obsolete and ignored: {became}")
+            continue
+        suggestion = _suggestion(name)
+        if setting.origin.startswith(PREFIX):
+            # A variable may be meant for something else that speaks of Kafka: only a near miss is worth a
+            # line.
+            del static[name]
+            if suggestion is None:
+                continue
+        hint = f"; did you mean {suggestion}?" if suggestion else ""
+        warnings.append(f"{setting.origin}: {name} is no setting of a Kafka broker and is ignored{hint}")
+
+
+def _suggestion(name: str) -> str | None:
+    from broker.config.topic_definitions import SYNONYMS
+
+    if name in SYNONYMS:
+        return SYNONYMS[name][0][0]
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, ROWS, n=1, cutoff=0.8)
+    return near[0] if near else None
+
+
+def _check_values(static: Layer, warnings: list[str]) -> None:
+    """Parse what was given, refuse what isn't there, bring down what is too much. Raises UsageError."""
+    for name, setting in static.items():
+        definition = broker_definition(name)
+        if definition is None:
+            continue
+        try:
+            value = parse_value(definition, setting.value)
+        except ConfigError as error:
+            raise usage_error(error, static) from None
+        if name in REFUSED:
+            _refuse(name, setting, value_text(value) or "")
+        if name in AT_MOST_ONE and isinstance(value, int) and value > 1:
+            warnings.append(
+                f"{setting.origin}: {name}={value} is taken as 1: on one node {AT_MOST_ONE[name]}"
+            )
+            static[name] = Setting("1", setting.origin)
+        if definition.type is ConfigType.CLASS and value and value != definition.default:
+            warnings.append(f"{setting.origin}: {name} names a Java class, which isn't loaded: ignored")
+        if name == "process.roles" and value == ("broker",):
+            warnings.append(
+                f"{setting.origin}: process.roles=broker: this node is its own controller all the same"
+            )
+
+
+def _refuse(name: str, setting: Setting, text: str) -> None:
+    values, reason = REFUSED[name]
+    if text in values if values else text:
+        raise UsageError(f"{setting.origin}: {name}={text} is refused: {reason}")
+
+
+def _checked_cluster_id(cluster_id: Setting | None, warnings: list[str]) -> str | None:
+    if cluster_id is None:
+        return None
+    if len(cluster_id.value) == 22 and _CLUSTER_ID_CHARACTERS.issuperset(cluster_id.value):
+        return cluster_id.value
+    warnings.append(
+        f"{cluster_id.origin}: {cluster_id.value} is no cluster id (22 characters of base64): ignored"
+    )
+    return None
+
+
+def directories_given(layers: Sequence[Mapping[str, Setting]]) -> bool:
+    """Whether any layer says where the data goes."""
+    return any("log.dirs" in layer or "log.dir" in layer for layer in layers)

@@ -1,0 +1,212 @@
+"""The configuration in force: what the broker was started with, and what was altered since.
+
+A value comes from the first place that has it: this broker's dynamic settings, the cluster's, the static
+ones (file, environment, command line), the default. Nothing is parsed before it is asked for; what was
+parsed is kept until something is altered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from broker.config.broker_definitions import SYNONYMS, broker_definition
+from broker.config.consistency import connections_per_host
+from broker.config.parsing import parse_value
+from broker.config.settings import Setting
+from broker.config.single_node import DEFAULTS
+
+if TYPE_CHECKING:
+    from broker.config.definitions import ConfigDef, Value
+    from broker.config.listeners import Listener
+
+# GroupCoordinatorConfig.clampDynamicConfigs: a dynamic interval stays within static bounds.
+_CLAMPED_INTERVALS = ("group.consumer", "group.share", "group.streams")
+
+
+def default_text(definition: ConfigDef) -> str | None:
+    """A broker setting's default here: our own where one node needs another than Kafka's."""
+    own = DEFAULTS.get(definition.name)
+    return definition.default if own is None else own.value
+
+
+class BrokerConfig:
+    """Every setting of this broker, by Kafka's names.
+
+    - `static`: what file, environment and command line say, with their origins. Never changes.
+    - `dynamic_broker`, `dynamic_cluster`: what IncrementalAlterConfigs has set for this broker and for all.
+    - `listeners`: the addresses to bind (not the controller's).
+    - `cluster_id`: the id for a new data folder, where the user gave one.
+    - `warnings`: lines to log at the start.
+    - `generation`: counts alterations, so that others can keep what they derive.
+    """
+
+    __slots__ = (
+        "_effective",
+        "_parsed",
+        "cluster_id",
+        "dynamic_broker",
+        "dynamic_cluster",
+        "generation",
+        "listeners",
+        "static",
+        "warnings",
+    )
+
+    def __init__(
+        self,
+        static: Mapping[str, Setting],
+        *,
+        listeners: tuple[Listener, ...] = (),
+        cluster_id: str | None = None,
+        warnings: Iterable[str] = (),
+    ) -> None:
+        self.static = static
+        self.listeners = listeners
+        self.cluster_id = cluster_id
+        self.warnings = list(warnings)
+        self.dynamic_broker: Mapping[str, str] = {}
+        self.dynamic_cluster: Mapping[str, str] = {}
+        self.generation = 0
+        self._parsed: dict[str, Value] = {}
+        self._effective: dict[str, str] = {name: setting.value for name, setting in static.items()}
+
+    # --- values ---------------------------------------------------------------------------------------------
+
+    def get(self, name: str) -> Value:
+        """The value in force. Raises ConfigError where it isn't legal (`assemble` rules that out)."""
+        try:
+            return self._parsed[name]
+        except KeyError:
+            definition = broker_definition(name)
+            assert definition is not None, f"{name} is no setting"
+            value = parse_value(definition, self.effective_text(definition))
+            self._parsed[name] = value
+            return value
+
+    def get_int(self, name: str) -> int:
+        """An INT, SHORT or LONG that isn't null."""
+        value = self.get(name)
+        assert isinstance(value, int), f"{name} is {value!r}"
+        return value
+
+    def get_optional_int(self, name: str) -> int | None:
+        """An INT, SHORT or LONG, or None for null."""
+        value = self.get(name)
+        assert value is None or isinstance(value, int), f"{name} is {value!r}"
+        return value
+
+    def get_boolean(self, name: str) -> bool:
+        """A BOOLEAN."""
+        value = self.get(name)
+        assert isinstance(value, bool), f"{name} is {value!r}"
+        return value
+
+    def get_double(self, name: str) -> float:
+        """A DOUBLE."""
+        value = self.get(name)
+        assert isinstance(value, float), f"{name} is {value!r}"
+        return value
+
+    def get_string(self, name: str) -> str | None:
+        """A STRING, CLASS or PASSWORD; None for null."""
+        value = self.get(name)
+        assert value is None or isinstance(value, str), f"{name} is {value!r}"
+        return value
+
+    def get_list(self, name: str) -> tuple[str, ...]:
+        """A LIST; empty for null."""
+        value = self.get(name)
+        assert value is None or isinstance(value, tuple), f"{name} is {value!r}"
+        return value or ()
+
+    @property
+    def node_id(self) -> int:
+        """This node's id."""
+        return self.get_int("node.id")
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """The folders for data, at least one: `log.dirs`, or else `log.dir`."""
+        return self.get_list("log.dirs") or self.get_list("log.dir")
+
+    @property
+    def max_connections_per_host(self) -> dict[str, int]:
+        """`max.connections.per.ip.overrides`: host -> number."""
+        return connections_per_host(self.get("max.connections.per.ip.overrides"))
+
+    # --- where they come from -------------------------------------------------------------------------------
+
+    def effective_text(self, definition: ConfigDef) -> str | None:
+        """The text that is in force, defaults included; None for null."""
+        text = self._effective.get(definition.name)
+        return default_text(definition) if text is None else text
+
+    def text_given(self, name: str) -> str | None:
+        """The text in force of any name that somebody has set, known or not; None where nobody has."""
+        return self._effective.get(name)
+
+    def effective_names(self) -> Iterable[str]:
+        """Every name that somebody has set, known or not."""
+        return self._effective
+
+    def origin(self, name: str) -> str:
+        """Where the value in force stands, for a message: `server.properties:12`, `-o`, `the default`, ..."""
+        if name in self.dynamic_broker or name in self.dynamic_cluster:
+            return "altered"
+        return self.static[name].origin if name in self.static else "the default"
+
+    # --- alterations ----------------------------------------------------------------------------------------
+
+    def set_dynamic(
+        self, *, broker: Mapping[str, str] | None = None, cluster: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """Put what the metadata log says of this broker, or of all, into force; None leaves a side as it is.
+
+        Takes the whole of a side each time. As Kafka does, it passes over what can't be set so, or isn't
+        legal, and returns a line for each such name, to be logged: records of the past never stop a broker.
+        """
+        from broker.config.alterations import reasons_against
+
+        complaints: list[str] = []
+        for properties, per_broker in ((cluster, False), (broker, True)):
+            if properties is None:
+                continue
+            reasons = reasons_against(properties, per_broker=per_broker)
+            complaints += [f"{name}: ignored: {reason}" for name, reason in reasons.items()]
+            kept = {name: text for name, text in properties.items() if name not in reasons}
+            if per_broker:
+                self.dynamic_broker = kept
+            else:
+                self.dynamic_cluster = kept
+        self.generation += 1
+        self._parsed = {}
+        self._effective = self._overlaid()
+        return complaints
+
+    def _overlaid(self) -> dict[str, str]:
+        """The layers over each other. A setting in another unit hides those below (overrideProps)."""
+        effective = {name: setting.value for name, setting in self.static.items()}
+        for layer in (self.dynamic_cluster, self.dynamic_broker):
+            for name, text in layer.items():
+                for synonym in SYNONYMS.get(name, ()):
+                    effective.pop(synonym, None)
+                effective[name] = text
+        for group in _CLAMPED_INTERVALS:
+            name = f"{group}.assignment.interval.ms"
+            if name in effective:
+                lowest = self.get_int(f"{group}.min.assignment.interval.ms")
+                highest = self.get_int(f"{group}.max.assignment.interval.ms")
+                effective[name] = str(min(max(int(effective[name]), lowest), highest))
+        return effective
+
+    def altered(
+        self, *, broker: Mapping[str, str] | None = None, cluster: Mapping[str, str] | None = None
+    ) -> BrokerConfig:
+        """The configuration as it would be, to be checked: this one stays."""
+        copy = BrokerConfig(self.static, listeners=self.listeners, cluster_id=self.cluster_id)
+        copy.set_dynamic(
+            broker=self.dynamic_broker if broker is None else broker,
+            cluster=self.dynamic_cluster if cluster is None else cluster,
+        )
+        return copy

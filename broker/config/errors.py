@@ -1,0 +1,30 @@
+"""The two ways in which a setting is wrong: on its own, and as something the user has to be told."""
+
+from __future__ import annotations
+
+
+class ConfigError(Exception):
+    """A value that a setting can't have, in Kafka's words (its ConfigException).
+
+    `name` is the setting at fault, where it is one.
+    """
+
+    def __init__(self, message: str, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+def invalid_value(name: str, value: str, reason: str) -> ConfigError:
+    """Kafka's ConfigException of three arguments."""
+    return ConfigError(f"Invalid value {value} for configuration {name}: {reason}", name)
+
+
+class UsageError(Exception):
+    """A mistake of whoever starts the broker: one line that says what is wrong, and where.
+
+    `exit_status` is 2 for a command line that makes no sense, 1 for a setting that can't be.
+    """
+
+    def __init__(self, message: str, exit_status: int = 1) -> None:
+        super().__init__(" ".join(message.split("\n")))
+        self.exit_status = exit_status

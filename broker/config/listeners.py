@@ -1,0 +1,242 @@
+"""Where the broker listens, and what address it tells its clients.
+
+`listeners`, `advertised.listeners`, `listener.security.protocol.map` and `controller.listener.names`, with
+the checks of Kafka's AbstractKafkaConfig and KafkaConfig. A controller's listeners are read and not bound:
+this single node is its own controller and speaks to nobody about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from broker.config.errors import ConfigError
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+EVERY_INTERFACE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - names what users write, binds nothing
+
+_HOST_CHARACTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-%._:")
+
+
+class Endpoint(NamedTuple):
+    """`NAME://HOST:PORT`; an empty host is every interface."""
+
+    name: str
+    host: str
+    port: int
+
+
+class Listener(NamedTuple):
+    """One address to bind: an empty `host` is every interface, `port` 0 any free one.
+
+    `advertised` is the host and port that clients are told, where port 0 stands for the one that was bound;
+    None where clients aren't told of this listener.
+    """
+
+    name: str
+    security_protocol: str
+    host: str
+    port: int
+    advertised: tuple[str, int] | None
+
+
+class ListenerSettings(NamedTuple):
+    """The four settings, as they are in force; `protocol_map_given` where the user wrote the map."""
+
+    listeners: Sequence[str]
+    advertised: Sequence[str] | None
+    protocol_map: str
+    protocol_map_given: bool
+    controller_names: Sequence[str]
+
+
+def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -> tuple[Listener, ...]:
+    """The listeners to bind, in the order given, without the controller's.
+
+    `host_name` is asked for the machine's name where a listener on every interface isn't advertised by
+    another one. (Kafka does so for an empty host; for 0.0.0.0 it refuses to start.) Raises ConfigError.
+    """
+    endpoints = [parse_endpoint(entry, "listeners") for entry in settings.listeners]
+    _check_names(endpoints, "listeners")
+    _check_ports(endpoints)
+    controllers = {name.upper() for name in settings.controller_names}
+    protocols = _protocols(settings, endpoints, controllers)
+    for endpoint in endpoints:
+        if endpoint.name not in protocols:
+            raise ConfigError(
+                f"No security protocol defined for listener {endpoint.name}: "
+                "listener.security.protocol.map has to name it",
+                "listeners",
+            )
+    bound = [endpoint for endpoint in endpoints if endpoint.name not in controllers]
+    if not bound:
+        raise ConfigError(
+            "There must be at least one broker advertised listener. "
+            "Perhaps all listeners appear in controller.listener.names?",
+            "listeners",
+        )
+    for endpoint in bound:
+        if protocols[endpoint.name] != "PLAINTEXT":
+            raise ConfigError(
+                f"listener {endpoint.name} asks for {protocols[endpoint.name]}, which isn't built yet: "
+                "only PLAINTEXT is",
+                "listeners",
+            )
+    advertised = _advertised(settings.advertised, bound, controllers, host_name)
+    return tuple(
+        Listener(endpoint.name, "PLAINTEXT", endpoint.host, endpoint.port, advertised.get(endpoint.name))
+        for endpoint in bound
+    )
+
+
+def parse_endpoint(entry: str, setting: str) -> Endpoint:
+    """`NAME://HOST:PORT`, an IPv6 address in brackets, the name in any case. Raises ConfigError."""
+    name, separator, address = entry.partition("://")
+    host, colon, port_text = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    digits = port_text.removeprefix("-")
+    if not (
+        separator and colon and digits.isascii() and digits.isdigit() and _HOST_CHARACTERS.issuperset(host)
+    ):
+        raise ConfigError(f"Unable to parse {entry} to a broker endpoint (NAME://HOST:PORT)", setting)
+    if len(digits) > 5 or not 0 <= int(port_text) <= 65535:
+        raise ConfigError(f"Unable to parse {entry} to a broker endpoint: {port_text} is not a port", setting)
+    return Endpoint(name.upper(), host, int(port_text))
+
+
+def moved(
+    entries: Sequence[str], controller_names: Sequence[str], host: str | None, port: int | None
+) -> list[str]:
+    """The listeners with the broker's host or port replaced. Raises ConfigError: two can't share a port."""
+    controllers = {name.upper() for name in controller_names}
+    endpoints = [parse_endpoint(entry, "listeners") for entry in entries]
+    names = [endpoint.name for endpoint in endpoints if endpoint.name not in controllers]
+    if port is not None and len(names) > 1:
+        raise ConfigError(
+            f"one port can't serve the listeners {', '.join(names)}; -o listeners=... can say all", None
+        )
+    return [
+        endpoint_text(endpoint)
+        if endpoint.name in controllers
+        else endpoint_text(
+            Endpoint(
+                endpoint.name,
+                endpoint.host if host is None else host,
+                endpoint.port if port is None else port,
+            )
+        )
+        for endpoint in endpoints
+    ]
+
+
+def endpoint_text(endpoint: Endpoint) -> str:
+    """`NAME://HOST:PORT`."""
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{endpoint.name}://{host}:{endpoint.port}"
+
+
+def _check_names(endpoints: Sequence[Endpoint], setting: str) -> None:
+    if len({endpoint.name for endpoint in endpoints}) != len(endpoints):
+        raise ConfigError(
+            f"Each listener must have a different name, listeners: {_texts(endpoints)}", setting
+        )
+
+
+def _check_ports(endpoints: Sequence[Endpoint]) -> None:
+    """A port serves one listener, or two: one on an IPv4 address and one on an IPv6 address."""
+    by_port: dict[int, list[Endpoint]] = {}
+    for endpoint in endpoints:
+        if endpoint.port != 0:
+            by_port.setdefault(endpoint.port, []).append(endpoint)
+    for port, sharing in by_port.items():
+        if len(sharing) == 1:
+            continue
+        versions = sorted(_ip_version(endpoint.host) for endpoint in sharing)
+        if versions == [4, 6]:
+            continue
+        if 0 in versions:
+            raise ConfigError(
+                f"Each listener must have a different port, listeners: {_texts(endpoints)}", "listeners"
+            )
+        raise ConfigError(
+            "If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, "
+            f"listeners: {_texts(endpoints)}, port: {port}",
+            "listeners",
+        )
+
+
+def _ip_version(host: str) -> int:
+    """4, 6, or 0 for what isn't an address."""
+    from socket import AF_INET, AF_INET6, inet_pton
+
+    for version, family in ((4, AF_INET), (6, AF_INET6)):
+        try:
+            inet_pton(family, host.partition("%")[0])
+        except OSError:
+            continue
+        return version
+    return 0
+
+
+def _protocols(
+    settings: ListenerSettings, endpoints: Sequence[Endpoint], controllers: set[str]
+) -> dict[str, str]:
+    """Listener name -> security protocol (effectiveListenerSecurityProtocolMap)."""
+    setting = "listener.security.protocol.map"
+    protocols: dict[str, str] = {}
+    for entry in settings.protocol_map.split(",") if settings.protocol_map else ():
+        name, colon, protocol = entry.rpartition(":")
+        if not colon:
+            raise ConfigError(f"Error parsing configuration property '{setting}': {entry.strip()}", setting)
+        protocol = protocol.strip()
+        if protocol.upper() not in SECURITY_PROTOCOLS:
+            raise ConfigError(f"Invalid security protocol `{protocol}` defined in {setting}", setting)
+        protocols[name.strip().upper()] = protocol.upper()
+    if not settings.protocol_map_given:
+        # Only controllers get PLAINTEXT without being named, and only where nothing is encrypted or
+        # authenticated.
+        secure = set(SECURITY_PROTOCOLS[1:])
+        if not secure & (controllers | {endpoint.name for endpoint in endpoints}):
+            protocols.update(dict.fromkeys(controllers, "PLAINTEXT"))
+    return protocols
+
+
+def _advertised(
+    entries: Sequence[str] | None,
+    bound: Sequence[Endpoint],
+    controllers: set[str],
+    host_name: Callable[[], str],
+) -> dict[str, tuple[str, int]]:
+    """Listener name -> the host and port that clients are told."""
+    setting = "advertised.listeners"
+    if entries is None:
+        told = list(bound)
+    else:
+        endpoints = [parse_endpoint(entry, setting) for entry in entries]
+        _check_names(endpoints, setting)
+        told = [endpoint for endpoint in endpoints if endpoint.name not in controllers]
+        names = [endpoint.name for endpoint in bound]
+        unknown = [endpoint.name for endpoint in told if endpoint.name not in names]
+        if unknown:
+            raise ConfigError(
+                "advertised.listeners listener names must be equal to or a subset of the ones defined in "
+                f"listeners. Found {','.join(unknown)}. The valid options based on the current configuration "
+                f"are {','.join(names)}",
+                setting,
+            )
+        if not told:
+            raise ConfigError("There must be at least one broker advertised listener.", setting)
+        if any(endpoint.host == "0.0.0.0" for endpoint in told):  # noqa: S104
+            raise ConfigError(
+                "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. "
+                "Use a routable IP address.",
+                setting,
+            )
+    return {
+        endpoint.name: (host_name() if endpoint.host in EVERY_INTERFACE else endpoint.host, endpoint.port)
+        for endpoint in told
+    }
+
+
+def _texts(endpoints: Sequence[Endpoint]) -> str:
+    return ",".join(map(endpoint_text, endpoints))

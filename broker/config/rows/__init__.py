@@ -1,0 +1,1 @@
+"""Kafka's broker settings as data, by family."""

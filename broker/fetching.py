@@ -1,0 +1,245 @@
+"""Reading for a Fetch, and the Fetch that waits (Kafka: `ReplicaManager.fetchMessages`, `DelayedFetch`).
+
+A fetch that finds too little registers itself at its partitions. Whatever moves one of them (its high watermark, its
+last stable offset, a leader change, its deletion) wakes it; it measures what is there and, once that is enough, reads
+everything anew. Its time limit does the same whatever there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error, KafkaError
+from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
+from storage.reads import ENOUGH_BYTES
+
+if TYPE_CHECKING:
+    from broker.fetch_sessions import FetchTarget
+    from broker.partitions import Partition, Partitions
+
+Results = list[tuple["FetchTarget", PartitionData]]
+
+
+UNDEFINED_OFFSET = -1
+
+
+class FetchParameters:
+    """What holds for all partitions of one Fetch."""
+
+    __slots__ = (
+        "api_version",
+        "by_id",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "read_committed",
+        "replica_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        api_version: int,
+        replica_id: int,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        read_committed: bool,
+    ) -> None:
+        self.api_version = api_version
+        self.by_id = api_version >= 13
+        self.replica_id = replica_id
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min(min_bytes, max_bytes)
+        self.max_bytes = max_bytes
+        self.read_committed = read_committed
+
+    def bound(self, partition: Partition) -> int:
+        """The offset below which a consumer may read."""
+        return partition.log.last_stable_offset if self.read_committed else partition.log.high_watermark
+
+
+class Reading:
+    """One pass over the partitions: an answer for each, and whether the fetch may wait for more."""
+
+    __slots__ = ("_unknown", "bytes_read", "found", "must_answer", "results")
+
+    def __init__(
+        self, partitions: Partitions, parameters: FetchParameters, targets: list[FetchTarget]
+    ) -> None:
+        self.results: Results = []
+        self.found: list[tuple[FetchTarget, Partition]] = []
+        self.bytes_read = 0
+        self.must_answer = False
+        self._unknown: Results = []
+        for target in targets:
+            answer = self._read(partitions, parameters, target)
+            if answer is not None:
+                self.results.append((target, answer))
+        self.results += self._unknown  # behind the others, as in Kafka
+
+    def _read(
+        self, partitions: Partitions, parameters: FetchParameters, target: FetchTarget
+    ) -> PartitionData | None:
+        """The answer for a partition that is there; one that isn't goes to the unknown ones."""
+        if parameters.by_id:
+            topic = partitions.by_id.get(target.topic)  # type: ignore[arg-type]
+            unknown = Error.UNKNOWN_TOPIC_ID
+        else:
+            topic = partitions.by_name.get(target.topic)  # type: ignore[arg-type]
+            unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None:
+            self._unknown.append((target, _not_found(target, unknown)))
+            return None
+        partition = topic.partitions.get(target.index)
+        if partition is None:
+            self._unknown.append((target, _not_found(target, Error.UNKNOWN_TOPIC_OR_PARTITION)))
+            return None
+        self.found.append((target, partition))
+        try:
+            answer = self._read_partition(partition, parameters, target)
+        except KafkaError as error:
+            self.must_answer = True
+            return _failed(partition, target, error.error, parameters.api_version)
+        self.bytes_read += len(answer.records or b"")
+        if answer.diverging_epoch is not None:
+            self.must_answer = True
+        return answer
+
+    def _read_partition(
+        self, partition: Partition, parameters: FetchParameters, target: FetchTarget
+    ) -> PartitionData:
+        if parameters.replica_id >= 0:
+            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)  # a follower, and this node has none
+        partition.check_leader_epoch(target.current_leader_epoch)
+        log = partition.log
+        offset = target.fetch_offset
+        diverging = None
+        if target.last_fetched_epoch >= 0:
+            diverging = _diverging_epoch(partition, target.last_fetched_epoch, offset)
+        records: bytes | memoryview = b""
+        aborted: list[AbortedTransaction] | None = [] if parameters.read_committed else None
+        if diverging is None:
+            if offset < log.log_start_offset or offset > log.log_end_offset:
+                raise KafkaError(Error.OFFSET_OUT_OF_RANGE)
+            left = parameters.max_bytes - self.bytes_read
+            if parameters.max_bytes < 0 or target.partition_max_bytes < 0:
+                raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+            bound = parameters.bound(partition)
+            if offset < bound:
+                read = log.read(
+                    offset,
+                    min(target.partition_max_bytes, max(left, 0)),
+                    upper_bound=bound,
+                    min_one_batch=self.bytes_read == 0,
+                )
+                records = read.records
+                if parameters.read_committed:
+                    aborted = [
+                        AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
+                        for entry in log.aborted_transactions(offset, read)
+                    ]
+        return PartitionData(
+            partition_index=target.index,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            diverging_epoch=diverging,
+            aborted_transactions=aborted,
+            records=records,
+        )
+
+
+class DelayedFetch:
+    """A fetch that waits. `answer` is done with the results once there is enough, or its time is over."""
+
+    __slots__ = ("_parameters", "_partitions", "_reading", "_targets", "_timer", "answer")
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        parameters: FetchParameters,
+        targets: list[FetchTarget],
+        reading: Reading,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._partitions = partitions
+        self._parameters = parameters
+        self._targets = targets
+        self._reading = reading
+        self.answer: asyncio.Future[Results] = loop.create_future()
+        self.answer.add_done_callback(self._forget)
+        for _, partition in reading.found:
+            partition.waiting.add(self)
+        self._timer = loop.call_later(parameters.max_wait_ms / 1000, self._complete)
+        self.recheck()
+
+    def recheck(self) -> None:
+        """Called whenever one of the partitions moved: answer if there is enough now."""
+        if self.answer.done():
+            return
+        available = 0
+        for target, partition in self._reading.found:
+            if partition.is_gone or not partition.leader_epoch_passes(target.current_leader_epoch):
+                self._complete()
+                return
+            bound = self._parameters.bound(partition)
+            if target.fetch_offset > bound and target.fetch_offset > partition.log.log_end_offset:
+                self._complete()
+                return
+            if target.fetch_offset < bound:
+                bytes_there = partition.log.available_bytes(target.fetch_offset, bound)
+                if (
+                    bytes_there == ENOUGH_BYTES
+                ):  # the offset lies in an older segment: such a fetch never waits
+                    self._complete()
+                    return
+                available += min(bytes_there, target.partition_max_bytes)
+        if available >= self._parameters.min_bytes:
+            self._complete()
+
+    def _complete(self) -> None:
+        if not self.answer.done():
+            self.answer.set_result(Reading(self._partitions, self._parameters, self._targets).results)
+
+    def _forget(self, _: asyncio.Future[Results]) -> None:
+        self._timer.cancel()
+        for _target, partition in self._reading.found:
+            partition.waiting.discard(self)
+
+
+def _diverging_epoch(partition: Partition, last_fetched_epoch: int, offset: int) -> EpochEndOffset | None:
+    """KIP-595: where a reader's log and ours part; None where they agree."""
+    epoch, end_offset = partition.log.end_offset_for_epoch(last_fetched_epoch)
+    if end_offset == UNDEFINED_OFFSET:
+        raise KafkaError(Error.OFFSET_OUT_OF_RANGE)
+    if epoch < last_fetched_epoch or end_offset < offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None
+
+
+def _not_found(target: FetchTarget, error: Error) -> PartitionData:
+    """A topic or partition that isn't there: it doesn't end the wait of the others."""
+    return PartitionData(
+        partition_index=target.index,
+        error_code=error,
+        high_watermark=-1,
+        aborted_transactions=[],
+        records=b"",
+    )
+
+
+def _failed(partition: Partition, target: FetchTarget, error: Error, api_version: int) -> PartitionData:
+    answer = PartitionData(
+        partition_index=target.index,
+        error_code=error,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=b"",
+    )
+    if api_version >= 16 and error in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
+        answer.current_leader = LeaderIdAndEpoch(
+            leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+        )
+    return answer

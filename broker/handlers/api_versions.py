@@ -1,0 +1,74 @@
+"""ApiVersions (18), versions 0 to 4.
+
+v3: flexible body with features (KIP-584) and the client's software (KIP-511), the answer's header stays version 0;
+v4: supported features whose lowest level is 0 are listed too (KIP-1022). A version that isn't known is answered in
+version 0 with the range that is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from broker.handlers import HANDLERS
+from broker.metadata.registration import FEATURES, KRAFT_VERSION_RANGE
+from protocol.apis import API_VERSIONS_KEY, APIS
+from protocol.errors import Error
+from protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(server: Server, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    version = context.api_version
+    if version >= 3:
+        name, software_version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software_version)):
+            return ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
+        context.connection.client_software = (name, software_version)
+    image = server.metadata.image
+    supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()} | {
+        "kraft.version": KRAFT_VERSION_RANGE
+    }
+    return ApiVersionsResponse(
+        api_keys=served_versions(),
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in supported.items()
+            if version >= 4 or low > 0
+        ],
+        finalized_features_epoch=server.metadata.last_applied_offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in image.features.items()
+        ],
+    )
+
+
+def served_versions() -> list[ApiVersion]:
+    """What is served, by api key."""
+    return [
+        ApiVersion(api_key=key, min_version=APIS[key].min_version, max_version=APIS[key].max_version)
+        for key in sorted(HANDLERS)
+    ]
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer, in version 0, to a version that isn't known."""
+    api = APIS[API_VERSIONS_KEY]
+    return ApiVersionsResponse(
+        error_code=Error.UNSUPPORTED_VERSION,
+        api_keys=[
+            ApiVersion(api_key=API_VERSIONS_KEY, min_version=api.min_version, max_version=api.max_version)
+        ],
+    )

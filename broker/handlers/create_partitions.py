@@ -1,0 +1,48 @@
+"""CreatePartitions (37), versions 0 to 3: more partitions for a topic; they begin empty, and there is no way back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error
+from protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+
+def handle(
+    server: Server, context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    times_named = Counter(topic.name for topic in request.topics)
+    if request.timeout_ms <= 0:
+        return CreatePartitionsResponse(
+            results=[
+                CreatePartitionsTopicResult(name=name, error_code=Error.REQUEST_TIMED_OUT)
+                for name in times_named
+            ]
+        )
+    results = [
+        CreatePartitionsTopicResult(
+            name=name, error_code=Error.INVALID_REQUEST, error_message="Duplicate topic name."
+        )
+        for name, times in times_named.items()
+        if times > 1
+    ]
+    wanted = [topic for topic in request.topics if times_named[topic.name] == 1]
+    for topic, error in server.topics.add_partitions(wanted, validate_only=request.validate_only):
+        if error is None:
+            results.append(CreatePartitionsTopicResult(name=topic.name))
+        else:
+            results.append(
+                CreatePartitionsTopicResult(
+                    name=topic.name, error_code=error.error, error_message=error.message
+                )
+            )
+    return CreatePartitionsResponse(results=results)

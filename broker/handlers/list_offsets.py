@@ -1,0 +1,124 @@
+"""ListOffsets (2), versions 1 to 11.
+
+v2: isolation level; v4: leader epochs; v7: the offset of the largest timestamp (KIP-734); v8: the earliest local
+offset (KIP-405); v9: the last tiered offset (KIP-1005); v10: TimeoutMs, for lookups in remote storage;
+v11: the earliest offset pending upload (KIP-1023). There is no remote storage here: nothing is tiered or pending.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error, KafkaError
+from protocol.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.partitions import Partition
+    from broker.server import Server
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+# special timestamp → the first version that knows it
+FIRST_VERSIONS = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+CONSUMER = -1
+
+_NOTHING = (-1, -1, -1)
+
+
+def handle(server: Server, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    version = context.api_version
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _error(request, Error.UNKNOWN_SERVER_ERROR)
+    asked = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
+    topics = []
+    for topic in request.topics:
+        answers: dict[int, ListOffsetsPartitionResponse] = {}
+        for wanted in topic.partitions:
+            index = wanted.partition_index
+            if index in answers:
+                continue
+            answer = answers[index] = ListOffsetsPartitionResponse(partition_index=index)
+            if asked[topic.name, index] > 1:
+                answer.error_code = Error.INVALID_REQUEST
+                continue
+            try:
+                partition = server.partitions.get(topic.name, index)
+                found = _look_up(partition, wanted, version, request)
+            except KafkaError as error:
+                answer.error_code = error.error
+                continue
+            answer.timestamp, answer.offset, leader_epoch = found
+            if version >= 4:
+                answer.leader_epoch = leader_epoch
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=[*answers.values()]))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _look_up(
+    partition: Partition, wanted: ListOffsetsPartition, version: int, request: ListOffsetsRequest
+) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch), each −1 where there is none."""
+    timestamp = wanted.timestamp
+    if timestamp < 0 and not FIRST_VERSIONS.get(timestamp, version + 1) <= version:
+        raise KafkaError(Error.UNSUPPORTED_VERSION)
+    partition.check_leader_epoch(wanted.current_leader_epoch)
+    log = partition.log
+    if request.replica_id != CONSUMER:
+        bound = log.log_end_offset
+    elif request.isolation_level == READ_COMMITTED:
+        bound = log.last_stable_offset
+    else:
+        bound = log.high_watermark
+    if timestamp == LATEST:
+        return -1, bound, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.leader_epochs.epoch_for(log.log_start_offset)
+        return -1, log.log_start_offset, epoch
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _NOTHING
+    found = (
+        log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    )
+    if found is None or found.offset >= bound:
+        return _NOTHING
+    return found.timestamp_ms, found.offset, found.leader_epoch
+
+
+def _error(request: ListOffsetsRequest, error: Error) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

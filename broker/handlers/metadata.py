@@ -1,0 +1,125 @@
+"""Metadata (3), versions 0 to 13.
+
+v1: null asks for all topics, an empty list for none; v4: AllowAutoTopicCreation; v8: authorized operations (v11 moves
+the cluster's to DescribeCluster); v10: topic ids in answers; v12: questions by topic id; v13: a top-level error.
+
+A topic that is created automatically is answered with UNKNOWN_TOPIC_OR_PARTITION all the same, as KRaft does, and is
+there when the client asks again. No authorizer: every operation is allowed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from broker.metadata.image import PartitionImage, TopicImage
+from broker.metadata.topic_names import invalid_name_reason, is_internal
+from protocol.errors import Error
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+
+def handle(server: Server, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    version = context.api_version
+    image = server.metadata.image
+    asked = request.topics
+    if asked is None or (version == 0 and not asked):
+        topics = [_topic(topic) for topic in image.topics.values()]
+    else:
+        if version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
+            return _error(request, Error.INVALID_REQUEST)
+        by_id = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
+        if by_id:
+            topics = _by_id(server, [*by_id])
+        else:
+            names = [*dict.fromkeys(topic.name for topic in asked)]
+            if None in names:
+                return _error(request, Error.UNKNOWN_SERVER_ERROR)
+            create = request.allow_auto_topic_creation and server.config.get_boolean(
+                "auto.create.topics.enable"
+            )
+            topics = _by_name(server, [name for name in names if name is not None], create)
+    if version >= 8 and request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.name is not None:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    host, port = server.advertised_endpoint(context.listener_name)
+    response = MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=server.node_id, host=host, port=port, rack=server.rack)],
+        cluster_id=server.cluster_id,
+        controller_id=server.node_id,
+        topics=topics,
+    )
+    if 8 <= version <= 10 and request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def _by_name(server: Server, names: list[str], create: bool) -> list[MetadataResponseTopic]:
+    known, unknown, to_create = [], [], []
+    for name in names:
+        topic = server.metadata.image.topics.get(name)
+        if topic is not None:
+            known.append(_topic(topic))
+            continue
+        if invalid_name_reason(name) is not None:
+            error = Error.INVALID_TOPIC_EXCEPTION
+        else:
+            error = Error.UNKNOWN_TOPIC_OR_PARTITION
+            if create:
+                to_create.append(name)
+        unknown.append(MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name)))
+    if to_create:
+        server.topics.auto_create(to_create)
+    return known + unknown
+
+
+def _by_id(server: Server, ids: list[bytes]) -> list[MetadataResponseTopic]:
+    found = [(topic_id, server.metadata.image.topics_by_id.get(topic_id)) for topic_id in ids]
+    unknown = [
+        MetadataResponseTopic(error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        for topic_id, topic in found
+        if topic is None
+    ]
+    return unknown + [_topic(topic) for _, topic in found if topic is not None]
+
+
+def _topic(topic: TopicImage) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[_partition(index, partition) for index, partition in topic.partitions.items()],
+    )
+
+
+def _partition(index: int, partition: PartitionImage) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=Error.NONE if partition.leader >= 0 else Error.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+    )
+
+
+def _error(request: MetadataRequest, error: Error) -> MetadataResponse:
+    """An error of the whole request: v13 has a place for it, before that each topic carries it."""
+    return MetadataResponse(
+        error_code=error,
+        topics=[
+            MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.topics or ()
+        ],
+    )

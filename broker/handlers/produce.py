@@ -1,0 +1,245 @@
+"""Produce (0), versions 3 to 13; 0 to 2 are advertised and refused, since old librdkafka asks for them (KAFKA-18659).
+
+v7: zstd (KIP-110); v8: errors by record (KIP-467); v10: the current leader in answers (KIP-951); v11: as v10, for
+clients that know TRANSACTION_ABORTABLE (KIP-890); v12: partitions are added to a transaction implicitly (KIP-890);
+v13: topic ids (KIP-516).
+
+The data plane: a batch is checked, patched and written where it was received, without an object per record. With one
+replica what is in the log is committed, so acks=all waits for nothing but `flush.messages`.
+
+Conscious gaps: there is no transaction coordinator yet, so transactional batches are answered as those of an unknown
+transactional id. Null records, which Kafka never answers, are answered with INVALID_RECORD.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from typing import TYPE_CHECKING
+
+from broker.connection import CloseConnectionError
+from protocol.errors import Error, KafkaError
+from protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from protocol.record_batch import ATTRIBUTES_POS, BATCH_OVERHEAD, TRANSACTIONAL_BIT, read_header
+from protocol.record_checks import RecordValidationError, RequestFailedError, check_shape, validate
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.partitions import Partition
+    from broker.server import Server
+    from storage.partition_log import PartitionLog
+
+ATTRIBUTES_LOW_BYTE_POS = ATTRIBUTES_POS + 1
+
+ADMIN_CLIENT_ID = "__admin_client"  # AdminUtils: the one client that may write to internal topics
+
+Key = tuple[str | bytes, int]
+
+# Found out beside the log, the answer of these errors tells where it starts.
+_TOLD_WITH_LOG_START = frozenset(
+    {
+        Error.UNKNOWN_SERVER_ERROR,
+        Error.INVALID_RECORD,
+        Error.INVALID_TIMESTAMP,
+        Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        Error.INVALID_PRODUCER_EPOCH,
+    }
+)
+
+
+def handle(
+    server: Server, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    version = context.api_version
+    by_id = version >= 13
+    try:
+        sizes = _check_shapes(request, version)
+    except RequestFailedError as failure:
+        return _fail_all(request, by_id, failure.error, failure.message)
+    producers = _transactional_producers(request)
+    if producers and request.transactional_id is None:
+        return _fail_all(request, by_id, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    refused: dict[Key, PartitionProduceResponse] = {}
+    accepted: dict[Key, tuple[Partition, memoryview]] = {}
+    for topic in request.topic_data:
+        name: str | bytes = topic.topic_id if by_id else topic.name
+        hosted = (
+            server.partitions.by_id.get(topic.topic_id)
+            if by_id
+            else server.partitions.by_name.get(topic.name)
+        )
+        for data in topic.partition_data:
+            key = (name, data.index)
+            size = next(sizes)
+            partition = None if hosted is None else hosted.partitions.get(data.index)
+            if partition is None:
+                unknown_id = by_id and hosted is None
+                error = Error.UNKNOWN_TOPIC_ID if unknown_id else Error.UNKNOWN_TOPIC_OR_PARTITION
+                refused[key] = _refused(data.index, error)
+            elif isinstance(size, KafkaError):
+                refused[key] = _refused(data.index, size.error)
+            else:
+                assert data.records is not None
+                accepted[key] = (partition, data.records[:size])
+    if producers and accepted:
+        if len(producers) > 1:
+            message = "Transactional records contained more than one producer ID"
+            return _fail_all(request, by_id, Error.INVALID_PRODUCER_ID_MAPPING, message)
+        for key in [key for key, (_, batch) in accepted.items() if _transactional_producer(batch)]:
+            refused[key] = _refused(key[1], Error.INVALID_PRODUCER_ID_MAPPING)
+            del accepted[key]
+    answers: dict[Key, PartitionProduceResponse] = {}
+    unsynced: list[tuple[PartitionProduceResponse, PartitionLog]] = []
+    if request.acks not in (-1, 0, 1):
+        for key in accepted:
+            answers[key] = _refused(key[1], Error.INVALID_REQUIRED_ACKS)
+    else:
+        now_ms = server.clock.now_ms()
+        internal_allowed = context.client_id == ADMIN_CLIENT_ID
+        for key, (partition, batch) in accepted.items():
+            if partition.topic.is_internal and not internal_allowed:
+                answers[key] = _refused(key[1], Error.INVALID_TOPIC_EXCEPTION)
+            else:
+                answers[key] = _append(partition, batch, now_ms, unsynced)
+    answers.update(refused)
+    if unsynced:
+        return _finish_when_synced(request, answers, unsynced)
+    return _finish(request, answers)
+
+
+def _check_shapes(request: ProduceRequest, version: int) -> Iterator[int | KafkaError]:
+    """For each partition in turn the size of its batch, or what is wrong with its records; nothing is looked up yet."""
+    found: list[int | KafkaError] = []
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            try:
+                found.append(check_shape(data.records, version))
+            except KafkaError as failure:
+                found.append(failure)
+    return iter(found)
+
+
+def _transactional_producer(records: memoryview) -> tuple[int, int] | None:
+    """(producer id, epoch) of a transactional batch. The flag without a producer id means nothing, as in Kafka."""
+    if len(records) < BATCH_OVERHEAD or not records[ATTRIBUTES_LOW_BYTE_POS] & TRANSACTIONAL_BIT:
+        return None
+    header = read_header(records)
+    return (header.producer_id, header.producer_epoch) if header.has_producer_id else None
+
+
+def _transactional_producers(request: ProduceRequest) -> set[tuple[int, int]]:
+    producers = set()
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            producer = None if data.records is None else _transactional_producer(data.records)
+            if producer is not None:
+                producers.add(producer)
+    return producers
+
+
+def _append(
+    partition: Partition,
+    batch: memoryview,
+    now_ms: int,
+    unsynced: list[tuple[PartitionProduceResponse, PartitionLog]],
+) -> PartitionProduceResponse:
+    """Check one batch and append it; whatever is wrong with it becomes the partition's answer."""
+    log = partition.log
+    try:
+        checked = validate(batch, partition.topic.rules, now_ms, partition.topic.name, partition.index)
+        appended = log.append(
+            checked.batch, leader_epoch=partition.leader_epoch, now_ms=now_ms, header=checked.header
+        )
+    except RecordValidationError as failure:
+        answer = _refused(partition.index, failure.error, failure.message, log.log_start_offset)
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+            for index, text in failure.record_errors
+        ]
+        return answer
+    except KafkaError as failure:
+        start = log.log_start_offset if failure.error in _TOLD_WITH_LOG_START else -1
+        return _refused(partition.index, failure.error, failure.message, start)
+    answer = PartitionProduceResponse(
+        index=partition.index,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=appended.log_start_offset,
+    )
+    if not appended.duplicate:
+        partition.advance()
+        if appended.flushing:
+            unsynced.append((answer, log))
+    return answer
+
+
+async def _finish_when_synced(
+    request: ProduceRequest,
+    answers: dict[Key, PartitionProduceResponse],
+    unsynced: list[tuple[PartitionProduceResponse, PartitionLog]],
+) -> ProduceResponse | None:
+    """`flush.messages` was reached: a batch is acknowledged once it is on the disk."""
+    loop = asyncio.get_running_loop()
+    for answer, log in unsynced:
+        synced: asyncio.Future[Exception | None] = loop.create_future()
+        log.when_flushed(log.log_end_offset, synced.set_result)
+        if await synced is not None:
+            answer.error_code = Error.KAFKA_STORAGE_ERROR
+            answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+    return _finish(request, answers)
+
+
+def _finish(request: ProduceRequest, answers: dict[Key, PartitionProduceResponse]) -> ProduceResponse | None:
+    """The answer; with acks=0 none, and an error closes the connection, being all that the client can be told."""
+    if request.acks == 0:
+        failed = [
+            f"{key[1]}: {Error(answer.error_code).name}"
+            for key, answer in answers.items()
+            if answer.error_code
+        ]
+        if failed:
+            raise CloseConnectionError(f"Produce with acks=0 failed on partition {', '.join(failed)}")
+        return None
+    topics: dict[str | bytes, TopicProduceResponse] = {}
+    for (name, _), answer in answers.items():
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = (
+                TopicProduceResponse(topic_id=name)
+                if isinstance(name, bytes)
+                else TopicProduceResponse(name=name)
+            )
+        topic.partition_responses.append(answer)
+    return ProduceResponse(responses=[*topics.values()])
+
+
+def _fail_all(
+    request: ProduceRequest, by_id: bool, error: Error, message: str | None = None
+) -> ProduceResponse | None:
+    """The whole request fails: each of its partitions is answered with the error."""
+    answers: dict[Key, PartitionProduceResponse] = {}
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            answers[topic.topic_id if by_id else topic.name, data.index] = _refused(
+                data.index, error, message
+            )
+    return _finish(request, answers)
+
+
+def _refused(
+    index: int, error: Error, message: str | None = None, log_start_offset: int = -1
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=log_start_offset,
+        error_message=message,
+    )

@@ -1,0 +1,108 @@
+"""What happens by the clock alone: checkpoints, flushes, expiry, retention, idle connections.
+
+Each task has Kafka's interval. Tasks are plain functions over the state; moving the clock and calling them is how
+they are tested.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from storage.log_config import LONG_MAX
+
+if TYPE_CHECKING:
+    from broker.server import Server
+
+log = logging.getLogger("barnabas.housekeeping")
+
+HIGH_WATERMARK_CHECKPOINT_MS = 5_000  # replica.high.watermark.checkpoint.interval.ms
+INITIAL_TASK_DELAY_MS = 30_000  # log.initial.task.delay.ms
+FLUSH_CHECK_MS = 1_000
+
+
+class Housekeeping:
+    """Runs the periodic tasks of a server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def start(self) -> None:
+        config = self._server.config
+        checkpoint_ms = config.get_int("log.flush.offset.checkpoint.interval.ms")
+        start_offset_ms = config.get_int("log.flush.start.offset.checkpoint.interval.ms")
+        self._every("high watermarks", HIGH_WATERMARK_CHECKPOINT_MS, self.checkpoint_high_watermarks)
+        self._every("recovery points", checkpoint_ms, self.checkpoint_recovery_points)
+        self._every("log start offsets", start_offset_ms, self.checkpoint_log_start_offsets)
+        self._every("flush", FLUSH_CHECK_MS, self.flush_due_logs)
+        self._every(
+            "retention",
+            config.get_int("log.retention.check.interval.ms"),
+            self.enforce_retention,
+            first_ms=INITIAL_TASK_DELAY_MS,
+        )
+        self._every(
+            "producer expiry",
+            config.get_int("producer.id.expiration.check.interval.ms"),
+            self.expire_producers,
+        )
+        max_idle_ms = config.get_int("connections.max.idle.ms")
+        if max_idle_ms > 0:
+            self._every("idle connections", max(max_idle_ms // 4, 100), self.close_idle_connections)
+
+    def stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _every(
+        self, name: str, interval_ms: int, task: Callable[[], None], first_ms: int | None = None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+
+        def due() -> None:
+            self._timers[name] = loop.call_later(interval_ms / 1000, due)
+            try:
+                task()
+            except OSError as error:
+                log.error("%s: %s", name, error)
+
+        self._timers[name] = loop.call_later((interval_ms if first_ms is None else first_ms) / 1000, due)
+
+    def checkpoint_high_watermarks(self) -> None:
+        for directory in self._server.directories:
+            directory.checkpoint_high_watermarks()
+
+    def checkpoint_recovery_points(self) -> None:
+        for directory in self._server.directories:
+            directory.checkpoint_recovery_points()
+
+    def checkpoint_log_start_offsets(self) -> None:
+        for directory in self._server.directories:
+            directory.checkpoint_log_starts()
+
+    def flush_due_logs(self) -> None:
+        """flush.ms: logs with records that have waited so long are synced."""
+        now_ms = self._server.clock.now_ms()
+        for partition in self._server.partitions.all():
+            if partition.log.config.flush_ms != LONG_MAX:
+                partition.log.flush_if_due(now_ms)
+
+    def enforce_retention(self) -> None:
+        now_ms = self._server.clock.now_ms()
+        for partition in self._server.partitions.all():
+            partition.log.apply_retention(now_ms)
+
+    def expire_producers(self) -> None:
+        now_ms = self._server.clock.now_ms()
+        for partition in self._server.partitions.all():
+            partition.log.expire_producers(now_ms)
+
+    def close_idle_connections(self) -> None:
+        max_idle_ms = self._server.config.get_int("connections.max.idle.ms")
+        before_s = asyncio.get_running_loop().time() - max_idle_ms / 1000
+        for listener in self._server.listeners.values():
+            listener.close_idle(before_s, max_idle_ms)

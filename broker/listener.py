@@ -1,0 +1,131 @@
+"""One listener: where clients connect, under which address they are told to come back, and who is connected."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.connection import Connection
+
+if TYPE_CHECKING:
+    from broker.dispatch import Dispatcher
+
+log = logging.getLogger("barnabas.listener")
+
+BACKLOG = 128
+
+
+class Listener:
+    """Accepts connections at one address. Limits count over all listeners of a broker, as in Kafka."""
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        advertised: tuple[str, int],
+        dispatcher: Dispatcher,
+        limits: ConnectionLimits,
+        max_frame_bytes: int,
+    ) -> None:
+        self.name = name
+        self.host = host
+        self.port = port
+        self._advertised = advertised
+        self.connections: set[Connection] = set()
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self._max_frame_bytes = max_frame_bytes
+        self._servers: list[asyncio.Server] = []
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """(host, port) for clients; port 0 stands for the one that was bound."""
+        host, port = self._advertised
+        return host, port or self.port
+
+    def bind(self) -> list[socket.socket]:
+        """Bound sockets, not yet listening. Raises OSError."""
+        infos = socket.getaddrinfo(
+            self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        sockets: list[socket.socket] = []
+        try:
+            for family, kind, protocol, _, address in infos:
+                bound = socket.socket(family, kind, protocol)
+                sockets.append(bound)
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                if self.port and len(sockets) > 1:
+                    address = (address[0], self.port, *address[2:])
+                bound.bind(address)
+                self.port = bound.getsockname()[1]
+        except OSError:
+            for opened in sockets:
+                opened.close()
+            raise
+        return sockets
+
+    async def listen(self, sockets: list[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+        for bound in sockets:
+            self._servers.append(await loop.create_server(self._connection, sock=bound, backlog=BACKLOG))
+
+    def _connection(self) -> Connection:
+        return Connection(self, self._dispatcher, self._max_frame_bytes)
+
+    def admit(self, connection: Connection) -> str | None:
+        """Count a connection in; why it has to close, where there are too many."""
+        self.connections.add(connection)
+        return self._limits.admit(connection.peer_host)
+
+    def forget(self, connection: Connection) -> None:
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self._limits.forget(connection.peer_host)
+
+    def close_idle(self, before_s: float, max_idle_ms: int) -> None:
+        """Close connections that nothing was read from or written to since `before_s` (loop time)."""
+        for connection in [*self.connections]:
+            if connection.last_active_s < before_s:
+                connection.close(f"idle for more than {max_idle_ms} ms (connections.max.idle.ms)")
+
+    def stop_accepting(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+    def close_connections(self) -> None:
+        for connection in [*self.connections]:
+            if connection.transport is not None:
+                connection.transport.close()
+
+
+class ConnectionLimits:
+    """How many connections there are, in all and by address (Kafka: `ConnectionQuotas`)."""
+
+    def __init__(self, max_connections: int, max_per_ip: int) -> None:
+        self.max_connections = max_connections
+        self.max_per_ip = max_per_ip
+        self._count = 0
+        self._by_ip: Counter[str] = Counter()
+
+    def admit(self, host: str) -> str | None:
+        """Counts the connection in any case: `forget` follows when it is closed."""
+        self._count += 1
+        self._by_ip[host] += 1
+        if self._by_ip[host] > self.max_per_ip:
+            return f"more than {self.max_per_ip} connections from one address (max.connections.per.ip)"
+        if self._count > self.max_connections:
+            return f"more than {self.max_connections} connections (max.connections)"
+        return None
+
+    def forget(self, host: str) -> None:
+        self._count -= 1
+        self._by_ip[host] -= 1
+        if not self._by_ip[host]:
+            del self._by_ip[host]

@@ -1,0 +1,210 @@
+"""The partitions that this node leads, and how they follow the metadata (Kafka: `ReplicaManager`, `Partition`).
+
+`Partitions.follow` is called after every change of the metadata, a start included: it opens or makes logs, begins
+leader epochs, and takes away what was deleted. Handlers find partitions here by name or by topic id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error, KafkaError
+from protocol.primitives import uuid_to_text
+from protocol.record_checks import RecordRules
+from storage.log_config import LogConfig
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.fetching import DelayedFetch
+    from broker.metadata.image import ClusterImage, TopicImage
+    from storage.log_directory import LogDirectory
+    from storage.partition_log import PartitionLog
+
+log = logging.getLogger("barnabas.partitions")
+
+
+class Partition:
+    """One partition that this node leads."""
+
+    __slots__ = ("directory", "index", "is_gone", "leader_epoch", "leader_id", "log", "topic", "waiting")
+
+    def __init__(
+        self, topic: HostedTopic, index: int, log: PartitionLog, directory: LogDirectory, leader_id: int
+    ) -> None:
+        self.topic = topic
+        self.directory = directory
+        self.index = index
+        self.log = log
+        self.leader_id = leader_id
+        self.leader_epoch = -1
+        self.is_gone = False
+        self.waiting: set[DelayedFetch] = set()
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Raises KafkaError where a client knows an older leader epoch, or one we don't know yet (KIP-320)."""
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise KafkaError(Error.FENCED_LEADER_EPOCH)
+            raise KafkaError(Error.UNKNOWN_LEADER_EPOCH)
+
+    def leader_epoch_passes(self, current_leader_epoch: int) -> bool:
+        return current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch
+
+    def begin_leader_epoch(self, leader_epoch: int) -> None:
+        """On becoming leader the pair (epoch, log end) is written at once, before any record."""
+        if leader_epoch == self.leader_epoch:
+            return
+        self.leader_epoch = leader_epoch
+        self.log.assign_leader_epoch(leader_epoch)
+        self.advance()
+
+    def advance(self) -> None:
+        """After an append: with one replica, what is in the log is committed. Wakes the fetches that wait."""
+        self.log.update_high_watermark(self.log.log_end_offset)
+        if self.waiting:
+            self.wake()
+
+    def wake(self) -> None:
+        for fetch in [*self.waiting]:
+            fetch.recheck()
+
+
+class HostedTopic:
+    """A topic with the partitions of it that this node leads, and its settings in the forms that are used."""
+
+    __slots__ = ("config", "is_internal", "name", "partitions", "rules", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes, is_internal: bool) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.is_internal = is_internal
+        self.partitions: dict[int, Partition] = {}
+        self.configure(LogConfig())
+
+    def configure(self, config: LogConfig) -> None:
+        """Settings take effect at once, for what is appended from now on."""
+        self.config = config
+        self.rules = RecordRules(
+            max_message_bytes=config.max_message_bytes,
+            message_timestamp_type=config.message_timestamp_type,
+            before_max_ms=config.message_timestamp_before_max_ms,
+            after_max_ms=config.message_timestamp_after_max_ms,
+            compacted="compact" in config.cleanup_policy,
+            compression_type=config.compression_type,
+            compression_level=_compression_level(config),
+        )
+        for partition in self.partitions.values():
+            partition.log.config = config
+
+
+class Partitions:
+    """All partitions that this node leads."""
+
+    def __init__(
+        self,
+        node_id: int,
+        directories: dict[bytes, LogDirectory],
+        clock: Clock,
+        config_of_topic: Callable[[str], LogConfig],
+        is_internal: Callable[[str], bool],
+        new_folder_name: Callable[[], str],
+        jitter: Callable[[int], int],
+    ) -> None:
+        """`directories` by directory id; the first one takes partitions that name none of them.
+
+        `new_folder_name()` is 32 hex digits, for the folder of a partition that is deleted; `jitter(n)` draws from
+        0 to below n.
+        """
+        self.by_name: dict[str, HostedTopic] = {}
+        self.by_id: dict[bytes, HostedTopic] = {}
+        self._node_id = node_id
+        self._directories = directories
+        self._clock = clock
+        self._config_of_topic = config_of_topic
+        self._is_internal = is_internal
+        self._new_folder_name = new_folder_name
+        self._jitter = jitter
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        hosted = self.by_name.get(topic)
+        return None if hosted is None else hosted.partitions.get(index)
+
+    def get(self, topic: str, index: int) -> Partition:
+        """Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) where there is no such partition here."""
+        partition = self.find(topic, index)
+        if partition is None:
+            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def all(self) -> list[Partition]:
+        return [partition for topic in self.by_name.values() for partition in topic.partitions.values()]
+
+    def follow(self, image: ClusterImage) -> None:
+        """Make the partitions what the metadata says, as far as it changed since the last call."""
+        changed, removed = image.take_changes()
+        for topic in removed:
+            self._remove(topic)
+        for name in changed:
+            self._follow_topic(image.topics[name])
+
+    def configure_all(self) -> None:
+        """A setting of the broker changed that topics inherit."""
+        for topic in self.by_name.values():
+            topic.configure(self._config_of_topic(topic.name))
+
+    def _follow_topic(self, topic: TopicImage) -> None:
+        hosted = self.by_name.get(topic.name)
+        if hosted is None:
+            hosted = HostedTopic(topic.name, topic.topic_id, self._is_internal(topic.name))
+            self.by_name[topic.name] = hosted
+            self.by_id[topic.topic_id] = hosted
+        hosted.configure(self._config_of_topic(topic.name))
+        for index, wanted in topic.partitions.items():
+            if self._node_id not in wanted.replicas:
+                continue
+            partition = hosted.partitions.get(index)
+            if partition is None:
+                directory = self._directory_of(wanted.directories, wanted.replicas)
+                opened = directory.open_log(
+                    topic.name,
+                    index,
+                    hosted.config,
+                    now_ms=self._clock.now_ms(),
+                    topic_id=uuid_to_text(topic.topic_id),
+                    jitter=self._jitter,
+                )
+                partition = hosted.partitions[index] = Partition(
+                    hosted, index, opened, directory, self._node_id
+                )
+            if wanted.leader == self._node_id:
+                partition.begin_leader_epoch(wanted.leader_epoch)
+
+    def _directory_of(self, directory_ids: list[bytes], replicas: list[int]) -> LogDirectory:
+        place = replicas.index(self._node_id)
+        if place < len(directory_ids) and directory_ids[place] in self._directories:
+            return self._directories[directory_ids[place]]
+        return next(iter(self._directories.values()))
+
+    def _remove(self, topic: TopicImage) -> None:
+        hosted = self.by_id.pop(topic.topic_id, None)
+        if hosted is None:
+            return
+        if self.by_name.get(hosted.name) is hosted:
+            del self.by_name[hosted.name]
+        for partition in hosted.partitions.values():
+            partition.is_gone = True
+            partition.directory.delete_log(partition.log, self._new_folder_name())
+            partition.wake()
+
+
+def _compression_level(config: LogConfig) -> int | None:
+    """The level for batches that are compressed anew; None for the codec's default."""
+    levels = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
+    level = levels.get(config.compression_type)
+    return None if config.compression_type == "gzip" and level == -1 else level

@@ -1,0 +1,291 @@
+"""The broker: what it is made of, how it starts and how it stops.
+
+Start: bind the ports, lock the folders, replay the metadata log, register and be elected leader of the partitions,
+open their logs, then listen. Stop: the same way back; the mark of a clean shutdown is written last of all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import resource
+import secrets
+from typing import TYPE_CHECKING
+
+from broker.background import BackgroundThread
+from broker.clock import Clock, SystemClock
+from broker.config.topic_config import check_topic_configs, log_config_of_metadata, log_config_of_topic
+from broker.dispatch import Dispatcher
+from broker.fetch_sessions import FetchSessions
+from broker.housekeeping import Housekeeping
+from broker.listener import ConnectionLimits, Listener
+from broker.metadata import registration
+from broker.metadata.image import BROKER_RESOURCE, ClusterImage
+from broker.metadata.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, MetadataLog
+from broker.metadata.topic_decisions import Placement
+from broker.metadata.topic_names import is_internal
+from broker.node_identity import identify
+from broker.partitions import Partitions
+from broker.random_ids import random_uuid
+from broker.start_error import StartError
+from broker.topics import Topics
+from coordinator.transaction.producer_ids import ProducerIds
+from protocol.messages.metadata_records import ProducerIdsRecord
+from protocol.primitives import uuid_to_text
+from storage import files
+from storage.log_directory import LogDirectory
+
+if TYPE_CHECKING:
+    import socket
+
+    from broker.config.broker_config import BrokerConfig
+
+log = logging.getLogger("barnabas.server")
+
+LEAST_OPEN_FILES = 64
+
+
+class Server:
+    """One node: broker and controller in one process, as Kafka's combined mode."""
+
+    metadata: MetadataLog
+    partitions: Partitions
+    topics: Topics
+    producer_ids: ProducerIds
+    _directories_by_id: dict[bytes, LogDirectory]
+
+    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self.node_id = config.get_int("node.id")
+        self.rack = config.get_string("broker.rack")
+        self.cluster_id = ""
+        self.broker_epoch = -1
+        self.fetch_max_bytes = config.get_int("fetch.max.bytes")
+        self.failure: BaseException | None = None
+        self.stopped = asyncio.Event()
+        self.background = BackgroundThread()
+        self.dispatcher = Dispatcher(self)
+        self.fetch_sessions = FetchSessions(
+            config.get_int("max.incremental.fetch.session.cache.slots"), random.SystemRandom().randrange
+        )
+        limits = ConnectionLimits(config.get_int("max.connections"), config.get_int("max.connections.per.ip"))
+        self.listeners = {
+            listener.name: Listener(
+                listener.name,
+                listener.host,
+                listener.port,
+                listener.advertised or (listener.host, 0),
+                self.dispatcher,
+                limits,
+                config.get_int("socket.request.max.bytes"),
+            )
+            for listener in config.listeners
+        }
+        self.directories: list[LogDirectory] = []
+        self.housekeeping = Housekeeping(self)
+
+    def advertised_endpoint(self, listener_name: str) -> tuple[str, int]:
+        """(host, port) that a client of this listener is told to connect to."""
+        return self.listeners[listener_name].advertised
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port of the first listener."""
+        host, port = next(iter(self.listeners.values())).advertised
+        return f"{host}:{port}"
+
+    # --- start ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
+        bound = self._bind()
+        try:
+            self._open_directories()
+            self._open_metadata()
+            self._open_partitions()
+        except BaseException:
+            for sockets in bound.values():
+                for opened in sockets:
+                    opened.close()
+            for directory in self.directories:
+                directory.close(clean=False)
+            raise
+        for name, sockets in bound.items():
+            await self.listeners[name].listen(sockets)
+        self.housekeeping.start()
+
+    def _bind(self) -> dict[str, list[socket.socket]]:
+        bound: dict[str, list[socket.socket]] = {}
+        for name, listener in self.listeners.items():
+            try:
+                bound[name] = listener.bind()
+            except OSError as error:
+                for sockets in bound.values():
+                    for opened in sockets:
+                        opened.close()
+                where = f"{listener.host or '*'}:{listener.port}"
+                raise StartError(
+                    f"listener {name}: can't listen on {where}: {error.strerror or error}"
+                ) from error
+        return bound
+
+    def _open_directories(self) -> None:
+        files.limit_open_files(_open_files_limit())
+        for path in self.config.log_dirs:
+            try:
+                self.directories.append(LogDirectory.open(path, background=self.background))
+            except files.LockedError as error:
+                raise StartError(f"{path} is in use by another broker") from error
+            except OSError as error:
+                raise StartError(f"{path} can't be used: {error.strerror or error}") from error
+        self.cluster_id, self._directories_by_id = identify(
+            self.directories,
+            node_id=self.node_id,
+            cluster_id=self.config.cluster_id,
+            new_id=lambda: random_uuid(secrets.token_bytes),
+        )
+
+    def _metadata_directory(self) -> LogDirectory:
+        """`metadata.log.dir`, or else the first of `log.dirs`, as in Kafka."""
+        wanted = self.config.get_string("metadata.log.dir")
+        return next((found for found in self.directories if found.path == wanted), self.directories[0])
+
+    def _open_metadata(self) -> None:
+        opened = self._metadata_directory().open_log(
+            METADATA_TOPIC,
+            0,
+            log_config_of_metadata(self.config),
+            now_ms=self.clock.now_ms(),
+            topic_id=uuid_to_text(METADATA_TOPIC_ID),
+        )
+        self.metadata = MetadataLog(opened, ClusterImage(), self.clock)
+        self.metadata.replay()
+        self.metadata.become_leader(self.node_id)
+        if not self.metadata.image.features:
+            self.metadata.append_transaction(
+                "Bootstrap records",
+                registration.bootstrap_records(self.config.get_int("min.insync.replicas")),
+            )
+        self._register()
+
+    def _register(self) -> None:
+        """Register anew and be elected: what the controller does when a broker comes back."""
+        image = self.metadata.image
+        previous = image.brokers.get(self.node_id)
+        lost = registration.take_leadership_away(image, self.node_id)
+        if lost:
+            # The last run was killed: it is fenced now, as its session's end would have fenced it.
+            if previous is not None:
+                lost.append(registration.fence(self.node_id, previous.broker_epoch))
+            self.metadata.append(lost)
+        self.broker_epoch = self.metadata.next_offset
+        self.metadata.append(
+            [
+                registration.register_broker(
+                    self.node_id,
+                    secrets.token_bytes(16),
+                    self.broker_epoch,
+                    [(name, *listener.advertised) for name, listener in self.listeners.items()],
+                    [*self._directories_by_id],
+                    self.rack,
+                )
+            ]
+        )
+        self.metadata.append(
+            [registration.unfence(self.node_id, self.broker_epoch), *registration.elect(image, self.node_id)]
+        )
+
+    def _open_partitions(self) -> None:
+        image = self.metadata.image
+        self.partitions = Partitions(
+            self.node_id,
+            self._directories_by_id,
+            self.clock,
+            lambda name: log_config_of_topic(self.config, image.config_of_topic(name)),
+            is_internal,
+            lambda: secrets.token_hex(16),
+            random.SystemRandom().randrange,
+        )
+        self.topics = Topics(
+            self.metadata,
+            self.config,
+            Placement(self.node_id, [*self._directories_by_id]),
+            lambda: random_uuid(secrets.token_bytes),
+            lambda configs: check_topic_configs(self.config, configs),
+        )
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self._follow_metadata()
+        self._set_strays_aside()
+        self.metadata.on_change = self._follow_metadata
+
+    def _set_strays_aside(self) -> None:
+        """Folders that are no topic's of ours: renamed, never deleted (Kafka: `LogManager.isStrayReplica`)."""
+        for directory in self.directories:
+            for folder in directory.folders():
+                if (folder.topic, folder.partition) not in directory.logs:
+                    stray = directory.set_aside(folder, secrets.token_hex(16))
+                    log.warning("%s belongs to no topic: renamed to %s", folder.path, stray)
+
+    def _follow_metadata(self) -> None:
+        """Make the settings and the partitions what the metadata says."""
+        image = self.metadata.image
+        if image.take_broker_config_change():
+            complaints = self.config.set_dynamic(
+                broker=image.configs.get((BROKER_RESOURCE, str(self.node_id)), {}),
+                cluster=image.configs.get((BROKER_RESOURCE, ""), {}),
+            )
+            for complaint in complaints:
+                log.warning("%s", complaint)
+            self.partitions.configure_all()
+        self.partitions.follow(image)
+
+    def _allocate_producer_ids(self, size: int) -> int:
+        """Record a block of producer ids in the metadata log (Kafka: `ProducerIdControlManager`); its first id."""
+        first = self.metadata.image.next_producer_id
+        record = ProducerIdsRecord(
+            broker_id=self.node_id, broker_epoch=self.broker_epoch, next_producer_id=first + size
+        )
+        self.metadata.append([record])
+        return first
+
+    # --- stop -----------------------------------------------------------------------------------------------
+
+    def stop_on_failure(self, failure: BaseException) -> None:
+        """A broken invariant: go down without marking the folder clean, so that the next start checks everything."""
+        if self.failure is None:
+            self.failure = failure
+            log.critical("stopping, since going on would be wrong: %s", failure)
+            self.stopped.set()
+
+    async def stop(self) -> None:
+        """Stop cleanly: nothing that was acknowledged needs recovery at the next start."""
+        for listener in self.listeners.values():
+            listener.stop_accepting()
+        self.housekeeping.stop()
+        for listener in self.listeners.values():
+            listener.close_connections()
+        if self.failure is not None:
+            return
+        image = self.metadata.image
+        self.metadata.on_change = lambda: None
+        self.metadata.append(
+            [
+                registration.begin_controlled_shutdown(self.node_id, self.broker_epoch),
+                *registration.take_leadership_away(image, self.node_id),
+            ]
+        )
+        self.metadata.append([registration.fence(self.node_id, self.broker_epoch)])
+        await self.background.finish()
+        for directory in self.directories:
+            directory.close(broker_epoch=self.broker_epoch)
+        self.stopped.set()
+
+
+def _open_files_limit() -> int:
+    """Half of what the process may have open goes to logs, the rest to connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return files.DEFAULT_OPEN_FILES
+    return max(LEAST_OPEN_FILES, soft // 2)

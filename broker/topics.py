@@ -1,0 +1,171 @@
+"""Topics as clients ask for them: decide (`metadata.topic_decisions`), append and apply (`metadata.metadata_log`).
+
+The partitions follow what was applied; see `partitions.Partitions.follow`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from broker.metadata import topic_decisions
+from broker.metadata.image import TopicImage
+from broker.metadata.topic_decisions import MAX_RECORDS_PER_REQUEST, Placement
+from protocol.errors import Error, KafkaError
+from protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreatePartitionsTopic
+from protocol.schema import Message
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.metadata.metadata_log import MetadataLog
+
+log = logging.getLogger("barnabas.topics")
+
+
+class Topics:
+    """Creates and deletes topics, adds partitions."""
+
+    def __init__(
+        self,
+        metadata: MetadataLog,
+        config: BrokerConfig,
+        placement: Placement,
+        new_topic_id: Callable[[], bytes],
+        check_configs: Callable[[Mapping[str, str | None]], None],
+    ) -> None:
+        self._metadata = metadata
+        self._config = config
+        self._placement = placement
+        self._new_topic_id = new_topic_id
+        self._check_configs = check_configs
+
+    def create(
+        self, wanted: Sequence[CreatableTopic], *, validate_only: bool = False
+    ) -> list[tuple[CreatableTopic, bytes | KafkaError]]:
+        """Each topic with its new id, or with what speaks against it. The others are created, all in one batch.
+
+        Names are checked against what exists: two that collide with each other both pass, as in Kafka.
+        """
+        decided: list[Message] = []
+        results: list[tuple[CreatableTopic, bytes | KafkaError]] = []
+        default_partitions = self._config.get_int("num.partitions")
+        if (
+            topic_decisions.total_partitions(wanted, default_partitions)
+            > topic_decisions.MAX_PARTITIONS_PER_REQUEST
+        ):
+            refusal = KafkaError(
+                Error.POLICY_VIOLATION,
+                "Excessively large number of partitions per request: "
+                f"at most {topic_decisions.MAX_PARTITIONS_PER_REQUEST} can be created at once.",
+            )
+            return [(topic, refusal) for topic in wanted]
+        for topic in wanted:
+            topic_id = self._new_topic_id()
+            try:
+                decided += topic_decisions.new_topic(
+                    self._metadata.image,
+                    topic,
+                    topic_id=topic_id,
+                    placement=self._placement,
+                    default_partitions=default_partitions,
+                    default_replication_factor=self._config.get_int("default.replication.factor"),
+                    check_configs=self._check_configs,
+                )
+            except KafkaError as error:
+                results.append((topic, error))
+            else:
+                results.append((topic, topic_id))
+        if decided and not validate_only:
+            self._metadata.append(decided)
+        return results
+
+    def auto_create(self, names: Sequence[str]) -> None:
+        """Create topics with the defaults (Kafka: `AutoTopicCreationManager`); what can't be created is logged."""
+        wanted = [self._auto_created(name) for name in names]
+        for topic, result in self.create(wanted):
+            if isinstance(result, KafkaError):
+                log.info("topic %s is not created automatically: %s", topic.name, result.message)
+            else:
+                log.info("created topic %s automatically", topic.name)
+
+    def _auto_created(self, name: str) -> CreatableTopic:
+        config = self._config
+        if name == "__consumer_offsets":
+            return CreatableTopic(
+                name=name,
+                num_partitions=config.get_int("offsets.topic.num.partitions"),
+                replication_factor=config.get_int("offsets.topic.replication.factor"),
+                configs=_configs(
+                    {
+                        "cleanup.policy": "compact",
+                        "compression.type": "producer",
+                        "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
+                    }
+                ),
+            )
+        if name == "__transaction_state":
+            return CreatableTopic(
+                name=name,
+                num_partitions=config.get_int("transaction.state.log.num.partitions"),
+                replication_factor=config.get_int("transaction.state.log.replication.factor"),
+                configs=_configs(
+                    {
+                        "cleanup.policy": "compact",
+                        "compression.type": "uncompressed",
+                        "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
+                        "segment.bytes": str(config.get_int("transaction.state.log.segment.bytes")),
+                        "unclean.leader.election.enable": "false",
+                    }
+                ),
+            )
+        if name == "__share_group_state":
+            return CreatableTopic(
+                name=name,
+                num_partitions=config.get_int("share.coordinator.state.topic.num.partitions"),
+                replication_factor=config.get_int("share.coordinator.state.topic.replication.factor"),
+                configs=_configs(
+                    {
+                        "cleanup.policy": "delete",
+                        "retention.ms": "-1",
+                        "min.insync.replicas": str(config.get_int("share.coordinator.state.topic.min.isr")),
+                        "segment.bytes": str(config.get_int("share.coordinator.state.topic.segment.bytes")),
+                    }
+                ),
+            )
+        return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+
+    def delete(self, topics: Sequence[TopicImage]) -> None:
+        decided: list[Message] = []
+        for topic in topics:
+            decided += topic_decisions.removed_topic(topic)
+        if decided:
+            self._metadata.append(decided)
+
+    def add_partitions(
+        self, wanted: Sequence[CreatePartitionsTopic], *, validate_only: bool = False
+    ) -> list[tuple[CreatePartitionsTopic, KafkaError | None]]:
+        """Each topic with what speaks against it, or None.
+
+        Kafka's controller bounds the records of one request: it answers UNKNOWN_SERVER_ERROR to the topic that goes
+        past the bound, and yet creates the partitions up to it. So do we.
+        """
+        decided: list[Message] = []
+        results: list[tuple[CreatePartitionsTopic, KafkaError | None]] = []
+        for topic in wanted:
+            error = None
+            try:
+                decided += topic_decisions.more_partitions(self._metadata.image, topic, self._placement)
+            except KafkaError as refused:
+                error = refused
+            if len(decided) > MAX_RECORDS_PER_REQUEST:
+                del decided[MAX_RECORDS_PER_REQUEST:]
+                error = KafkaError(Error.UNKNOWN_SERVER_ERROR)
+            results.append((topic, error))
+        if decided and not validate_only:
+            self._metadata.append(decided)
+        return results
+
+
+def _configs(values: dict[str, str]) -> list[CreatableTopicConfig]:
+    return [CreatableTopicConfig(name=name, value=value) for name, value in values.items()]

@@ -1,0 +1,287 @@
+"""A connection's frames and answers, with a transport and a dispatcher that a test looks into."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from broker.connection import INITIAL_BUFFER_BYTES, CloseConnectionError, Connection
+from protocol.errors import CodecError
+
+MAX_FRAME_BYTES = 1_000_000
+
+
+class FakeTransport:
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.writes = 0
+        self.closing = False
+        self.reading = True
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1234)
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+
+    def write(self, data: bytes) -> None:
+        self.writes += 1
+        self.written += data
+
+    def writelines(self, chunks: list[bytes]) -> None:
+        self.write(b"".join(chunks))
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+class FakeListener:
+    name = "PLAINTEXT"
+
+    def __init__(self) -> None:
+        self.connections: set[Connection] = set()
+        self.refusal: str | None = None
+
+    def admit(self, connection: Connection) -> str | None:
+        self.connections.add(connection)
+        return self.refusal
+
+    def forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+
+
+class FakeDispatcher:
+    """Answers each frame with itself; frames that begin with a mark do what it says."""
+
+    def __init__(self) -> None:
+        self.served: list[bytes] = []
+        self.waiting: list[asyncio.Future[Any]] = []
+        self.failures: list[BaseException] = []
+
+    def serve(self, connection: Connection, frame: memoryview) -> Any:
+        data = bytes(frame)
+        self.served.append(data)
+        if data.startswith(b"wait"):
+            self.waiting.append(asyncio.get_running_loop().create_future())
+            return self.waiting[-1]
+        if data.startswith(b"silent"):
+            return None
+        if data.startswith(b"nonsense"):
+            raise CodecError("nonsense")
+        if data.startswith(b"close"):
+            raise CloseConnectionError("told to")
+        if data.startswith(b"fault"):
+            raise ZeroDivisionError
+        return [b"<", data, b">"]
+
+    def failed(self, connection: Connection, error: BaseException) -> None:
+        self.failures.append(error)
+
+
+class Client:
+    """Feeds a connection as the loop would: as many bytes as its buffer takes."""
+
+    def __init__(self) -> None:
+        self.transport = FakeTransport()
+        self.listener = FakeListener()
+        self.dispatcher = FakeDispatcher()
+        self.connection = Connection(self.listener, self.dispatcher, MAX_FRAME_BYTES)  # type: ignore[arg-type]
+
+    def connect(self) -> "Client":
+        self.connection.connection_made(self.transport)  # type: ignore[arg-type]
+        return self
+
+    def send(self, data: bytes, at_once: int = 1 << 30) -> None:
+        while data and not self.transport.closing:
+            buffer = self.connection.get_buffer(-1)
+            size = min(len(buffer), len(data), at_once)
+            buffer[:size] = data[:size]
+            self.connection.buffer_updated(size)
+            data = data[size:]
+
+
+def frame(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
+@in_loop
+async def test_a_frame_is_served_once_it_is_whole() -> None:
+    client = Client().connect()
+    client.send(frame(b"one")[:-1])
+    assert client.dispatcher.served == []
+    client.send(b"e")
+    assert client.transport.written == b"<one>"
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 5, 7, 1000])
+@in_loop
+async def test_frames_are_cut_alike_however_they_arrive(at_once: int) -> None:
+    client = Client().connect()
+    client.send(frame(b"one") + frame(b"") + frame(b"x" * 700) + frame(b"last"), at_once)
+    assert client.dispatcher.served == [b"one", b"", b"x" * 700, b"last"]
+
+
+@in_loop
+async def test_answers_that_are_ready_together_leave_in_one_write() -> None:
+    client = Client().connect()
+    client.send(frame(b"a") + frame(b"b") + frame(b"c"))
+    assert client.transport.written == b"<a><b><c>"
+    assert client.transport.writes == 1
+
+
+@in_loop
+async def test_frames_larger_than_the_buffer_are_served_whole() -> None:
+    client = Client().connect()
+    large = bytes(range(256)) * 3000
+    client.send(frame(b"small") + frame(large) + frame(b"after") + frame(large))
+    assert client.dispatcher.served == [b"small", large, b"after", large]
+
+
+@in_loop
+async def test_an_announced_length_allocates_nothing() -> None:
+    client = Client().connect()
+    client.send(MAX_FRAME_BYTES.to_bytes(4, "big") + b"a little")
+    assert len(client.connection._buffer) == INITIAL_BUFFER_BYTES
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), MAX_FRAME_BYTES + 1, 2**31 - 1])
+@in_loop
+async def test_an_impossible_size_closes_as_soon_as_its_four_bytes_are_in(size: int) -> None:
+    client = Client().connect()
+    client.send(size.to_bytes(4, "big", signed=True))
+    assert client.transport.closing
+
+
+@in_loop
+async def test_the_largest_frame_is_fine() -> None:
+    client = Client().connect()
+    client.send(frame(b"x" * MAX_FRAME_BYTES))
+    assert len(client.dispatcher.served[0]) == MAX_FRAME_BYTES
+
+
+@in_loop
+async def test_the_next_frame_waits_for_the_answer_before_it() -> None:
+    client = Client().connect()
+    client.send(frame(b"wait") + frame(b"next"))
+    assert client.dispatcher.served == [b"wait"]
+    client.dispatcher.waiting[0].set_result([b"answer"])
+    await asyncio.sleep(0)
+    assert client.transport.written == b"answer<next>"
+
+
+@in_loop
+async def test_a_request_in_work_keeps_its_bytes_while_more_arrive() -> None:
+    client = Client().connect()
+    kept: list[memoryview] = []
+    serve = client.dispatcher.serve
+
+    def keep(connection: Connection, data: memoryview) -> Any:
+        kept.append(data)
+        return serve(connection, data)
+
+    client.dispatcher.serve = keep  # type: ignore[method-assign]
+    client.send(frame(b"wait" + b"k" * 40_000))
+    client.send(frame(b"more" + b"m" * 60_000), at_once=9_000)
+    assert bytes(kept[0]) == b"wait" + b"k" * 40_000
+    client.dispatcher.waiting[0].set_result([b""])
+    await asyncio.sleep(0)
+    assert client.dispatcher.served[1] == b"more" + b"m" * 60_000
+
+
+@in_loop
+async def test_a_client_that_sends_on_while_its_answer_waits_is_not_read_without_end() -> None:
+    client = Client().connect()
+    client.send(frame(b"wait"))
+    sent = 0
+    while client.transport.reading:
+        client.send(b"\x00\x00\x00\x01x" * 100)
+        sent += 500
+    assert sent <= 2 * INITIAL_BUFFER_BYTES
+    client.dispatcher.waiting[0].set_result([b""])
+    await asyncio.sleep(0)
+    assert client.transport.reading
+
+
+@in_loop
+async def test_a_client_that_does_not_read_its_answers_is_served_no_further() -> None:
+    client = Client().connect()
+    client.connection.pause_writing()
+    client.send(frame(b"a"))
+    assert client.dispatcher.served == []
+    client.connection.resume_writing()
+    assert client.transport.written == b"<a>"
+
+
+@in_loop
+async def test_nothing_is_written_where_nothing_is_answered() -> None:
+    client = Client().connect()
+    client.send(frame(b"silent") + frame(b"b"))
+    assert client.transport.written == b"<b>"
+
+
+@pytest.mark.parametrize("data", [b"nonsense", b"close"])
+@in_loop
+async def test_a_request_that_makes_no_sense_closes_behind_the_answers_before_it(data: bytes) -> None:
+    client = Client().connect()
+    client.send(frame(b"good") + frame(data) + frame(b"never"))
+    assert client.transport.written == b"<good>"
+    assert client.transport.closing
+    assert client.dispatcher.failures == []
+    assert b"never" not in client.dispatcher.served
+
+
+@in_loop
+async def test_a_fault_of_ours_closes_and_is_reported() -> None:
+    client = Client().connect()
+    client.send(frame(b"fault"))
+    assert client.transport.closing
+    assert [type(failure) for failure in client.dispatcher.failures] == [ZeroDivisionError]
+
+
+@in_loop
+async def test_a_wait_that_fails_closes_and_is_reported() -> None:
+    client = Client().connect()
+    client.send(frame(b"wait"))
+    client.dispatcher.waiting[0].set_exception(ZeroDivisionError())
+    await asyncio.sleep(0)
+    assert client.transport.closing
+    assert len(client.dispatcher.failures) == 1
+
+
+@in_loop
+async def test_a_hang_up_cancels_what_waits() -> None:
+    client = Client().connect()
+    client.send(frame(b"wait"))
+    client.connection.connection_lost(None)
+    assert client.dispatcher.waiting[0].cancelled()
+    assert client.listener.connections == set()
+
+
+@in_loop
+async def test_a_connection_too_many_is_closed_at_once() -> None:
+    client = Client()
+    client.listener.refusal = "too many"
+    client.connect()
+    assert client.transport.closing
+    client.connection.buffer_updated(0)
+    assert client.dispatcher.served == []

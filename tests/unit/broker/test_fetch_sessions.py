@@ -1,0 +1,209 @@
+"""KIP-227's sessions, by the table of requests that Kafka answers."""
+
+import pytest
+
+from broker.fetch_sessions import EVICTION_MS, MAX_EPOCH, FetchPlan, FetchSessions
+from protocol.errors import Error
+from protocol.messages.fetch import FetchPartition, ForgottenTopic, PartitionData
+
+SLOTS = 8  # one a shard
+
+
+class Sessions:
+    """Sessions with ids that count up, and a clock that a test moves."""
+
+    def __init__(self, slots: int = SLOTS) -> None:
+        self.now_ms = 0
+        self.sessions = FetchSessions(slots, lambda low, high: low + 5)
+
+    def fetch(
+        self,
+        session_id: int,
+        epoch: int,
+        *partitions: tuple[str, int],
+        forget: tuple[tuple[str, int], ...] = (),
+        by_id: bool = False,
+        offset: int = 0,
+    ) -> FetchPlan:
+        return self.sessions.begin(
+            session_id=session_id,
+            session_epoch=epoch,
+            by_id=by_id,
+            wanted=[(topic, [FetchPartition(partition=index, fetch_offset=offset)]) for topic, index in partitions],
+            forgotten=[ForgottenTopic(topic=topic, partitions=[index]) for topic, index in forget],
+            now_ms=self.now_ms,
+        )
+
+    def answer(
+        self, plan: FetchPlan, *, records: bytes = b"", high_watermark: int = 0, error: int = 0
+    ) -> tuple[int, list[str]]:
+        answers = [
+            (
+                target,
+                PartitionData(
+                    partition_index=target.index, high_watermark=high_watermark, error_code=error, records=records
+                ),
+            )
+            for target in plan.targets
+        ]
+        session_id, listed = self.sessions.finish(plan, answers, self.now_ms)
+        return session_id, [f"{target.topic}-{target.index}" for target, _ in listed]
+
+    def open(self, *partitions: tuple[str, int]) -> int:
+        return self.answer(self.fetch(0, 0, *partitions))[0]
+
+
+def test_epoch_minus_one_makes_no_session() -> None:
+    sessions = Sessions()
+    assert sessions.answer(sessions.fetch(0, -1, ("a", 0))) == (0, ["a-0"])
+    assert len(sessions.sessions) == 0
+
+
+def test_epoch_zero_makes_a_session_and_lists_every_partition() -> None:
+    sessions = Sessions()
+    session_id, listed = sessions.answer(sessions.fetch(0, 0, ("a", 0), ("b", 1)))
+    assert session_id > 0
+    assert listed == ["a-0", "b-1"]
+
+
+def test_a_session_may_begin_without_partitions() -> None:
+    sessions = Sessions()
+    assert sessions.answer(sessions.fetch(0, 0))[0] > 0
+
+
+def test_epoch_zero_with_an_id_closes_that_session_and_makes_another() -> None:
+    sessions = Sessions()
+    first = sessions.open(("a", 0))
+    second = sessions.answer(sessions.fetch(first, 0, ("a", 0)))[0]
+    assert second not in (0, first)
+    assert sessions.fetch(first, 1).error == Error.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_epoch_minus_one_with_an_id_closes_the_session() -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0))
+    assert sessions.answer(sessions.fetch(session_id, -1, ("a", 0)))[0] == 0
+    assert len(sessions.sessions) == 0
+
+
+@pytest.mark.parametrize("session_id", [12345, -1])
+def test_an_unknown_session_is_said_to_be_unknown(session_id: int) -> None:
+    assert Sessions().fetch(session_id, 1).error == Error.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("epoch", [2, -2, 7])
+def test_a_wrong_epoch_is_refused_and_uses_nothing_up(epoch: int) -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0))
+    assert sessions.fetch(session_id, epoch, ("b", 0)).error == Error.INVALID_FETCH_SESSION_EPOCH
+    plan = sessions.fetch(session_id, 1)
+    assert plan.error == Error.NONE
+    assert [target.topic for target in plan.targets] == ["a"]
+
+
+def test_the_same_epoch_twice_is_refused() -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0))
+    sessions.fetch(session_id, 1)
+    assert sessions.fetch(session_id, 1).error == Error.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_session_of_names_refuses_ids_and_lives_on() -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0))
+    assert sessions.fetch(session_id, 1, by_id=True).error == Error.FETCH_SESSION_TOPIC_ID_ERROR
+    assert sessions.fetch(session_id, 1).error == Error.NONE
+
+
+def test_after_the_largest_epoch_comes_one() -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0))
+    plan = sessions.fetch(session_id, 1)
+    assert plan.session is not None
+    plan.session.epoch = MAX_EPOCH
+    assert sessions.fetch(session_id, MAX_EPOCH).error == Error.NONE
+    assert plan.session.epoch == 1
+
+
+def test_an_incremental_request_adds_and_updates_then_forgets() -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0), ("b", 0))
+    plan = sessions.fetch(session_id, 1, ("a", 0), ("c", 0), ("d", 0), forget=(("b", 0), ("d", 0)), offset=9)
+    assert [(target.topic, target.fetch_offset) for target in plan.targets] == [("a", 9), ("c", 9)]
+
+
+def test_a_session_left_with_nothing_is_closed() -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0))
+    plan = sessions.fetch(session_id, 1, forget=(("a", 0),))
+    assert sessions.answer(plan) == (0, [])
+    assert len(sessions.sessions) == 0
+
+
+def test_an_incremental_answer_leaves_out_what_is_no_news() -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0))
+    assert sessions.answer(sessions.fetch(session_id, 1)) == (session_id, [])
+
+
+def test_a_partition_with_records_is_listed_and_then_read_last() -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0), ("b", 0))
+    plan = sessions.fetch(session_id, 1)
+    answers = [
+        (target, PartitionData(partition_index=0, records=b"x" if target.topic == "a" else b""))
+        for target in plan.targets
+    ]
+    _, listed = sessions.sessions.finish(plan, answers, 0)
+    assert [target.topic for target, _ in listed] == ["a"]
+    assert [target.topic for target in sessions.fetch(session_id, 2).targets] == ["b", "a"]
+
+
+def test_a_moved_high_watermark_is_news_once() -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0))
+    assert sessions.answer(sessions.fetch(session_id, 1), high_watermark=4)[1] == ["a-0"]
+    assert sessions.answer(sessions.fetch(session_id, 2), high_watermark=4)[1] == []
+
+
+def test_a_failed_partition_is_listed_each_time_and_once_more_when_healthy() -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0))
+    for epoch in (1, 2):
+        assert sessions.answer(sessions.fetch(session_id, epoch), error=3, high_watermark=-1)[1] == ["a-0"]
+    assert sessions.answer(sessions.fetch(session_id, 3), high_watermark=0)[1] == ["a-0"]
+    assert sessions.answer(sessions.fetch(session_id, 4), high_watermark=0)[1] == []
+
+
+def test_fewer_slots_than_shards_make_no_session() -> None:
+    sessions = Sessions(slots=7)
+    assert sessions.answer(sessions.fetch(0, 0, ("a", 0))) == (0, ["a-0"])
+
+
+def fill(sessions: Sessions, *partitions: tuple[str, int]) -> list[int]:
+    return [sessions.open(*partitions) for _ in range(SLOTS)]
+
+
+def test_a_full_cache_makes_no_session_while_the_others_are_young() -> None:
+    sessions = Sessions()
+    assert 0 not in fill(sessions, ("a", 0))
+    sessions.now_ms = EVICTION_MS
+    assert sessions.open(("a", 0)) == 0
+
+
+def test_a_full_cache_gives_up_a_session_that_is_long_unused() -> None:
+    sessions = Sessions()
+    fill(sessions, ("a", 0), ("b", 0))
+    sessions.now_ms = EVICTION_MS + 1
+    assert sessions.open(("a", 0)) > 0
+    assert len(sessions.sessions) == SLOTS
+
+
+def test_a_full_cache_gives_up_an_old_session_for_one_that_is_no_smaller() -> None:
+    sessions = Sessions()
+    kept_in_use = fill(sessions, ("a", 0), ("b", 0))
+    sessions.now_ms = EVICTION_MS + 1
+    for session_id in kept_in_use:
+        assert sessions.fetch(session_id, 1).error == Error.NONE
+    assert sessions.open(("a", 0)) == 0  # smaller than any of them
+    assert sessions.open(("a", 0), ("b", 0)) > 0

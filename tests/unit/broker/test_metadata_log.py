@@ -1,0 +1,315 @@
+"""The metadata log: what was applied while running is what a restart finds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.clock import ManualClock
+from broker.metadata import registration, topic_decisions
+from broker.metadata.image import ClusterImage, MetadataContradictionError, TopicImage
+from broker.metadata.metadata_log import METADATA_TOPIC, MetadataLog
+from broker.metadata.record_serde import decode_record, encode_record
+from broker.metadata.topic_decisions import Placement
+from protocol.errors import CodecError, Error, KafkaError
+from protocol.messages import metadata_records as records
+from protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsAssignment,
+    CreatePartitionsTopic,
+)
+from protocol.records import build_batch
+from protocol.schema import Message
+from storage.background import run_at_once
+from storage.log_config import LogConfig
+from storage.partition_log import PartitionLog
+from storage.results import AppendOrigin
+
+NODE = 1
+DIRECTORY = bytes(range(16))
+TOPIC_ID = b"T" * 16
+
+
+def open_log(folder: Path, clock: ManualClock) -> MetadataLog:
+    log = PartitionLog.open(
+        str(folder), METADATA_TOPIC, 0, LogConfig(), now_ms=clock.now_ms(), clean=False, background=run_at_once
+    )
+    return MetadataLog(log, ClusterImage(), clock)
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> MetadataLog:
+    metadata = open_log(tmp_path / "log", ManualClock())
+    metadata.become_leader(NODE)
+    metadata.append_transaction("Bootstrap records", registration.bootstrap_records(1))
+    register(metadata)
+    return metadata
+
+
+def register(metadata: MetadataLog) -> None:
+    epoch = metadata.next_offset
+    metadata.append(
+        [
+            registration.register_broker(
+                NODE, b"i" * 16, epoch, [("PLAINTEXT", "127.0.0.1", 9092)], [DIRECTORY], None
+            )
+        ]
+    )
+    metadata.append([registration.unfence(NODE, epoch), *registration.elect(metadata.image, NODE)])
+
+
+def replayed(metadata: MetadataLog) -> MetadataLog:
+    again = open_log(Path(metadata.log.directory), ManualClock())
+    again.replay()
+    return again
+
+
+def state(image: ClusterImage) -> dict[str, Any]:
+    """All of an image, in a form that can be compared."""
+
+    def topic(topic: TopicImage) -> Any:
+        return (
+            topic.topic_id,
+            {
+                index: {name: getattr(partition, name) for name in partition.__slots__}
+                for index, partition in topic.partitions.items()
+            },
+        )
+
+    return {
+        "topics": {name: topic(found) for name, found in image.topics.items()},
+        "ids": {topic_id: found.name for topic_id, found in image.topics_by_id.items()},
+        "configs": image.configs,
+        "features": image.features,
+        "producer id": image.next_producer_id,
+        "brokers": {key: (broker.record, broker.fenced) for key, broker in image.brokers.items()},
+    }
+
+
+def create(
+    metadata: MetadataLog, name: str, *, topic_id: bytes = TOPIC_ID, **fields: Any
+) -> list[Message]:
+    fields = {"num_partitions": 2, "replication_factor": 1, **fields}
+    decided = topic_decisions.new_topic(
+        metadata.image,
+        CreatableTopic(name=name, **fields),
+        topic_id=topic_id,
+        placement=Placement(NODE, [DIRECTORY]),
+        default_partitions=3,
+        default_replication_factor=1,
+        check_configs=lambda configs: None,
+    )
+    metadata.append(decided)
+    return decided
+
+
+def refusal(metadata: MetadataLog, name: str, **fields: Any) -> Error:
+    with pytest.raises(KafkaError) as refused:
+        create(metadata, name, topic_id=b"U" * 16, **fields)
+    return refused.value.error
+
+
+def test_a_restart_finds_what_was_applied(metadata: MetadataLog) -> None:
+    create(metadata, "a", configs=[CreatableTopicConfig(name="retention.ms", value="5")])
+    create(metadata, "b", topic_id=b"b" * 16)
+    metadata.append([records.ProducerIdsRecord(broker_id=NODE, broker_epoch=1, next_producer_id=1000)])
+    metadata.append(topic_decisions.removed_topic(metadata.image.topics["b"]))
+    metadata.append(registration.take_leadership_away(metadata.image, NODE))
+    assert set(metadata.image.topics) == {"a"}
+    assert state(replayed(metadata).image) == state(metadata.image)
+
+
+def test_each_run_has_a_leader_epoch_of_its_own(metadata: MetadataLog) -> None:
+    again = replayed(metadata)
+    again.become_leader(NODE)
+    assert (metadata.epoch, again.epoch) == (1, 2)
+
+
+def test_a_restart_adds_two_to_a_partitions_leader_epoch(metadata: MetadataLog) -> None:
+    create(metadata, "a")
+    again = replayed(metadata)
+    again.append(registration.take_leadership_away(again.image, NODE))
+    partition = again.image.topics["a"].partitions[0]
+    assert (partition.leader, partition.isr, partition.elr) == (-1, [], [NODE])
+    register(again)
+    assert (partition.leader, partition.isr, partition.elr) == (NODE, [NODE], [])
+    assert partition.leader_epoch == 2
+
+
+def append_raw(metadata: MetadataLog, *found: Message) -> None:
+    batch = build_batch([(0, None, encode_record(record, 0), ()) for record in found])
+    metadata.log.append(batch, leader_epoch=1, now_ms=0, origin=AppendOrigin.RAFT_LEADER)
+
+
+def test_records_of_a_transaction_without_its_end_do_not_count(metadata: MetadataLog) -> None:
+    topic = records.TopicRecord(name="a", topic_id=TOPIC_ID)
+    append_raw(metadata, records.BeginTransactionRecord(name="x"), topic)
+    assert replayed(metadata).image.topics == {}
+
+
+def test_records_of_an_aborted_transaction_do_not_count(metadata: MetadataLog) -> None:
+    topic = records.TopicRecord(name="a", topic_id=TOPIC_ID)
+    append_raw(metadata, records.BeginTransactionRecord(name="x"), topic)
+    append_raw(metadata, records.AbortTransactionRecord(reason="x"))
+    append_raw(metadata, records.TopicRecord(name="b", topic_id=TOPIC_ID))
+    assert set(replayed(metadata).image.topics) == {"b"}
+
+
+def test_records_of_a_transaction_count_at_its_end(metadata: MetadataLog) -> None:
+    topic = records.TopicRecord(name="a", topic_id=TOPIC_ID)
+    append_raw(metadata, records.BeginTransactionRecord(name="x"), topic)
+    append_raw(metadata, records.EndTransactionRecord())
+    assert set(replayed(metadata).image.topics) == {"a"}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        records.PartitionRecord(topic_id=b"?" * 16, partition_id=0),
+        records.PartitionChangeRecord(topic_id=b"?" * 16, partition_id=0),
+        records.RemoveTopicRecord(topic_id=b"?" * 16),
+        records.BrokerRegistrationChangeRecord(broker_id=9),
+        records.UnfenceBrokerRecord(id=9),
+    ],
+)
+def test_a_record_that_contradicts_the_ones_before_is_refused(record: Message) -> None:
+    with pytest.raises(MetadataContradictionError):
+        ClusterImage().apply(record)
+
+
+def test_every_kind_of_record_has_its_place() -> None:
+    from broker.metadata import image, record_serde
+
+    bracketing = {records.BeginTransactionRecord, records.EndTransactionRecord, records.AbortTransactionRecord}
+    assert set(record_serde._TYPES.values()) == set(image._REPLAY) | bracketing
+
+
+@pytest.mark.parametrize("value", [b"", b"\x02\x02\x00", b"\x01\x7f\x00", b"\x01\x02\x00\x05a"])
+def test_a_value_that_is_no_record_is_refused(value: bytes) -> None:
+    with pytest.raises(CodecError):
+        decode_record(value)
+
+
+def test_a_change_that_sets_no_leader_keeps_the_leader_epoch(metadata: MetadataLog) -> None:
+    create(metadata, "a")
+    metadata.append([records.PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, isr=[NODE])])
+    partition = metadata.image.topics["a"].partitions[0]
+    assert (partition.leader_epoch, partition.partition_epoch) == (0, 1)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a b", "ä", "a/b"])
+def test_a_name_that_no_topic_can_have_is_refused(metadata: MetadataLog, name: str) -> None:
+    assert refusal(metadata, name) == Error.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_name_that_exists_is_refused(metadata: MetadataLog) -> None:
+    create(metadata, "a_b")
+    assert refusal(metadata, "a_b") == Error.TOPIC_ALREADY_EXISTS
+
+
+def test_a_name_that_collides_in_metrics_is_refused(metadata: MetadataLog) -> None:
+    create(metadata, "a_b")
+    assert refusal(metadata, "a.b") == Error.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"replication_factor": 0}, Error.INVALID_REPLICATION_FACTOR),
+        ({"replication_factor": -2, "num_partitions": 0}, Error.INVALID_REPLICATION_FACTOR),
+        ({"num_partitions": 0, "replication_factor": 3}, Error.INVALID_PARTITIONS),
+        ({"num_partitions": -2}, Error.INVALID_PARTITIONS),
+        ({"replication_factor": 2}, Error.INVALID_REPLICATION_FACTOR),
+    ],
+)
+def test_counts_that_cannot_be_are_refused_in_kafkas_order(
+    metadata: MetadataLog, fields: dict[str, int], error: Error
+) -> None:
+    assert refusal(metadata, "a", **fields) == error
+
+
+def assignment(index: int, *brokers: int) -> CreatableReplicaAssignment:
+    return CreatableReplicaAssignment(partition_index=index, broker_ids=[*brokers])
+
+
+@pytest.mark.parametrize(
+    ("assignments", "error"),
+    [
+        ([assignment(0, 1), assignment(0, 1)], Error.INVALID_REPLICA_ASSIGNMENT),
+        ([assignment(0)], Error.INVALID_REPLICA_ASSIGNMENT),
+        ([assignment(0, 9)], Error.INVALID_REPLICA_ASSIGNMENT),
+        ([assignment(0, 1, 1)], Error.INVALID_REPLICA_ASSIGNMENT),
+        ([assignment(0, 1), assignment(2, 1)], Error.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_assignments_that_cannot_be_are_refused(
+    metadata: MetadataLog, assignments: list[CreatableReplicaAssignment], error: Error
+) -> None:
+    fields = {"num_partitions": -1, "replication_factor": -1, "assignments": assignments}
+    assert refusal(metadata, "a", **fields) == error
+
+
+@pytest.mark.parametrize("counts", [{"num_partitions": 1}, {"replication_factor": 1}])
+def test_assignments_and_counts_together_are_refused(metadata: MetadataLog, counts: dict[str, int]) -> None:
+    fields = {"num_partitions": -1, "replication_factor": -1, **counts, "assignments": [assignment(0, 1)]}
+    assert refusal(metadata, "a", **fields) == Error.INVALID_REQUEST
+
+
+def test_assignments_give_the_partitions(metadata: MetadataLog) -> None:
+    create(
+        metadata,
+        "a",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[assignment(1, NODE), assignment(0, NODE)],
+    )
+    assert set(metadata.image.topics["a"].partitions) == {0, 1}
+
+
+def more(
+    metadata: MetadataLog, count: int, assignments: list[list[int]] | None = None, name: str = "a"
+) -> list[Message]:
+    wanted = CreatePartitionsTopic(
+        name=name,
+        count=count,
+        assignments=None
+        if assignments is None
+        else [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments],
+    )
+    return topic_decisions.more_partitions(metadata.image, wanted, Placement(NODE, [DIRECTORY]))
+
+
+@pytest.mark.parametrize(
+    ("count", "assignments", "error"),
+    [
+        (2, None, Error.INVALID_PARTITIONS),
+        (1, None, Error.INVALID_PARTITIONS),
+        (-1, None, Error.INVALID_PARTITIONS),
+        (3, [], Error.INVALID_REPLICA_ASSIGNMENT),
+        (3, [[1], [1]], Error.INVALID_REPLICA_ASSIGNMENT),
+        (3, [[]], Error.INVALID_REPLICA_ASSIGNMENT),
+        (3, [[7]], Error.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_partitions_that_cannot_be_added_are_refused(
+    metadata: MetadataLog, count: int, assignments: list[list[int]] | None, error: Error
+) -> None:
+    create(metadata, "a")
+    with pytest.raises(KafkaError) as refused:
+        more(metadata, count, assignments)
+    assert refused.value.error == error
+
+
+def test_partitions_are_added_behind_those_that_exist(metadata: MetadataLog) -> None:
+    create(metadata, "a")
+    metadata.append(more(metadata, 4))
+    assert sorted(metadata.image.topics["a"].partitions) == [0, 1, 2, 3]
+    assert state(replayed(metadata).image) == state(metadata.image)
+
+
+def test_partitions_of_an_unknown_topic_are_refused(metadata: MetadataLog) -> None:
+    with pytest.raises(KafkaError) as refused:
+        more(metadata, 4, name="nowhere")
+    assert refused.value.error == Error.UNKNOWN_TOPIC_OR_PARTITION

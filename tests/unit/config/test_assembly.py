@@ -1,0 +1,266 @@
+"""From settings as given to a configuration: precedence, warnings, refusals, checks."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config.assembly import assemble, settings_of
+from broker.config.broker_config import BrokerConfig
+from broker.config.errors import UsageError
+from broker.config.settings import Layer, Setting, layered
+from broker.config.single_node import AT_MOST_ONE, DEFAULTS
+
+
+def config(**values: str) -> BrokerConfig:
+    """Settings with `_` for `.`, since those are Python's names."""
+    return assemble([settings_of({name.replace("_", "."): value for name, value in values.items()}, "file:1")])
+
+
+def refusal(**values: str) -> str:
+    with pytest.raises(UsageError) as raised:
+        config(**values)
+    assert raised.value.exit_status == 1
+    return str(raised.value)
+
+
+def layer(origin: str, **values: str) -> Layer:
+    return settings_of({name.replace("_", "."): value for name, value in values.items()}, origin)
+
+
+# --- layers -------------------------------------------------------------------------------------------------
+
+
+def test_the_last_layer_is_the_strongest() -> None:
+    merged = layered([layer("file", num_partitions="1", a="x"), layer("-o", num_partitions="2")])
+    assert merged == {"num.partitions": Setting("2", "-o"), "a": Setting("x", "file")}
+
+
+@pytest.mark.parametrize(
+    ("below", "above"),
+    [
+        ("log.retention.ms", "log.retention.hours"),
+        ("log.retention.minutes", "log.retention.ms"),
+        ("log.roll.ms", "log.roll.hours"),
+        ("log.dirs", "log.dir"),
+        ("broker.id", "node.id"),
+    ],
+)
+def test_a_setting_takes_its_other_names_below_with_it(below: str, above: str) -> None:
+    merged = layered([settings_of({below: "7"}, "file"), settings_of({above: "8"}, "-o")])
+    assert merged == {above: Setting("8", "-o")}
+
+
+def test_other_names_in_one_layer_stay_side_by_side() -> None:
+    both = settings_of({"log.retention.ms": "1", "log.retention.hours": "2"})
+    assert layered([{}, both]) == both
+
+
+# --- defaults -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(DEFAULTS))
+def test_one_node_has_its_own_default_where_kafkas_does_not_fit(name: str) -> None:
+    value = config().get(name)
+    shown = ",".join(value) if isinstance(value, tuple) else str(value)
+    assert shown == DEFAULTS[name].value
+    assert DEFAULTS[name].reason
+
+
+def test_without_any_setting_the_broker_listens_on_its_own_machine_only() -> None:
+    (listener,) = config().listeners
+    assert (listener.host, listener.port, listener.advertised) == ("127.0.0.1", 9092, ("127.0.0.1", 9092))
+
+
+def test_who_advertises_an_address_gets_kafkas_listener_behind_it() -> None:
+    (listener,) = config(advertised_listeners="PLAINTEXT://outside:19092").listeners
+    assert (listener.host, listener.port, listener.advertised) == ("", 9092, ("outside", 19092))
+
+
+def test_broker_id_and_node_id_stand_for_each_other() -> None:
+    assert config(broker_id="7").node_id == 7
+    assert config(node_id="8").get_int("broker.id") == 8
+    assert config().get_int("broker.id") == 1
+
+
+# --- warnings -----------------------------------------------------------------------------------------------
+
+
+def test_a_configuration_that_is_right_says_nothing() -> None:
+    assert config(num_partitions="3").warnings == []
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("num.partitons", "num.partitions"),
+        ("auto.create.topic.enable", "auto.create.topics.enable"),
+        ("retention.ms", "log.retention.ms"),
+        ("max.message.bytes", "message.max.bytes"),
+    ],
+)
+def test_a_name_that_is_not_known_is_told_with_the_one_that_is_likely_meant(name: str, suggestion: str) -> None:
+    found = assemble([settings_of({name: "1"}, "server.properties:3")])
+    assert found.warnings == [
+        f"server.properties:3: {name} is no setting of a Kafka broker and is ignored; did you mean {suggestion}?"
+    ]
+    assert found.text_given(name) == "1"
+
+
+def test_a_name_that_resembles_nothing_is_told_without_a_suggestion() -> None:
+    assert config(confluent_whatever="1").warnings == [
+        "file:1: confluent.whatever is no setting of a Kafka broker and is ignored"
+    ]
+
+
+def test_a_variable_is_only_told_of_where_it_is_nearly_a_setting() -> None:
+    variables = {
+        "home": Setting("/opt/kafka", "KAFKA_HOME"),
+        "num.partitons": Setting("3", "KAFKA_NUM_PARTITONS"),
+    }
+    found = assemble([variables])
+    assert [warning.partition(":")[0] for warning in found.warnings] == ["KAFKA_NUM_PARTITONS"]
+    assert found.text_given("home") is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["zookeeper.connect", "zookeeper.session.timeout.ms", "inter.broker.protocol.version", "log.message.format.version"],
+)
+def test_what_kafka_has_no_more_is_told_as_such(name: str) -> None:
+    (warning,) = assemble([settings_of({name: "x"}, "file:9")]).warnings
+    assert warning.startswith(f"file:9: {name} is obsolete and ignored: ")
+
+
+def test_a_listeners_own_setting_is_known_by_the_general_one() -> None:
+    known, unknown = "listener.name.plaintext.max.connections", "listener.name.plaintext.max.conections"
+    assert assemble([settings_of({known: "5"})]).warnings == []
+    assert len(assemble([settings_of({unknown: "5"})]).warnings) == 1
+
+
+@pytest.mark.parametrize("name", list(AT_MOST_ONE))
+def test_what_needs_three_brokers_is_taken_as_one_and_told(name: str) -> None:
+    found = assemble([settings_of({name: "3"}, "file:4")])
+    assert found.get(name) == 1
+    assert found.warnings == [f"file:4: {name}=3 is taken as 1: on one node {AT_MOST_ONE[name]}"]
+
+
+def test_a_java_class_is_told_to_be_ignored() -> None:
+    (warning,) = config(create_topic_policy_class_name="com.example.Policy").warnings
+    assert "names a Java class, which isn't loaded" in warning
+
+
+def test_a_broker_only_file_is_served_by_a_node_that_is_both() -> None:
+    (warning,) = config(process_roles="broker").warnings
+    assert "its own controller all the same" in warning
+
+
+def test_a_cluster_id_is_kept_and_a_wrong_one_told() -> None:
+    good = assemble([], cluster_id=Setting("5L6g3nShT-eMCtK--X86sw", "CLUSTER_ID"))
+    assert (good.cluster_id, good.warnings) == ("5L6g3nShT-eMCtK--X86sw", [])
+    bad = assemble([], cluster_id=Setting("production", "CLUSTER_ID"))
+    assert bad.cluster_id is None
+    assert bad.warnings == ["CLUSTER_ID: production is no cluster id (22 characters of base64): ignored"]
+
+
+# --- refusals -----------------------------------------------------------------------------------------------
+
+
+def test_a_bad_value_is_told_with_its_place() -> None:
+    expected = "file:1: Invalid value x for configuration num.partitions: Not a number of type INT"
+    assert refusal(num_partitions="x") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("process.roles", "controller"),
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("remote.log.storage.system.enable", "TRUE"),
+        ("config.providers", "file"),
+    ],
+)
+def test_what_somebody_would_rely_on_in_vain_is_refused(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=f"^file:2: {name}=.* is refused: "):
+        assemble([settings_of({name: value}, "file:2")])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"authorizer.class.name": ""},
+        {"remote.log.storage.system.enable": "false"},
+        {"process.roles": "controller,broker"},
+        {"config.providers": ""},
+    ],
+)
+def test_what_asks_for_nothing_special_is_not_refused(values: dict[str, str]) -> None:
+    assert assemble([settings_of(values)]).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"node.id": "1", "broker.id": "2"}, "You must set `node.id` to the same value as `broker.id`."),
+        ({"log.roll.ms": "0"}, "log.roll.ms must be greater than or equal to 1"),
+        ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms must be greater than or equal to 0"),
+        ({"log.retention.ms": "0"}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
+        (
+            {"log.retention.hours": "0"},
+            "log.retention.hours: log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
+        ),
+        ({"log.cleaner.threads": "200"}, None),
+        ({"queued.max.request.bytes": "5"}, "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"),
+        ({"max.connections.per.ip": "0"}, None),
+        ({"max.connections.per.ip.overrides": "nonsense"}, None),
+        ({"cordoned.log.dirs": "/nowhere"}, None),
+        ({"cordoned.log.dirs": "*,/a"}, None),
+        ({"group.coordinator.rebalance.protocols": "consumer"}, "Disabling the 'classic' protocol is not supported."),
+        ({"group.share.assignors": "a,b"}, "group.share.assignors must contain exactly one assignor, but found 2"),
+        (
+            {"group.consumer.session.timeout.ms": "1000"},
+            "group.consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        (
+            {"group.streams.heartbeat.interval.ms": "45000", "group.streams.max.heartbeat.interval.ms": "50000"},
+            "group.streams.heartbeat.interval.ms must be less than group.streams.session.timeout.ms",
+        ),
+        (
+            {"group.streams.num.standby.replicas": "3"},
+            "group.streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(values: dict[str, str], message: str | None) -> None:
+    with pytest.raises(UsageError) as raised:
+        assemble([settings_of(values, "file:5")])
+    text = str(raised.value)
+    assert text.startswith("file:5: ")
+    if message is not None:
+        assert text.endswith(message)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"log.retention.ms": "-1"},
+        {"log.retention.hours": "-5"},
+        {"log.retention.hours": "0", "log.retention.ms": "5"},
+        {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5, ::1:6"},
+        {"cordoned.log.dirs": "*"},
+        {"cordoned.log.dirs": "/a", "log.dirs": "/a,/b"},
+        {"queued.max.request.bytes": "-1"},
+        {"node.id": "7", "broker.id": "7"},
+    ],
+)
+def test_settings_that_agree_pass(values: dict[str, str]) -> None:
+    assemble([settings_of(values)])
+
+
+def test_a_listener_that_cannot_be_is_told_with_its_place() -> None:
+    assert refusal(listeners="PLAINTEXT://h:1,OTHER://h:2").startswith(
+        "file:1: listeners: No security protocol defined for listener OTHER"
+    )
+
+
+def test_a_refusal_is_one_line() -> None:
+    assert "\n" not in refusal(num_partitions="1\n2")
