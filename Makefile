@@ -1,0 +1,64 @@
+# Everything runs in .venv, which is made when it is first needed and renewed when pyproject.toml changes.
+# All that it takes is make and Python 3.11 or later; name another one with PYTHON=python3.13.
+
+ifndef PYTHON
+PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$python; break; fi; done)
+endif
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+ARGS ?=
+
+.PHONY: help run test lint check format reference flights bench docs clean
+
+help:  ## what there is to make
+	@sed -n 's/^\([a-z]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+run: .venv/.run  ## run the broker on 127.0.0.1:9092 (ARGS="--data DIR" and the like are passed on)
+	@exec $(BIN)/barnabas $(ARGS)
+
+test: .venv/.dev reference  ## run the tests (ARGS="tests/unit -x" and the like are passed on)
+	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+
+lint: .venv/.dev  ## check style, types and which floor imports which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test  ## lint and test
+
+format: .venv/.dev  ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Fetched ahead of the tests, where Java and Maven are there, since a test's time is limited. Without
+# them the tests that compare with Apache Kafka skip and say so.
+reference: ## fetch Apache Kafka's jars, which some tests compare with
+	@tests/kafka/kafka classpath >/dev/null || echo 'Tests that need Apache Kafka will be skipped.'
+
+flights: .venv/.dev  ## send a real data set through every client and codec, with a crash between
+	$(BIN)/python -m tests.clients.flights $(ARGS)
+
+bench: .venv/.dev reference  ## measure beside Apache Kafka
+	$(BIN)/python -m tests.bench $(ARGS)
+
+docs: .venv/.dev  ## renew the tables in the documents that come from the code
+	$(BIN)/python docs/tables.py $(ARGS)
+
+clean:  ## remove what make and the tools made
+	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@test -n '$(PYTHON)' || { echo 'This needs Python 3.11 or later.' >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/.run: .venv/bin/python pyproject.toml
+	$(PIP) install --editable '.[compression]'
+	@touch $@
+
+.venv/.dev: .venv/bin/python pyproject.toml
+	$(PIP) install --editable '.[dev]'
+	@touch $@ .venv/.run

@@ -1,0 +1,27 @@
+"""A Kafka broker of one process: start it, connect any Kafka client to it, stop it.
+
+    import barnabas
+
+    with barnabas.Broker() as broker:
+        print(broker.bootstrap)
+
+Importing this package loads nothing of the broker, which always runs as a process of its own.
+"""
+
+# `typing` is not imported for its TYPE_CHECKING: the command `barnabas` passes through here too,
+# and starts in a blink because it passes through so little.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from barnabas.broker import Broker, BrokerError
+
+__all__ = ["Broker", "BrokerError"]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from barnabas import broker
+
+        return getattr(broker, name)

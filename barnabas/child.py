@@ -1,0 +1,204 @@
+"""The broker's process as its parent holds it: started, watched, ended, and nothing left of it.
+
+The two processes share one socket, the *control socket*. The broker writes one line of JSON to it
+when it is ready, and otherwise only learns of its end: whatever ends this process, SIGKILL included,
+ends that socket, and the broker then stops and removes its folder if that is a temporary one. What
+the broker prints goes to a file without a name, so that nothing has to be removed for that either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, TypedDict
+
+STOP_TIMEOUT_S = 30.0
+LOG_TAIL_LINES = 30
+
+
+class BrokerError(Exception):
+    """The broker did not start, or ended in another way than it was asked to.
+
+    `log` is all that it printed, of which the message quotes the end.
+    """
+
+    def __init__(self, message: str, log: str = "") -> None:
+        tail = "\n".join(log.splitlines()[-LOG_TAIL_LINES:])
+        super().__init__(f"{message}; it printed:\n{tail}" if tail else message)
+        self.log = log
+
+
+class Ready(TypedDict):
+    """What the broker says of itself, once, when it is ready."""
+
+    bootstrap: str
+    listeners: dict[str, str]
+    pid: int
+
+
+class Child:
+    """One process at a time, and what belongs to it: control socket, log, temporary folder."""
+
+    __slots__ = ("__weakref__", "_control", "_log", "_process", "pid", "temporary_folder")
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._log: IO[bytes] | None = None
+        self.pid = -1
+        self.temporary_folder: Path | None = None
+        _children.add(self)
+
+    @property
+    def exists(self) -> bool:
+        """Whether it was spawned and not ended by us since; it may have ended by itself."""
+        return self._process is not None
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log_text(self) -> str:
+        """All that every process so far printed."""
+        if self._log is None:
+            return ""
+        # The processes write at the offset that they share with us: read without moving it.
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), size, 0).decode("utf-8", errors="replace")
+
+    def spawn(self, command: Callable[[int], list[str]]) -> None:
+        """Start the command made for the descriptor of the control socket's other end."""
+        if self._log is None:
+            self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed in end())
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                command(theirs.fileno()),
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs.fileno()],
+                # Ctrl-C in a terminal is for the parent to answer: the broker goes when it lets go.
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    def wait_until_ready(self, timeout_s: float) -> Ready:
+        """Raises BrokerError if it ends instead, or takes longer."""
+        line = self._receive(timeout_s)
+        if line is None:
+            raise BrokerError(f"the broker was not ready within {timeout_s:g} s", self.log_text)
+        if not line.endswith(b"\n"):
+            status = self._wait(STOP_TIMEOUT_S)
+            raise BrokerError(f"the broker ended before it was ready, {status}", self.log_text)
+        ready: Ready = json.loads(line)
+        return ready
+
+    def terminate(self) -> None:
+        """SIGTERM: a clean stop that keeps the folder. Raises BrokerError if it doesn't end well."""
+        self._end_by(lambda process, control: process.terminate())
+
+    def let_go(self) -> None:
+        """End the control socket: a clean stop, as if this process had died. Raises as `terminate`."""
+        self._end_by(lambda process, control: control.shutdown(socket.SHUT_WR))
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._forget_process()
+
+    def end(self) -> None:
+        """What happens where nobody asked for an end: the object is gone, or the interpreter exits."""
+        if self.temporary_folder is None:
+            with contextlib.suppress(BrokerError):
+                self.terminate()
+        self.kill()
+        self.remove_temporary_folder()
+        if self._log is not None:
+            self._log.close()
+
+    def remove_temporary_folder(self) -> None:
+        if self.temporary_folder is not None:
+            shutil.rmtree(self.temporary_folder, ignore_errors=True)
+            self.temporary_folder = None
+
+    def _end_by(self, ask: Callable[[subprocess.Popen[bytes], socket.socket], None]) -> None:
+        if self._process is None or self._control is None:
+            return
+        try:
+            if self._process.poll() is not None:
+                raise BrokerError(f"the broker had ended by itself, {self._wait(0)}", self.log_text)
+            with contextlib.suppress(OSError):  # it may end between the check and this
+                ask(self._process, self._control)
+            if self._receive(STOP_TIMEOUT_S) is None:
+                raise BrokerError(f"the broker did not stop within {STOP_TIMEOUT_S:g} s", self.log_text)
+            status = self._wait(STOP_TIMEOUT_S)
+            if self._process.returncode != 0:
+                raise BrokerError(f"the broker did not stop well, {status}", self.log_text)
+        finally:
+            self.kill()
+
+    def _receive(self, timeout_s: float) -> bytes | None:
+        """The bytes up to a newline or the end of the control socket; None if neither comes in time."""
+        assert self._control is not None
+        deadline_s = time.monotonic() + timeout_s
+        received = b""
+        while not received.endswith(b"\n"):
+            self._control.settimeout(max(deadline_s - time.monotonic(), 0.001))
+            try:
+                piece = self._control.recv(65536)
+            except TimeoutError:
+                return None
+            except ConnectionError:
+                piece = b""
+            if not piece:
+                break
+            received += piece
+        return received
+
+    def _wait(self, timeout_s: float) -> str:
+        """How it ended, in words."""
+        assert self._process is not None
+        try:
+            status = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return f"and still runs after {timeout_s:g} s"
+        return f"by {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
+
+    def _forget_process(self) -> None:
+        if self._control is not None:
+            self._control.close()
+        self._control = None
+        self._process = None
+
+    def _disown_after_fork(self) -> None:
+        """A copy of the control socket in a forked process would keep the broker from seeing us die."""
+        if self._process is not None:
+            self._process.returncode = 0  # not a child of this process: nothing to wait for
+        self._forget_process()
+        self.temporary_folder = None
+
+
+_children: weakref.WeakSet[Child] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for child in list(_children):
+        child._disown_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)

@@ -1,0 +1,28 @@
+"""The command `barnabas`: finds the floors and runs the module `broker` in this process.
+
+The floors have names as common as `storage`, so they live outside of `site-packages`: in a wheel
+under `barnabas/server/`, in a checkout at its root, beside this package. Only a process that is
+going to be the broker puts that folder on its path, first, and it never imports the front again.
+"""
+
+import os
+import sys
+
+
+def server_folder() -> str:
+    """The folder that holds `broker/`, `protocol/`, `storage/` and `coordinator/`."""
+    package = os.path.dirname(os.path.abspath(__file__))
+    installed = os.path.join(package, "server")
+    return installed if os.path.isdir(installed) else os.path.dirname(package)
+
+
+def main() -> None:
+    """Be the broker until it ends; its exit status leaves as SystemExit."""
+    sys.path.insert(0, server_folder())
+    import runpy
+
+    runpy.run_module("broker", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Fixtures for pytest: `kafka_broker`, one broker a session, and `fresh_kafka_broker`, one a test.
+
+Settings of both come from the ini option `barnabas_config`, lines of `key=value` by Kafka's names,
+and from `--barnabas-config key=value` on the command line, which wins. With pytest-xdist each worker
+has a broker of its own. A failed test shows the end of what its broker printed.
+
+pytest imports this file in every run of whoever has barnabas installed: it imports nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import pytest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pluggy import Result
+
+    from barnabas.broker import Broker
+
+LOG_LINES_SHOWN = 60
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        "barnabas_config",
+        type="linelist",
+        default=[],
+        help="settings of the fixtures' brokers, key=value a line",
+    )
+    parser.getgroup("barnabas", "barnabas, a Kafka broker").addoption(
+        "--barnabas-config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the fixtures' brokers by Kafka's name, such as num.partitions=3; may be repeated",
+    )
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
+    """A broker that all tests of the session share: `kafka_broker.bootstrap` says where it is.
+
+    Its topics outlive a test, so that each test does well to name its own.
+    """
+    with _broker(pytestconfig) as broker:
+        yield broker
+
+
+@pytest.fixture
+def fresh_kafka_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
+    """A broker of this test alone, empty, which it may stop, kill and restart."""
+    with _broker(pytestconfig) as broker:
+        yield broker
+
+
+@pytest.hookimpl(hookwrapper=True)  # not `wrapper`, which a user's older pytest would not know
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Result[pytest.TestReport], None]:
+    report = (yield).get_result()
+    if not report.failed:
+        return
+    arguments = getattr(item, "funcargs", {})
+    for name in ("kafka_broker", "fresh_kafka_broker"):
+        if name in arguments:
+            tail = "\n".join(arguments[name].log.splitlines()[-LOG_LINES_SHOWN:])
+            report.sections.append((f"what {name} printed", tail))
+
+
+def _broker(config: pytest.Config) -> Broker:
+    from barnabas.broker import Broker
+
+    settings: dict[str, str] = {}
+    for line in [*config.getini("barnabas_config"), *config.getoption("--barnabas-config", [])]:
+        key, separator, value = line.partition("=")
+        if not separator:
+            raise pytest.UsageError(f"barnabas: a setting is key=value, and {line!r} is not")
+        settings[key.strip()] = value.strip()
+    return Broker(config=settings)

@@ -1,0 +1,89 @@
+"""Renews the tables in the documents from the declarations that the broker itself works by.
+
+`python docs/tables.py` writes them, `--check` only says which are out of date (exit status 1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from broker.handlers import HANDLERS  # noqa: E402
+from protocol.apis import APIS, Api  # noqa: E402
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(str(cell) for cell in line) + " |\n" for line in lines)
+
+
+def versions(api: Api, lowest: int | None = None) -> str:
+    first = api.min_version if lowest is None else lowest
+    return f"{first}" if first == api.max_version else f"{first} – {api.max_version}"
+
+
+def served_apis() -> str:
+    """The APIs that are served and advertised."""
+    return table(
+        ["API", "Key", "Advertised", "Served"],
+        [
+            [api.name, key, versions(api), versions(api, max(api.min_version, api.first_decodable))]
+            for key, api in sorted(APIS.items())
+            if key in HANDLERS
+        ],
+    )
+
+
+def missing_apis() -> str:
+    """The APIs that a Kafka 4.3 broker advertises and this one does not."""
+    return table(
+        ["API", "Key", "Kafka 4.3"],
+        [
+            [api.name, key, versions(api)]
+            for key, api in sorted(APIS.items())
+            if key not in HANDLERS and api.advertised
+        ],
+    )
+
+
+TABLES: dict[str, tuple[str, Callable[[], str]]] = {
+    "served APIs": ("docs/apis.md", served_apis),
+    "missing APIs": ("GAPS.md", missing_apis),
+}
+
+
+def renewed(text: str, name: str, content: str) -> str:
+    """The document with this table in its place, between the comments that name it."""
+    begin, end = f"<!-- table: {name} (make docs) -->", f"<!-- end of {name} -->"
+    place = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+    if not place.search(text):
+        raise SystemExit(f"no place for the table of {name}: {begin} … {end}")
+    return place.sub(lambda _: f"{begin}\n\n{content}\n{end}", text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only fail where a table is out of date")
+    check = parser.parse_args().check
+    stale = []
+    for name, (document, content) in TABLES.items():
+        path = ROOT / document
+        before = path.read_text("utf-8")
+        after = renewed(before, name, content())
+        if after != before:
+            stale.append(f"{document}: {name}")
+            if not check:
+                path.write_text(after, "utf-8")
+    if check and stale:
+        raise SystemExit("out of date, `make docs` renews them: " + ", ".join(stale))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""`python -m tests.bench`: barnabas beside Apache Kafka in one run, in turns, with medians and spreads.
+
+First each is launched afresh a few times, on an empty folder: from the start of its process until
+confluent-kafka holds the acknowledgement of a record, and what memory it takes when it has idled. Then
+one of each stays up, and every measure is taken of the one and of the other in turn, round for round,
+after a round that warms both up and does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import itertools
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import barnabas
+from tests.bench import measures
+from tests.bench.report import Row, as_json, table
+from tests.support.apache_kafka import why_unavailable
+from tests.support.kafka_server import KafkaServer, Server
+
+ROWS = [
+    Row("launch", "launch to first acknowledged record", "s", 0.25, less_is_better=True, decimals=3),
+    Row("rss", "idle memory, RSS", "MB", 40, less_is_better=True, decimals=1),
+    Row("pss", "idle memory, PSS", "MB", less_is_better=True, decimals=1),
+    Row("produce-raw", "produce, ready batches", "MB/s", 800),
+    Row("produce", "produce, confluent-kafka", "MB/s"),
+    Row("fetch-raw", "fetch, raw client", "MB/s", 700),
+    Row("fetch", "fetch, confluent-kafka", "MB/s"),
+    Row("single", "one by one, confluent-kafka", "requests/s", 8_500),
+    Row("single-raw", "one by one, raw client", "requests/s"),
+]
+
+IDLE_S = 3.0
+# Deleted topics must not fill the page cache for the minute that is the default.
+CONFIG = {"log.segment.delete.delay.ms": 100}
+
+Figures = dict[str, list[float]]
+MakeServer = Callable[[Path], Server]
+
+
+def main() -> int:
+    options = _options()
+    makers: dict[str, MakeServer] = {"barnabas": lambda folder: barnabas.Broker(data=folder, config=CONFIG)}
+    reason = "it was not asked for" if options.alone else why_unavailable()
+    if reason:
+        print(f"Apache Kafka is left out: {reason}")
+    else:
+        makers["Apache Kafka"] = lambda folder: KafkaServer(folder, CONFIG)
+
+    sides: dict[str, Figures] = {side: {} for side in makers}
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="barnabas-bench-") as folder:
+        if options.only is None or options.only & {"launch", "rss", "pss"}:
+            _measure_launches(makers, Path(folder), options.rounds, sides)
+        _measure_speeds(makers, Path(folder), options.rounds, options.only, sides)
+
+    print()
+    print(f"median of {options.rounds} rounds (least to most)")
+    print(table(ROWS, sides))
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
+    file.write_text(as_json(ROWS, sides) + "\n")
+    print(f"\nEvery figure is in {file}.")
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=[row.key for row in ROWS], metavar="MEASURE")
+    parser.add_argument("--alone", action="store_true", help="without Apache Kafka")
+    parser.add_argument(
+        "--folder", type=Path, help="where the data goes (default: the system's temporary folder)"
+    )
+    parser.add_argument("--output", type=Path, default=Path(".benchmarks"), help="where the JSON file goes")
+    options = parser.parse_args()
+    options.only = set(options.only) if options.only else None
+    return options
+
+
+def _measure_launches(
+    makers: dict[str, MakeServer], folder: Path, rounds: int, sides: dict[str, Figures]
+) -> None:
+    for number, (side, make) in itertools.product(range(rounds), makers.items()):
+        server = make(folder / f"launch-{number}-{side.split()[0]}")
+        started_s = time.perf_counter()
+        server.start()
+        try:
+            measures.first_acknowledged(server.bootstrap)
+            launch_s = time.perf_counter() - started_s
+            time.sleep(IDLE_S)
+            rss_mb, pss_mb = measures.memory_mb(server.pid)
+        finally:
+            server.stop()
+        for key, figure in (("launch", launch_s), ("rss", rss_mb), ("pss", pss_mb)):
+            sides[side].setdefault(key, []).append(figure)
+        print(
+            f"launch {number + 1}: {side} {launch_s:.3f} s, {rss_mb:.1f} MB RSS, {pss_mb:.1f} MB PSS",
+            flush=True,
+        )
+
+
+def _measure_speeds(
+    makers: dict[str, MakeServer], folder: Path, rounds: int, only: set[str] | None, sides: dict[str, Figures]
+) -> None:
+    with contextlib.ExitStack() as stack:
+        servers = {
+            side: stack.enter_context(_running(make(folder / side.split()[0])))
+            for side, make in makers.items()
+        }
+        for number in range(rounds + 1):
+            for group in SPEEDS:
+                wanted = group if only is None else _needed(group, only)
+                for side, server in servers.items():
+                    figures = _measure_group(server.bootstrap, f"round-{number}-{group[0][0]}", wanted)
+                    for key, figure in figures.items():
+                        label = f"round {number}" if number else "warming up"
+                        print(f"{label}: {side} {key} {figure:,.0f}", flush=True)
+                        if number and (only is None or key in only):
+                            sides[side].setdefault(key, []).append(figure)
+
+
+Speed = tuple[str, Callable[[str, str], float]]
+
+# Those of a group share a topic: the first fills what the next ones read.
+SPEEDS: list[list[Speed]] = [
+    [
+        ("produce-raw", measures.produce_ready_batches),
+        ("fetch-raw", measures.fetch_raw),
+        ("fetch", measures.fetch_with_confluent),
+    ],
+    [("produce", measures.produce_with_confluent)],
+    [("single", measures.single_records_with_confluent)],
+    [("single-raw", measures.single_records_raw)],
+]
+
+
+def _needed(group: list[Speed], only: set[str]) -> list[Speed]:
+    """Those asked for, and the first where others need what it writes."""
+    if not any(key in only for key, _ in group):
+        return []
+    return [speed for speed in group if speed is group[0] or speed[0] in only]
+
+
+def _measure_group(bootstrap: str, topic: str, group: list[Speed]) -> dict[str, float]:
+    if not group:
+        return {}
+    measures.create_topic(bootstrap, topic)
+    # A collection in the midst would be the client's time, not the broker's.
+    gc.collect()
+    gc.disable()
+    try:
+        return {key: measure(bootstrap, topic) for key, measure in group}
+    finally:
+        gc.enable()
+        measures.delete_topic(bootstrap, topic)
+
+
+@contextlib.contextmanager
+def _running(server: Server) -> Iterator[Server]:
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""What is measured, and how: each function takes a running broker and a fresh topic, and gives one figure.
+
+MB are 1,000,000 bytes of the records' values, of 1 KiB each. Where confluent-kafka is in the way, its own
+work is part of the figure and a limit to it; the raw client's figures are the broker's.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import psutil
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from protocol import records
+from tests.bench.raw_client import RawClient, fetch_all, produce_frame, produce_in_flight
+
+RECORD_BYTES = 1024
+# librdkafka's default, and what a producer with records enough fills its batches up to.
+BATCH_BYTES = 1_000_000
+# Java's and librdkafka's default.
+PARTITION_MAX_BYTES = 1024 * 1024
+# Java's largest for an idempotent producer, and librdkafka's.
+IN_FLIGHT = 5
+PATIENCE_S = 120.0
+
+PRODUCED_RAW_MB = 600
+PRODUCED_MB = 300
+SINGLE_RECORDS = 20_000
+
+
+def first_acknowledged(bootstrap: str) -> None:
+    """One record of acks=all to a topic that it creates: the end of what `launch` measures.
+
+    librdkafka is told to ask at once again for a topic that is being created: its own patience is 100 ms.
+    """
+    config = {"topic.metadata.refresh.fast.interval.ms": 2, "linger.ms": 0, "acks": "all"}
+    producer = Producer({"bootstrap.servers": bootstrap, **config})
+    errors: list[object] = []
+    producer.produce("first", b"x" * RECORD_BYTES, on_delivery=lambda error, _: errors.append(error))
+    producer.flush(PATIENCE_S)
+    assert errors == [None], errors
+
+
+def memory_mb(pid: int) -> tuple[float, float]:
+    """RSS and PSS in MB (1,000,000 bytes) of the process and its children."""
+    process = psutil.Process(pid)
+    infos = [one.memory_full_info() for one in (process, *process.children(recursive=True))]
+    return sum(info.rss for info in infos) / 1e6, sum(info.pss for info in infos) / 1e6
+
+
+def produce_with_confluent(bootstrap: str, topic: str) -> float:
+    """MB/s of one confluent-kafka producer, from its first record to the last acknowledgement (acks=all)."""
+    config = {
+        "bootstrap.servers": bootstrap,
+        "acks": "all",
+        "linger.ms": 5,
+        "batch.size": BATCH_BYTES,
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 2_000_000,
+    }
+    producer = Producer(config)
+    producer.list_topics(topic, timeout=PATIENCE_S)
+    value = os.urandom(RECORD_BYTES)
+    count = PRODUCED_MB * 1_000_000 // RECORD_BYTES
+    some = [{"value": value}] * 1_000
+    started_s = time.perf_counter()
+    for _ in range(count // len(some)):
+        assert producer.produce_batch(topic, some) == len(some)
+    assert producer.flush(PATIENCE_S) == 0
+    took_s = time.perf_counter() - started_s
+    return count // len(some) * len(some) * RECORD_BYTES / 1e6 / took_s
+
+
+def produce_ready_batches(bootstrap: str, topic: str) -> float:
+    """MB/s of ready Produce requests (acks=all), a batch of a megabyte each, five in flight on one connection."""
+    batch, count_in_batch = _batch_of_a_megabyte()
+    frame = produce_frame(topic, batch, acks=-1)
+    times = PRODUCED_RAW_MB * 1_000_000 // (count_in_batch * RECORD_BYTES)
+    client = RawClient(bootstrap)
+    started_s = time.perf_counter()
+    produce_in_flight(client, frame, times, IN_FLIGHT)
+    took_s = time.perf_counter() - started_s
+    client.close()
+    return times * count_in_batch * RECORD_BYTES / 1e6 / took_s
+
+
+def fetch_raw(bootstrap: str, topic: str) -> float:
+    """MB/s of Fetch requests of up to 1 MiB, each sent when the answer before has come, on one connection."""
+    end_offset = _end_offset(bootstrap, topic)
+    client = RawClient(bootstrap)
+    started_s = time.perf_counter()
+    for _ in fetch_all(client, topic, end_offset, PARTITION_MAX_BYTES):
+        pass
+    took_s = time.perf_counter() - started_s
+    client.close()
+    return end_offset * RECORD_BYTES / 1e6 / took_s
+
+
+def fetch_with_confluent(bootstrap: str, topic: str) -> float:
+    """MB/s of one confluent-kafka consumer, which makes a Python object of each record."""
+    end_offset = _end_offset(bootstrap, topic)
+    consumer = _consumer(bootstrap)
+    started_s = time.perf_counter()
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    read = 0
+    while read < end_offset:
+        messages = consumer.consume(10_000, timeout=0.05)
+        assert messages or time.perf_counter() - started_s < PATIENCE_S, f"only {read} of {end_offset} came"
+        read += len(messages)
+    took_s = time.perf_counter() - started_s
+    consumer.close()
+    return end_offset * RECORD_BYTES / 1e6 / took_s
+
+
+def single_records_with_confluent(bootstrap: str, topic: str) -> float:
+    """Requests a second, each of one 1 KiB record, acks=1, five in flight: confluent-kafka without batching."""
+    config = {
+        "bootstrap.servers": bootstrap,
+        "acks": 1,
+        "linger.ms": 0,
+        "batch.num.messages": 1,
+        "max.in.flight.requests.per.connection": IN_FLIGHT,
+    }
+    producer = Producer(config)
+    producer.list_topics(topic, timeout=PATIENCE_S)
+    value = os.urandom(RECORD_BYTES)
+    started_s = time.perf_counter()
+    for _ in range(SINGLE_RECORDS):
+        producer.produce(topic, value)
+    assert producer.flush(PATIENCE_S) == 0
+    return SINGLE_RECORDS / (time.perf_counter() - started_s)
+
+
+def single_records_raw(bootstrap: str, topic: str) -> float:
+    """Requests a second, each of one 1 KiB record, acks=1, each sent when the answer before has come."""
+    batch = bytes(records.build_batch([(_now_ms(), None, os.urandom(RECORD_BYTES), ())]))
+    frame = produce_frame(topic, batch, acks=1)
+    client = RawClient(bootstrap)
+    started_s = time.perf_counter()
+    produce_in_flight(client, frame, SINGLE_RECORDS, 1)
+    took_s = time.perf_counter() - started_s
+    client.close()
+    return SINGLE_RECORDS / took_s
+
+
+def create_topic(bootstrap: str, topic: str) -> None:
+    admin = _admin(bootstrap)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    admin = _admin(bootstrap)
+    admin.delete_topics([topic])[topic].result(PATIENCE_S)
+
+
+def _batch_of_a_megabyte() -> tuple[bytes, int]:
+    """A batch of as many records as confluent-kafka would put into one, and how many that are."""
+    # A record costs 10 bytes or so beside its value.
+    count = BATCH_BYTES // (RECORD_BYTES + 16)
+    values = os.urandom(RECORD_BYTES * count)
+    now_ms = _now_ms()
+    batch = records.build_batch(
+        [(now_ms, None, values[at : at + RECORD_BYTES], ()) for at in range(0, len(values), RECORD_BYTES)]
+    )
+    return bytes(batch), count
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _admin(bootstrap: str) -> AdminClient:
+    # Silent: librdkafka remarks on every admin client that is let go.
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def _consumer(bootstrap: str) -> Consumer:
+    config = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    return Consumer({**config, "queued.min.messages": 1_000_000})
+
+
+def _end_offset(bootstrap: str, topic: str) -> int:
+    consumer = _consumer(bootstrap)
+    _, end_offset = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S)
+    consumer.close()
+    return int(end_offset)

@@ -1,0 +1,71 @@
+"""The steps that tests with confluent-kafka share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+PATIENCE_S = 30.0
+
+
+def create_topic(
+    bootstrap: str, topic: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
+) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])[topic].result(PATIENCE_S)
+
+
+def send(bootstrap: str, topic: str, records: Iterable[Mapping[str, Any]], **config: Any) -> list[Message]:
+    """Send these records (keyword arguments of `produce`); their messages in the order of delivery."""
+    delivered: list[Message] = []
+
+    def on_delivery(error: object, message: Message) -> None:
+        assert error is None, error
+        delivered.append(message)
+
+    producer = Producer({"bootstrap.servers": bootstrap, **config})
+    for record in records:
+        producer.produce(topic, on_delivery=on_delivery, **record)
+        producer.poll(0)
+    assert producer.flush(PATIENCE_S) == 0
+    return delivered
+
+
+def consumer_of(bootstrap: str, **config: Any) -> Consumer:
+    """A consumer for `assign`; its group is a word that librdkafka demands, and never joined."""
+    return Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, **config}
+    )
+
+
+def read(
+    bootstrap: str, topic: str, count: int, *, partition: int = 0, offset: int = 0, **config: Any
+) -> list[Message]:
+    """The first `count` messages from this offset on; AssertionError where they don't come.
+
+    librdkafka takes half a second longer to begin at a logical offset such as OFFSET_BEGINNING.
+    """
+    consumer = consumer_of(bootstrap, **config)
+    consumer.assign([TopicPartition(topic, partition, offset)])
+    messages: list[Message] = []
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(messages) < count:
+        assert time.monotonic() < deadline_s, f"only {len(messages)} of {count} records came"
+        for message in consumer.consume(count - len(messages), timeout=1):
+            assert message.error() is None, message.error()
+            messages.append(message)
+    consumer.close()
+    return messages
+
+
+def end_offsets(bootstrap: str, topic: str, partitions: int) -> list[int]:
+    """The next offset of each of the topic's first `partitions` partitions."""
+    consumer = consumer_of(bootstrap)
+    asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+    ends = [consumer.get_watermark_offsets(partition, timeout=PATIENCE_S)[1] for partition in asked]
+    consumer.close()
+    return ends

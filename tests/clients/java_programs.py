@@ -1,0 +1,23 @@
+"""The Java programs of `java/`, compiled and run against Apache Kafka's jars."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.apache_kafka import tool
+
+SOURCES = Path(__file__).parent / "java"
+
+
+def run_java(name: str, *arguments: str, folder: Path, package: str = "", timeout_s: float = 90.0) -> str:
+    """What the program `java/NAME.java` prints; its classes go into `folder`."""
+    class_path = tool("classpath").strip()
+    compile_it = ["javac", "-cp", class_path, "-d", str(folder), str(SOURCES / f"{name}.java")]
+    subprocess.run(compile_it, check=True, timeout=timeout_s)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KAFKA_CP", os.fspath(folder))
+        return tool("class", package + name, *arguments, timeout_s=timeout_s)

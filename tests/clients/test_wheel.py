@@ -1,0 +1,172 @@
+"""What `pip install` puts on a machine, from a wheel and from the checkout, and that it runs from there."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FLOORS = {"protocol", "storage", "coordinator", "broker"}
+READY_S = 60
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist made of the checkout, and the wheel made of that sdist."""
+    folder = tmp_path_factory.mktemp("built")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
+    return folder
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """A fresh virtual environment in which nothing is installed."""
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "environment")
+    return tmp_path / "environment"
+
+
+def run(*command: str | Path) -> str:
+    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, f"{command}\n{ended.stdout}\n{ended.stderr}"
+    return ended.stdout
+
+
+def site_packages(environment: Path) -> Path:
+    return next((environment / "lib").glob("python*/site-packages"))
+
+
+def lend_dependencies(environment: Path) -> None:
+    """Have it find what this interpreter has installed: its modules, but not its own `.pth` files."""
+    lent = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    (site_packages(environment) / "lent.pth").write_text("\n".join(lent) + "\n")
+
+
+def install(environment: Path, *what: str | Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--python", environment / "bin" / "python", "--no-input"]
+    run(*pip, "install", "--no-index", "--no-deps", "--ignore-installed", *what)
+
+
+@pytest.fixture
+def installed(built: Path, environment: Path) -> Path:
+    """An environment with the wheel."""
+    install(environment, next(built.glob("*.whl")))
+    return environment
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder from which the checkout can't be imported by chance."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    return folder
+
+
+def api_keys(bootstrap: str) -> set[int]:
+    """The keys in the answer to an ApiVersions v0 request over a plain socket."""
+    host, _, port = bootstrap.rpartition(":")
+    body = struct.pack(">hhih", 18, 0, 7, -1)
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(struct.pack(">i", len(body)) + body)
+        answer = connection.makefile("rb")
+        frame = answer.read(struct.unpack(">i", answer.read(4))[0])
+    correlation_id, error, count = struct.unpack_from(">ihi", frame)
+    assert (correlation_id, error) == (7, 0)
+    return {struct.unpack_from(">hhh", frame, 10 + 6 * index)[0] for index in range(count)}
+
+
+def modules_below(folder: str) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*.py")]
+
+
+def test_the_wheel_puts_one_package_into_site_packages(installed: Path) -> None:
+    landed = {entry.name for entry in site_packages(installed).iterdir()}
+    assert {name for name in landed if not name.endswith(".dist-info")} == {"barnabas"}
+    assert {entry.name for entry in (site_packages(installed) / "barnabas" / "server").iterdir()} == FLOORS
+    assert (site_packages(installed) / "barnabas" / "py.typed").exists()
+
+
+def test_the_wheel_holds_all_that_the_checkout_has_and_no_tests(built: Path) -> None:
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        packed = {name for name in wheel.namelist() if name.endswith(".py")}
+    floors = {
+        f"barnabas/server/{path.relative_to(ROOT)}" for name in FLOORS for path in (ROOT / name).rglob("*.py")
+    }
+    front = {str(path.relative_to(ROOT)) for path in (ROOT / "barnabas").rglob("*.py")}
+    assert packed == floors | front
+
+
+def test_the_sdist_holds_what_is_needed_to_build_and_to_test(built: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
+        packed = {name.partition("/")[2] for name in sdist.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "Makefile", "tests/conftest.py"} <= packed
+    assert not {
+        name for name in packed if name.startswith((".venv", "dist/", ".git/")) or name.endswith(".pyc")
+    }
+
+
+def test_the_front_of_the_wheel_runs_the_broker_of_the_wheel(installed: Path, outside: Path) -> None:
+    lend_dependencies(installed)
+    (outside / "use.py").write_text(
+        "import sys, barnabas\n"
+        "with barnabas.Broker() as broker:\n"
+        "    print(barnabas.__file__, broker.bootstrap, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [installed / "bin" / "python", "use.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        package, bootstrap = process.stdout.readline().split()
+        assert Path(package).is_relative_to(installed)
+        assert {0, 1, 3, 18} <= api_keys(bootstrap)
+        process.communicate()
+    assert process.returncode == 0
+
+
+def test_the_command_of_the_wheel_runs_the_broker_until_it_is_told_to_stop(
+    installed: Path, outside: Path
+) -> None:
+    lend_dependencies(installed)
+    assert bootstrap_of_command(installed / "bin" / "barnabas", outside)
+
+
+def test_an_editable_install_runs_the_checkout(environment: Path, outside: Path) -> None:
+    lend_dependencies(environment)
+    install(environment, "--no-build-isolation", "--editable", ROOT)
+    landed = {entry.name for entry in site_packages(environment).iterdir()}
+    assert not {"barnabas", *FLOORS} & landed
+    found = run(environment / "bin" / "python", "-c", "import barnabas; print(barnabas.__file__)")
+    assert Path(found.strip()) == ROOT / "barnabas" / "__init__.py"
+    assert bootstrap_of_command(environment / "bin" / "barnabas", outside)
+
+
+def bootstrap_of_command(command: Path, folder: Path) -> str:
+    """Run it on a free port until it answers, then stop it with SIGTERM."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = subprocess.Popen(
+            [command, "--data", folder / "data", "--port", "0", "--control-fd", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+        )
+        theirs.close()
+        try:
+            ours.settimeout(READY_S)
+            line = ours.recv(65536).decode()
+            bootstrap = str(json.loads(line)["bootstrap"])
+            assert {0, 1, 3, 18} <= api_keys(bootstrap)
+        finally:
+            process.terminate()
+            assert process.wait(READY_S) == 0
+    return bootstrap

@@ -1,0 +1,360 @@
+"""Scripts, and how one is played to a broker: what is asked goes out raw, what comes back goes into a transcript.
+
+A script is a function of a `Play`. Each case has a sentence that says what it is about; a transcript is the list of
+cases with what came of them, masks applied. Two brokers agree on a script where their transcripts are equal.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from . import scripts as scripts_package
+from .batches import OVERHEAD, digest
+from .masks import Names, masked
+from .plain import plain
+from .wire import API_KEYS, APIS, Answer, Client, Outcome, Sent, frame
+
+SILENCE_S = 0.12
+"""How long we listen where no answer is expected."""
+
+LONG_MS = 30_000
+"""A wait of a Fetch that is answered at once, or else by something that happens."""
+
+SHORT_MS = 150
+"""A wait of a Fetch that runs to its end."""
+
+Entry = dict[str, Any]
+Fields = Mapping[str, Any]
+
+
+class Broker(Protocol):
+    """What is played to."""
+
+    port: int
+
+    def restart(self, *, kill: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    family: str
+    title: str
+    run: Callable[[Play], None]
+    properties: str
+    needs: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}/{self.title}"
+
+
+SCRIPTS: dict[str, Script] = {}
+
+
+def script(
+    run: Callable[[Play], None] | None = None, *, properties: str = "plain", needs: tuple[str, ...] = ()
+) -> Any:
+    """Register a script, played to brokers that were started from `properties`.
+
+    It is left out until barnabas serves the APIs that it `needs` beside those that are compared anyway.
+    """
+
+    def register(run: Callable[[Play], None]) -> Callable[[Play], None]:
+        family = run.__module__.rsplit(".", 1)[-1]
+        found = Script(family, run.__name__, run, properties, needs)
+        SCRIPTS[found.name] = found
+        return run
+
+    return register if run is None else register(run)
+
+
+def load_scripts() -> dict[str, Script]:
+    for module in pkgutil.iter_modules(scripts_package.__path__):
+        importlib.import_module(f"{scripts_package.__name__}.{module.name}")
+    return SCRIPTS
+
+
+class ScriptStuck(Exception):
+    """The broker's answers leave the script no way to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    topic_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A case whose answer is still to come."""
+
+    case: str
+    sent: Sent
+    client: Client
+    on: str
+    max_wait_ms: int
+
+
+class Play:
+    """One script played to one broker."""
+
+    def __init__(self, broker: Broker, script: Script) -> None:
+        self.broker = broker
+        self.script = script
+        self.prefix = f"{script.family}-{script.title}-".replace("_", "-")
+        self.transcript: list[Entry] = []
+        self.now_ms = int(time.time() * 1000)
+        self.names = Names(broker.port, self.prefix, self.now_ms)
+        self._clients: dict[str, Client] = {}
+        self._cases: set[str] = set()
+
+    # --- asking ------------------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        case: str,
+        api: str,
+        version: int,
+        fields: Fields,
+        *,
+        on: str = "main",
+        within_s: float | None = None,
+        **how: Any,
+    ) -> Any:
+        """One request and what comes of it. The decoded answer, or None."""
+        pending = self.send(case, api, version, fields, on=on, **how)
+        return self.receive(pending, within_s=within_s)
+
+    def send(self, case: str, api: str, version: int, fields: Fields, *, on: str = "main", **how: Any) -> Pending:
+        """A request whose answer is received later."""
+        client = self.client(on)
+        if api == "Produce":
+            self._remember_payloads(fields)
+        sent = client.send(api, version, fields, **how)
+        return Pending(case, sent, client, on, fields.get("max_wait_ms", 0) if api == "Fetch" else 0)
+
+    def receive(self, pending: Pending, *, within_s: float | None = None) -> Any:
+        """What came of a request sent before, into the transcript."""
+        sent = pending.sent
+        entry: Entry = {"case": pending.case, "request": f"{sent.api} v{sent.version}"}
+        answer = pending.client.receive(sent) if within_s is None else pending.client.receive(sent, within_s=within_s)
+        if isinstance(answer, Outcome):
+            self._record(entry | {"outcome": answer.value})
+            if answer is Outcome.SILENCE:
+                self.drop(pending.on)  # a late answer must not be taken for that of the next request
+            return None
+        if pending.max_wait_ms >= 100:
+            waited = answer.after_s * 1000 >= 0.9 * pending.max_wait_ms
+            entry["when"] = "after the wait" if waited else "at once"
+        self._record_answer(entry, sent, answer)
+        return answer.message
+
+    def silent(self, case: str, api: str, version: int, fields: Fields, *, on: str = "main") -> None:
+        """A request that may get no answer: whether one comes before that of an ApiVersions behind it.
+
+        Needs no waiting: answers leave in the order of their requests.
+        """
+        client = self.client(on)
+        sent = client.send(api, version, fields)
+        behind = client.send("ApiVersions", 0, {})
+        entry: Entry = {"case": case, "request": f"{api} v{version}"}
+        payload = client.receive_frame()
+        if isinstance(payload, Outcome):
+            self._record(entry | {"outcome": payload.value})
+            return
+        (correlation_id,) = struct.unpack_from(">i", payload)
+        if correlation_id == behind.correlation_id:
+            self._record(entry | {"outcome": "no answer, and the connection is served on"})
+            return
+        self._record(entry | {"outcome": f"an answer: {payload[4:].hex()}"})
+        client.receive(behind)
+        del sent
+
+    def raw(
+        self,
+        case: str,
+        data: bytes,
+        *,
+        read_as: tuple[str, int] = ("ApiVersions", 0),
+        within_s: float | None = None,
+        on: str | None = None,
+    ) -> Any:
+        """Bytes as they are, on a connection of their own unless `on` names one; an answer is read as `read_as`."""
+        name = on or "raw"
+        if on is None:
+            self.drop(name)
+        client = self.client(name)
+        sent = Sent(*read_as, correlation_id=0, at_s=time.monotonic())
+        client.send_bytes(data)
+        entry: Entry = {"case": case}
+        answer = client.receive(sent) if within_s is None else client.receive(sent, within_s=within_s)
+        if on is None:
+            self.drop(name)
+        if isinstance(answer, Outcome):
+            self._record(entry | {"outcome": answer.value})
+            return None
+        entry["correlation_id"] = answer.correlation_id
+        self._record_answer(entry, sent, answer, correlation_id=answer.correlation_id)
+        return answer.message
+
+    def raw_frame(self, case: str, payload: bytes, **how: Any) -> Any:
+        return self.raw(case, frame(payload), **how)
+
+    def note(self, case: str, what: Any) -> None:
+        """A finding of the script's own."""
+        self._record({"case": case, "found": what})
+
+    # --- connections -------------------------------------------------------------------------------------------
+
+    def client(self, on: str = "main", *, from_host: str = "127.0.0.1") -> Client:
+        """The connection of that name, opened where there is none or the broker closed it."""
+        client = self._clients.get(on)
+        if client is None or client.closed:
+            client = self._clients[on] = Client(self.broker.port, from_host=from_host)
+        return client
+
+    def drop(self, on: str) -> None:
+        client = self._clients.pop(on, None)
+        if client is not None:
+            client.close()
+
+    def close(self) -> None:
+        for name in list(self._clients):
+            self.drop(name)
+
+    # --- setting the scene: none of this is in the transcript --------------------------------------------------
+
+    def quietly(self, api: str, version: int, fields: Fields) -> Any:
+        """A request whose answer isn't recorded."""
+        client = self.client("scene")
+        answer = client.receive(client.send(api, version, fields))
+        if not isinstance(answer, Answer):
+            raise ScriptStuck(f"{api} v{version} to set the scene: {answer.value}")
+        return answer.message
+
+    def name(self, suffix: str) -> str:
+        """A topic name that no other script uses."""
+        return self.prefix + suffix
+
+    def topic(self, suffix: str, partitions: int = 1, **configs: str) -> Topic:
+        """A new topic, there once this returns. A config's dots are underscores here."""
+        name = self.name(suffix)
+        answer = self.quietly(
+            "CreateTopics",
+            7,
+            {
+                "topics": [
+                    {
+                        "name": name,
+                        "num_partitions": partitions,
+                        "replication_factor": 1,
+                        "configs": [
+                            {"name": key.replace("_", "."), "value": value} for key, value in configs.items()
+                        ],
+                    }
+                ],
+                "timeout_ms": 20_000,
+            },
+        )
+        (created,) = answer.topics
+        if created.error_code != 0:
+            raise ScriptStuck(f"topic {name} can't be created: {created.error_code} {created.error_message}")
+        self.until_there(name, partitions)
+        self.names.given.setdefault("topic id", {})[created.topic_id.hex()] = f"<id of {suffix}>"
+        return Topic(name, bytes(created.topic_id))
+
+    def until_there(self, name: str, partitions: int = 1) -> None:
+        """Wait until the topic's partitions answer: in Kafka a moment after they were created."""
+        asked = {
+            "replica_id": -1,
+            "topics": [
+                {
+                    "name": name,
+                    "partitions": [{"partition_index": i, "timestamp": -1} for i in range(partitions)],
+                }
+            ],
+        }
+
+        def there() -> bool:
+            (topic,) = self.quietly("ListOffsets", 4, asked).topics
+            return all(partition.error_code == 0 for partition in topic.partitions)
+
+        self.until(f"topic {name} is there", there)
+
+    def until(self, what: str, holds: Callable[[], bool], *, within_s: float = 15.0) -> None:
+        deadline_s = time.monotonic() + within_s
+        while not holds():
+            if time.monotonic() > deadline_s:
+                raise ScriptStuck(f"waited {within_s:g} s until {what}")
+            time.sleep(0.002)
+
+    def write(self, topic: str, *batches: bytes, partition: int = 0) -> int:
+        """Append batches, one request each. The base offset of the last."""
+        base_offset = -1
+        for data in batches:
+            answer = self.quietly(
+                "Produce",
+                9,
+                {
+                    "acks": -1,
+                    "timeout_ms": 10_000,
+                    "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": data}]}],
+                },
+            )
+            produced = answer.responses[0].partition_responses[0]
+            if produced.error_code != 0:
+                raise ScriptStuck(f"a batch for {topic}-{partition}: {produced.error_code} {produced.error_message}")
+            base_offset = produced.base_offset
+        return base_offset
+
+    def restart(self, *, kill: bool = False) -> None:
+        """Stop the broker, start it on the same folder."""
+        self.close()
+        self.broker.restart(kill=kill)
+
+    def _remember_payloads(self, fields: Fields) -> None:
+        for topic in fields["topic_data"]:
+            for partition in topic["partition_data"]:
+                self.names.sent_payloads.add(digest((partition["records"] or b"")[OVERHEAD:]))
+
+    # --- recording ---------------------------------------------------------------------------------------------
+
+    def _record_answer(self, entry: Entry, sent: Sent, answer: Answer, correlation_id: int | None = None) -> None:
+        if answer.correlation_id != (sent.correlation_id if correlation_id is None else correlation_id):
+            entry["correlation_id"] = f"{answer.correlation_id} in place of {sent.correlation_id}"
+        if not answer.canonical:
+            entry["canonical"] = False
+        entry["answer"] = masked(sent.api, plain(answer.message, sent.version), self.names, self.script.name)
+        self._record(entry)
+
+    def _record(self, entry: Entry) -> None:
+        case = entry["case"]
+        if case in self._cases:
+            raise AssertionError(f"{self.script.name} has two cases named {case!r}")
+        self._cases.add(case)
+        self.transcript.append(entry)
+
+
+def play(script: Script, broker: Broker) -> list[Entry]:
+    """The transcript of a script. Where the script can't go on, its last entry says why."""
+    playing = Play(broker, script)
+    try:
+        script.run(playing)
+    except (ScriptStuck, AttributeError, IndexError, TypeError, OSError) as error:
+        # An answer that isn't there, or lacks what the script needs of it, shows as None or an empty list.
+        playing.transcript.append({"case": "the script could not go on", "found": f"{type(error).__name__}: {error}"})
+    finally:
+        playing.close()
+    return playing.transcript
+
+
+def versions(api: str) -> Sequence[int]:
+    """All versions of an API that are served; Produce 0 to 2 are only listed."""
+    found = APIS[API_KEYS[api]]
+    return range(max(found.min_version, found.first_decodable), found.max_version + 1)

@@ -1,0 +1,64 @@
+"""The server.properties that Kafka and barnabas are both started from. They differ in ports and folders alone."""
+
+from __future__ import annotations
+
+_COMMON = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=3
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=3
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=3
+group.initial.rebalance.delay.ms=0
+"""
+
+SOCKET_REQUEST_MAX_BYTES = 3 * 1024 * 1024
+LIMITED_HOST = "127.0.0.2"
+LIMITED_HOST_CONNECTIONS = 3
+
+PROPERTIES = {
+    # what most scripts are played to: Kafka's defaults, with small limits where a limit is tried
+    "plain": f"""\
+num.partitions=2
+socket.request.max.bytes={SOCKET_REQUEST_MAX_BYTES}
+max.connections.per.ip.overrides={LIMITED_HOST}:{LIMITED_HOST_CONNECTIONS}
+""",
+    # stopped and started again
+    "restarted": "",
+    # where internal topics come to be
+    "internal": "",
+    # the switches turned, and a topic's defaults taken from the broker's
+    "strict": """\
+auto.create.topics.enable=false
+delete.topic.enable=false
+max.incremental.fetch.session.cache.slots=7
+max.request.partition.size.limit=3
+fetch.max.bytes=4096
+min.insync.replicas=2
+message.max.bytes=2000
+compression.type=gzip
+log.message.timestamp.type=LogAppendTime
+log.cleanup.policy=compact,delete
+log.retention.hours=48
+log.roll.hours=24
+log.retention.bytes=123456789
+log.segment.bytes=2097152
+log.index.interval.bytes=512
+log.flush.interval.messages=1000
+""",
+}
+
+
+def server_properties(name: str, *, port: int, controller_port: int, data: str) -> str:
+    return _COMMON.format(port=port, controller_port=controller_port, data=data) + PROPERTIES[name]

@@ -1,0 +1,223 @@
+"""The three indexes of a segment, as they stand in their files."""
+
+from pathlib import Path
+
+import pytest
+
+from storage.offset_index import OffsetIndex
+from storage.time_index import TimeIndex
+from storage.transaction_index import AbortedTxn, TransactionIndex
+from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, file, ints, open_log
+
+
+def test_an_entry_is_due_once_more_than_the_interval_lies_behind_the_last_one(tmp_path: Path) -> None:
+    # the numbers that Kafka 4.3.1 gives for batches of 1001 bytes
+    log = open_log(tmp_path)
+    for _ in range(12):
+        append(log, batch_of_bytes(1001))
+    assert ints(file(log, 0, ".index").read_bytes(), (4, 4)) == [(5, 5005), (10, 10010)]
+
+
+def test_exactly_the_interval_is_not_enough(tmp_path: Path) -> None:
+    log = open_log(tmp_path, index_interval_bytes=1000)
+    for _ in range(4):
+        append(log, batch_of_bytes(500))
+    assert ints(file(log, 0, ".index").read_bytes(), (4, 4)) == [(3, 1500)]
+
+
+def test_an_entry_holds_the_last_offset_of_its_batch_and_the_position_of_its_first_byte(tmp_path: Path) -> None:
+    log = open_log(tmp_path, index_interval_bytes=0)
+    first = batch(3)
+    append(log, first)
+    append(log, batch(4))
+    assert ints(file(log, 0, ".index").read_bytes(), (4, 4)) == [(6, len(first))]
+
+
+def test_a_time_entry_holds_the_largest_time_so_far_and_its_batchs_last_offset(tmp_path: Path) -> None:
+    log = open_log(tmp_path, index_interval_bytes=0)
+    append(log, batch(2, timestamp=NOW_MS + 5))
+    append(log, batch(2, timestamp=NOW_MS + 3))
+    append(log, batch(2, timestamp=NOW_MS + 4))
+    append(log, batch(2, timestamp=NOW_MS + 9))
+    assert ints(file(log, 0, ".timeindex").read_bytes(), (8, 4)) == [(NOW_MS + 5, 1), (NOW_MS + 9, 7)]
+
+
+def test_entries_count_from_the_segments_base(tmp_path: Path) -> None:
+    log = open_log(tmp_path, index_interval_bytes=0)
+    for _ in range(5):
+        append(log, batch())
+    log.roll(NOW_MS)
+    append(log, batch(timestamp=NOW_MS + 1))
+    append(log, batch(timestamp=NOW_MS + 2))
+    assert ints(file(log, 5, ".index").read_bytes(), (4, 4))[0][0] == 1
+    assert ints(file(log, 5, ".timeindex").read_bytes(), (8, 4)) == [(NOW_MS + 2, 1)]
+
+
+@pytest.fixture
+def offsets(tmp_path: Path) -> OffsetIndex:
+    """Entries (110, 1000), (120, 2000), (130, 3000) over base 100."""
+    index = OffsetIndex(str(tmp_path / "a.index"), 100)
+    index.create()
+    for offset, position in ((110, 1000), (120, 2000), (130, 3000)):
+        index.append(offset, position)
+    return index
+
+
+@pytest.mark.parametrize(
+    ("offset", "position"),
+    [(100, 0), (109, 0), (110, 1000), (119, 1000), (120, 2000), (130, 3000), (999, 3000)],
+)
+def test_an_offset_is_looked_for_from_the_last_entry_not_above_it(
+    offsets: OffsetIndex, offset: int, position: int
+) -> None:
+    assert offsets.lookup(offset) == position
+
+
+@pytest.mark.parametrize(
+    ("position", "offset"), [(0, 110), (1000, 110), (1001, 120), (3000, 130), (3001, None)]
+)
+def test_the_first_entry_at_or_behind_a_position_is_found(
+    offsets: OffsetIndex, position: int, offset: int | None
+) -> None:
+    assert offsets.offset_at_or_after(position) == offset
+
+
+@pytest.mark.parametrize(("position", "entry"), [(999, (100, 0)), (1000, (110, 1000)), (9999, (130, 3000))])
+def test_the_last_entry_not_behind_a_position_is_found(
+    offsets: OffsetIndex, position: int, entry: tuple[int, int]
+) -> None:
+    assert offsets.entry_at_or_before(position) == entry
+
+
+@pytest.mark.parametrize(("offset", "left"), [(100, 0), (110, 0), (111, 1), (120, 1), (131, 3)])
+def test_truncating_the_offset_index_drops_entries_at_and_above_the_offset(
+    offsets: OffsetIndex, offset: int, left: int
+) -> None:
+    offsets.truncate_to(offset)
+    assert offsets.count == left
+    assert OffsetIndex(offsets.file.path, 100).count == left
+
+
+def test_an_empty_offset_index_sends_every_search_to_the_front(tmp_path: Path) -> None:
+    index = OffsetIndex(str(tmp_path / "a.index"), 100)
+    index.create()
+    assert (index.lookup(500), index.last_entry(), index.offset_at_or_after(0)) == (0, (100, 0), None)
+
+
+def test_a_missing_index_is_an_error_and_not_an_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        OffsetIndex(str(tmp_path / "a.index"), 0).lookup(5)
+
+
+def test_zeros_that_kafka_laid_out_behind_the_entries_are_cut(tmp_path: Path, offsets: OffsetIndex) -> None:
+    path = Path(offsets.file.path)
+    path.write_bytes(path.read_bytes() + bytes(10_000))
+    index = OffsetIndex(str(path), 100)
+    index.trim()
+    assert index.count == 3
+    assert path.stat().st_size == 24
+
+
+def test_an_offset_index_of_zeros_alone_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "a.index"
+    path.write_bytes(bytes(10_485_760))
+    index = OffsetIndex(str(path), 100)
+    index.trim()
+    assert (index.count, path.stat().st_size) == (0, 0)
+
+
+@pytest.fixture
+def times(tmp_path: Path) -> TimeIndex:
+    """Entries (10, 101), (20, 105), (30, 103) over base 100."""
+    index = TimeIndex(str(tmp_path / "a.timeindex"), 100)
+    index.create()
+    for timestamp_ms, offset in ((10, 101), (20, 105), (30, 109)):
+        assert index.maybe_append(timestamp_ms, offset)
+    return index
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "entry"), [(9, (-1, 100)), (10, (10, 101)), (29, (20, 105)), (30, (30, 109)), (99, (30, 109))]
+)
+def test_a_time_is_looked_for_from_the_last_entry_not_above_it(
+    times: TimeIndex, timestamp_ms: int, entry: tuple[int, int]
+) -> None:
+    assert times.lookup(timestamp_ms) == entry
+
+
+def test_a_time_that_isnt_larger_than_the_last_gets_no_entry(times: TimeIndex) -> None:
+    assert not times.maybe_append(30, 110)
+    assert times.count == 3
+
+
+def test_the_last_time_entry_is_read_back(times: TimeIndex) -> None:
+    assert TimeIndex(times.file.path, 100).last_entry() == (30, 109)
+
+
+@pytest.mark.parametrize(("offset", "left"), [(101, 0), (102, 1), (105, 1), (106, 2), (500, 3)])
+def test_truncating_the_time_index_drops_entries_at_and_above_the_offset(
+    times: TimeIndex, offset: int, left: int
+) -> None:
+    times.truncate_to(offset)
+    assert times.count == left
+    assert not times.maybe_append(10 * left, 100)
+
+
+def test_zeros_behind_the_time_entries_are_cut(times: TimeIndex) -> None:
+    path = Path(times.file.path)
+    path.write_bytes(path.read_bytes() + bytes(12 * 500))
+    index = TimeIndex(str(path), 100)
+    index.trim()
+    assert (index.count, index.last_entry()) == (3, (30, 109))
+
+
+def test_an_aborted_transaction_takes_34_bytes(tmp_path: Path) -> None:
+    index = TransactionIndex(str(tmp_path / "a.txnindex"))
+    index.append(AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=4))
+    index.append(AbortedTxn(5, 6, 7, 8))
+    assert ints((tmp_path / "a.txnindex").read_bytes(), (2, 8, 8, 8, 8)) == [(0, 1, 2, 3, 4), (0, 5, 6, 7, 8)]
+
+
+def test_the_transaction_index_is_made_at_the_first_abort(tmp_path: Path) -> None:
+    index = TransactionIndex(str(tmp_path / "a.txnindex"))
+    assert index.records == []
+    assert not index.exists()
+    index.append(AbortedTxn(1, 2, 3, 4))
+    assert index.exists()
+
+
+def test_transactions_are_collected_that_reach_into_the_range(tmp_path: Path) -> None:
+    index = TransactionIndex(str(tmp_path / "a.txnindex"))
+    # the cases of Kafka's own TransactionIndexTest
+    txns = [AbortedTxn(0, 0, 10, 11), AbortedTxn(1, 5, 15, 13), AbortedTxn(2, 18, 35, 25), AbortedTxn(3, 32, 50, 40)]
+    for txn in txns:
+        index.append(txn)
+    assert index.collect(0, 100) == (txns, False)
+    assert index.collect(0, 32) == (txns[:3], True)
+    assert index.collect(0, 35) == (txns, True)
+    assert index.collect(10, 35) == (txns, True)
+    assert index.collect(11, 35) == (txns[1:], True)
+    assert index.collect(20, 41) == (txns[2:], False)
+
+
+def test_truncating_the_transaction_index_drops_markers_at_and_above_the_offset(tmp_path: Path) -> None:
+    index = TransactionIndex(str(tmp_path / "a.txnindex"))
+    for last in (10, 20, 30):
+        index.append(AbortedTxn(1, 5, last, 5))
+    index.truncate_to(20)
+    assert [txn.last_offset for txn in TransactionIndex(index.file.path).records] == [10]
+    index.append(AbortedTxn(1, 5, 21, 5))
+    assert [txn.last_offset for txn in TransactionIndex(index.file.path).records] == [10, 21]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-1], lambda data: data[34:] + data[:34], lambda data: b"\0\1" + data[2:]]
+)
+def test_a_transaction_index_that_makes_no_sense_is_noticed(tmp_path: Path, damage: object) -> None:
+    index = TransactionIndex(str(tmp_path / "a.txnindex"))
+    index.append(AbortedTxn(1, 5, 10, 5))
+    index.append(AbortedTxn(1, 11, 20, 5))
+    assert index.is_sane(0)
+    path = Path(index.file.path)
+    path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
+    assert not TransactionIndex(index.file.path).is_sane(0)

@@ -1,0 +1,95 @@
+"""The pytest plugin in a session of its own, with a stand-in for the broker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STAND_IN = ROOT / "tests" / "support" / "stand_in_broker.py"
+
+# The plugin is named by its module, whether or not barnabas is installed as well.
+PLUGIN = ("-p", "no:barnabas", "-p", "barnabas.pytest_plugin")
+
+
+@pytest.fixture
+def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makeconftest(
+        f"import barnabas.broker, pathlib\nbarnabas.broker.LAUNCHER = pathlib.Path({str(STAND_IN)!r})\n"
+    )
+    return pytester
+
+
+def test_tests_of_a_session_share_a_broker_and_a_fresh_one_is_for_one_test(session: pytest.Pytester) -> None:
+    session.makepyfile(
+        """
+        shared, fresh = set(), set()
+
+        def test_one(kafka_broker, fresh_kafka_broker):
+            shared.add(kafka_broker.pid)
+            fresh.add(fresh_kafka_broker.pid)
+
+        def test_other(kafka_broker, fresh_kafka_broker):
+            test_one(kafka_broker, fresh_kafka_broker)
+            assert kafka_broker.bootstrap == f"127.0.0.1:{kafka_broker.port}"
+            assert kafka_broker.running and fresh_kafka_broker.running
+            assert len(shared) == 1 and len(fresh) == 2
+        """
+    )
+    session.runpytest_subprocess(*PLUGIN, "-p", "no:randomly").assert_outcomes(passed=2)
+
+
+def test_settings_come_from_the_ini_file_and_the_command_line_wins(session: pytest.Pytester) -> None:
+    session.makeini("[pytest]\nbarnabas_config =\n  num.partitions = 2\n  message.max.bytes = 1000\n")
+    session.makepyfile(
+        """
+        def test_settings(kafka_broker):
+            assert '"num.partitions=5"' in kafka_broker.log
+            assert '"message.max.bytes=1000"' in kafka_broker.log
+        """
+    )
+    result = session.runpytest_subprocess(*PLUGIN, "--barnabas-config", "num.partitions=5")
+    result.assert_outcomes(passed=1)
+
+
+def test_a_setting_without_a_value_is_a_usage_error(session: pytest.Pytester) -> None:
+    session.makepyfile("def test_it(kafka_broker): pass")
+    result = session.runpytest_subprocess(*PLUGIN, "--barnabas-config", "num.partitions")
+    result.stdout.fnmatch_lines(["*a setting is key=value, and 'num.partitions' is not"])
+
+
+def test_each_worker_of_xdist_has_a_broker_of_its_own(session: pytest.Pytester) -> None:
+    session.makepyfile(
+        """
+        import os, pathlib, pytest
+
+        @pytest.mark.parametrize("turn", range(4))
+        def test_it(kafka_broker, turn):
+            pathlib.Path(f"seen-{os.environ['PYTEST_XDIST_WORKER']}-{kafka_broker.pid}").touch()
+        """
+    )
+    session.runpytest_subprocess(*PLUGIN, "-n", "2", "--dist", "each").assert_outcomes(passed=8)
+    seen = [name.name.split("-")[1:] for name in session.path.glob("seen-*")]
+    assert sorted(worker for worker, pid in seen) == ["gw0", "gw1"]
+    assert len({pid for worker, pid in seen}) == 2
+
+
+def test_a_failed_test_shows_what_its_broker_printed(session: pytest.Pytester) -> None:
+    session.makepyfile("def test_it(fresh_kafka_broker): assert False")
+    result = session.runpytest_subprocess(*PLUGIN)
+    result.stdout.fnmatch_lines(["*what fresh_kafka_broker printed*", "arguments: *"])
+
+
+def test_the_plugin_loads_nothing_that_pytest_has_not_loaded() -> None:
+    code = (
+        "import sys, pytest, _pytest.config; before = set(sys.modules); import barnabas.pytest_plugin; "
+        "print(sorted(set(sys.modules) - before))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert loaded.stdout.strip() == "['barnabas', 'barnabas.pytest_plugin']"
