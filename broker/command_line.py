@@ -75,7 +75,8 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
         if drawn:
             os.rmdir(flags["log.dirs"].value)
         raise
-    if options.temporary:
+    # Who starts us from a program may start us again on the temporary folder that is his.
+    if options.temporary and not (options.control_fd is not None and [*config.log_dirs] == [options.data]):
         _check_empty(config.log_dirs)
     return Options(config, options.control_fd, options.temporary, options.log_level)
 

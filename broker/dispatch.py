@@ -29,6 +29,11 @@ log = logging.getLogger("barnabas.dispatch")
 
 Answer = list[bytes | bytearray | memoryview] | None
 
+PRODUCE_KEY = 0
+
+# A few bytes of a request become an object of some hundred; only Produce's records stay bytes. Kafka has no such limit.
+MAX_CONTROL_REQUEST_BYTES = 16 * 1024 * 1024
+
 _HEAD = struct.Struct(">ii")
 _FLEXIBLE_HEAD = struct.Struct(">iib")
 
@@ -72,6 +77,8 @@ class Dispatcher:
             route = self._route(api_key, api_version)
             if route is None:
                 return self._unsupported_api_versions(header.correlation_id)
+        if len(frame) > MAX_CONTROL_REQUEST_BYTES and api_key != PRODUCE_KEY:
+            raise CloseConnectionError(f"a {APIS[api_key].name} request of {len(frame)} bytes")
         request, _ = route.decode(frame, header.body_pos, len(frame))
         context = RequestContext(connection, api_key, api_version, header.correlation_id, header.client_id)
         response = route.handle(self._server, context, request)

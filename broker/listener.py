@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from broker.connection import Connection
@@ -46,6 +47,12 @@ class Listener:
         """(host, port) for clients; port 0 stands for the one that was bound."""
         host, port = self._advertised
         return host, port or self.port
+
+    @property
+    def address(self) -> str:
+        """What is advertised, as text: IPv6 addresses in brackets."""
+        host, port = self.advertised
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def bind(self) -> list[socket.socket]:
         """Bound sockets, not yet listening. Raises OSError."""
@@ -108,9 +115,13 @@ class Listener:
 class ConnectionLimits:
     """How many connections there are, in all and by address (Kafka: `ConnectionQuotas`)."""
 
-    def __init__(self, max_connections: int, max_per_ip: int) -> None:
+    def __init__(self, max_connections: int, max_per_ip: int, per_ip_overrides: Mapping[str, int]) -> None:
+        """The overrides are by host name or address; names are looked up once, as Kafka does."""
         self.max_connections = max_connections
         self.max_per_ip = max_per_ip
+        self._overrides = {
+            address: limit for host, limit in per_ip_overrides.items() for address in _addresses(host)
+        }
         self._count = 0
         self._by_ip: Counter[str] = Counter()
 
@@ -118,8 +129,9 @@ class ConnectionLimits:
         """Counts the connection in any case: `forget` follows when it is closed."""
         self._count += 1
         self._by_ip[host] += 1
-        if self._by_ip[host] > self.max_per_ip:
-            return f"more than {self.max_per_ip} connections from one address (max.connections.per.ip)"
+        limit = self._overrides.get(host, self.max_per_ip)
+        if self._by_ip[host] > limit:
+            return f"more than {limit} connections from {host} (max.connections.per.ip)"
         if self._count > self.max_connections:
             return f"more than {self.max_connections} connections (max.connections)"
         return None
@@ -129,3 +141,11 @@ class ConnectionLimits:
         self._by_ip[host] -= 1
         if not self._by_ip[host]:
             del self._by_ip[host]
+
+
+def _addresses(host: str) -> set[str]:
+    try:
+        return {str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    except OSError as error:
+        log.warning("max.connections.per.ip.overrides: %s: %s", host, error)
+        return {host}

@@ -7,6 +7,7 @@ of any kind, the broker stops.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -19,6 +20,15 @@ class ParentTie:
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(False)
+
+    @property
+    def gone(self) -> bool:
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def watch(self, on_parent_gone: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -38,8 +48,8 @@ class ParentTie:
 
     def tell_ready(self, bootstrap: str, listeners: Mapping[str, str]) -> None:
         line = json.dumps({"bootstrap": bootstrap, "listeners": dict(listeners), "pid": os.getpid()})
-        self._socket.sendall(line.encode() + b"\n")
+        with contextlib.suppress(OSError):  # it's gone already, as `watch` will notice
+            self._socket.sendall(line.encode() + b"\n")
 
     def close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._socket.fileno())
         self._socket.close()

@@ -14,6 +14,7 @@ from broker.start_error import StartError
 
 if TYPE_CHECKING:
     from broker.command_line import Options
+    from broker.parent import ParentTie
 
 log = logging.getLogger("barnabas")
 
@@ -27,36 +28,40 @@ def run(options: Options) -> int:
     )
     for warning in options.config.warnings:
         log.warning("%s", warning)
-    try:
-        import uvloop
-    except ImportError:
-        status = asyncio.run(_run(options))
-    else:
-        status = uvloop.run(_run(options))
-    if options.temporary:
-        for path in options.config.log_dirs:
-            shutil.rmtree(path, ignore_errors=True)
-    return status
-
-
-async def _run(options: Options) -> int:
-    loop = asyncio.get_running_loop()
-    server = Server(options.config)
-    asked_to_stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked_to_stop.set)
     parent = None
     if options.control_fd is not None:
         from broker.parent import ParentTie
 
         parent = ParentTie(options.control_fd)
+    try:
+        try:
+            import uvloop
+        except ImportError:
+            return asyncio.run(_run(options, parent))
+        return uvloop.run(_run(options, parent))
+    finally:
+        # A parent that lives may start a broker there again, and removes the folder when it does not.
+        if options.temporary and (parent is None or parent.gone):
+            for path in options.config.log_dirs:
+                shutil.rmtree(path, ignore_errors=True)
+        if parent is not None:
+            parent.close()
+
+
+async def _run(options: Options, parent: ParentTie | None) -> int:
+    loop = asyncio.get_running_loop()
+    server = Server(options.config)
+    asked_to_stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked_to_stop.set)
+    if parent is not None:
         parent.watch(asked_to_stop.set)
     try:
         await server.start()
     except StartError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return 1
-    endpoints = {name: "{}:{}".format(*listener.advertised) for name, listener in server.listeners.items()}
+    endpoints = {name: listener.address for name, listener in server.listeners.items()}
     if parent is not None:
         parent.tell_ready(server.bootstrap, endpoints)
     # Testcontainers waits for "[KafkaServer id=N] started".
@@ -72,6 +77,4 @@ async def _run(options: Options) -> int:
     for waiter in (failed, asked):
         waiter.cancel()
     await server.stop()
-    if parent is not None:
-        parent.close()
     return 1 if server.failure is not None else 0

@@ -21,7 +21,7 @@ from broker.fetch_sessions import FetchSessions
 from broker.housekeeping import Housekeeping
 from broker.listener import ConnectionLimits, Listener
 from broker.metadata import registration
-from broker.metadata.image import BROKER_RESOURCE, ClusterImage
+from broker.metadata.image import BROKER_RESOURCE, ClusterImage, MetadataContradictionError
 from broker.metadata.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, MetadataLog
 from broker.metadata.topic_decisions import Placement
 from broker.metadata.topic_names import is_internal
@@ -31,10 +31,13 @@ from broker.random_ids import random_uuid
 from broker.start_error import StartError
 from broker.topics import Topics
 from coordinator.transaction.producer_ids import ProducerIds
+from protocol.errors import CodecError, KafkaError
 from protocol.messages.metadata_records import ProducerIdsRecord
 from protocol.primitives import uuid_to_text
+from protocol.record_batch import CorruptRecordError
 from storage import files
 from storage.log_directory import LogDirectory
+from storage.segment_recovery import UnsupportedFormatError
 
 if TYPE_CHECKING:
     import socket
@@ -44,6 +47,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.server")
 
 LEAST_OPEN_FILES = 64
+
+# What a folder may be found with; a fault of ours is none of these and keeps its stack trace.
+_FOLDER_ERRORS = (
+    OSError,
+    KafkaError,
+    CodecError,
+    MetadataContradictionError,
+    CorruptRecordError,
+    UnsupportedFormatError,
+)
 
 
 class Server:
@@ -70,7 +83,11 @@ class Server:
         self.fetch_sessions = FetchSessions(
             config.get_int("max.incremental.fetch.session.cache.slots"), random.SystemRandom().randrange
         )
-        limits = ConnectionLimits(config.get_int("max.connections"), config.get_int("max.connections.per.ip"))
+        limits = ConnectionLimits(
+            config.get_int("max.connections"),
+            config.get_int("max.connections.per.ip"),
+            config.max_connections_per_host,
+        )
         self.listeners = {
             listener.name: Listener(
                 listener.name,
@@ -93,8 +110,7 @@ class Server:
     @property
     def bootstrap(self) -> str:
         """host:port of the first listener."""
-        host, port = next(iter(self.listeners.values())).advertised
-        return f"{host}:{port}"
+        return next(iter(self.listeners.values())).address
 
     # --- start ----------------------------------------------------------------------------------------------
 
@@ -105,12 +121,14 @@ class Server:
             self._open_directories()
             self._open_metadata()
             self._open_partitions()
-        except BaseException:
+        except BaseException as error:
             for sockets in bound.values():
                 for opened in sockets:
                     opened.close()
             for directory in self.directories:
                 directory.close(clean=False)
+            if isinstance(error, _FOLDER_ERRORS):
+                raise StartError(f"the data can't be opened: {error}") from error
             raise
         for name, sockets in bound.items():
             await self.listeners[name].listen(sockets)
@@ -216,15 +234,23 @@ class Server:
             lambda configs: check_topic_configs(self.config, configs),
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self._follow_metadata()
         self._set_strays_aside()
+        self._follow_metadata()
         self.metadata.on_change = self._follow_metadata
 
     def _set_strays_aside(self) -> None:
-        """Folders that are no topic's of ours: renamed, never deleted (Kafka: `LogManager.isStrayReplica`)."""
+        """Folders that are no topic's of ours, or an earlier one's of the same name: renamed, never deleted
+        (Kafka: `LogManager.isStrayReplica`)."""
         for directory in self.directories:
             for folder in directory.folders():
-                if (folder.topic, folder.partition) not in directory.logs:
+                if folder.topic == METADATA_TOPIC:
+                    continue
+                topic = self.metadata.image.topics.get(folder.topic)
+                if (
+                    topic is None
+                    or folder.partition not in topic.partitions
+                    or folder.topic_id not in (None, uuid_to_text(topic.topic_id))
+                ):
                     stray = directory.set_aside(folder, secrets.token_hex(16))
                     log.warning("%s belongs to no topic: renamed to %s", folder.path, stray)
 

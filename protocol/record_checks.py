@@ -45,7 +45,7 @@ from protocol.record_batch import (
 )
 from protocol.record_walk import RecordSizeVarintError, RecordsShape, walk_records
 from protocol.records import Record, build_batch, parse_records, seal_batch
-from protocol.varint import to_int64
+from protocol.varint import read_varint, read_varlong, to_int64
 
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
@@ -351,7 +351,9 @@ def _rebuild(
         # Fine as long as nobody builds such a batch: on that Kafka fails.
         raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
     append_time = None if rules.message_timestamp_type == "CreateTime" else now_ms
-    if shape.offsets_are_consecutive and header.timestamp_type == CREATE_TIME:
+    size_end = read_varint(payload, 0)[1]
+    first_delta, _ = read_varlong(payload, size_end + 1)
+    if shape.offsets_are_consecutive and header.timestamp_type == CREATE_TIME and first_delta == 0:
         attributes = target | header.attributes & TRANSACTIONAL_BIT
         if append_time is not None:
             attributes |= TIMESTAMP_TYPE_BIT

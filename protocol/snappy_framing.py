@@ -36,13 +36,15 @@ def decompress_blocks(data: bytes, max_block_bytes: int) -> Iterator[bytes]:
     if not data.startswith(MAGIC):
         yield _decompress_block(data, max_block_bytes)
         return
+    if len(data) < len(_HEADER):
+        raise ValueError("the stream ends within its header")
     pos = len(_HEADER)
-    while pos < len(data):
-        if data.startswith(MAGIC, pos):  # streams one behind the other
+    while len(data) - pos >= _INT32.size:
+        if data.startswith(MAGIC, pos):  # another stream behind the first
             pos += len(_HEADER)
             continue
         size: int = _INT32.unpack_from(data, pos)[0]
-        pos += 4
+        pos += _INT32.size
         if not 0 <= size <= len(data) - pos:
             raise ValueError(f"a block of {size} bytes, {len(data) - pos} are left")
         yield _decompress_block(data[pos : pos + size], max_block_bytes)

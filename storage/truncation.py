@@ -30,7 +30,8 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
     _end_at(log, offset)
     log.leader_epochs.truncate_from_end(offset)
     producer_replay.rebuild(log, offset, now_ms)
-    log.update_high_watermark(log.high_watermark)
+    log.producers.on_high_watermark(log.high_watermark)
+    log.update_first_unstable_offset()
     return True
 
 

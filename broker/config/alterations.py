@@ -206,7 +206,9 @@ def _check_broker(config: BrokerConfig, wanted: Mapping[str, str], *, per_broker
         _check_dynamic(wanted, per_broker=per_broker)
         for name in _ONLY_AT_START:
             if wanted.get(name) != config.dynamic_broker.get(name) and per_broker:
-                raise ConfigError(f"Cannot update these configs dynamically: [{name}] (this broker can't yet)")
+                raise ConfigError(
+                    f"Cannot update these configs dynamically: [{name}] (this broker can't yet)"
+                )
         after = config.altered(broker=wanted) if per_broker else config.altered(cluster=wanted)
         check_consistency(after.get, wanted)
         for name in _THREADS:

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from broker.config.definitions import ConfigDef, Value
     from broker.config.listeners import Listener
 
-# GroupCoordinatorConfig.clampDynamicConfigs: a dynamic interval stays within static bounds.
-_CLAMPED_INTERVALS = ("group.consumer", "group.share", "group.streams")
-
 
 def default_text(definition: ConfigDef) -> str | None:
     """A broker setting's default here: our own where one node needs another than Kafka's."""
@@ -182,6 +179,7 @@ class BrokerConfig:
         self.generation += 1
         self._parsed = {}
         self._effective = self._overlaid()
+        self._clamp_intervals()
         return complaints
 
     def _overlaid(self) -> dict[str, str]:
@@ -192,21 +190,24 @@ class BrokerConfig:
                 for synonym in SYNONYMS.get(name, ()):
                     effective.pop(synonym, None)
                 effective[name] = text
-        for group in _CLAMPED_INTERVALS:
+        return effective
+
+    def _clamp_intervals(self) -> None:
+        """Keep what the log says within the static bounds, which may be others since (clampDynamicConfigs)."""
+        for group in ("group.consumer", "group.share", "group.streams"):
             name = f"{group}.assignment.interval.ms"
-            if name in effective:
+            if name in self._effective:
                 lowest = self.get_int(f"{group}.min.assignment.interval.ms")
                 highest = self.get_int(f"{group}.max.assignment.interval.ms")
-                effective[name] = str(min(max(int(effective[name]), lowest), highest))
-        return effective
+                self._effective[name] = str(min(max(self.get_int(name), lowest), highest))
+                del self._parsed[name]
 
     def altered(
         self, *, broker: Mapping[str, str] | None = None, cluster: Mapping[str, str] | None = None
     ) -> BrokerConfig:
-        """The configuration as it would be, to be checked: this one stays."""
+        """The configuration as it would be, to be checked: this one stays, and nothing is passed over."""
         copy = BrokerConfig(self.static, listeners=self.listeners, cluster_id=self.cluster_id)
-        copy.set_dynamic(
-            broker=self.dynamic_broker if broker is None else broker,
-            cluster=self.dynamic_cluster if cluster is None else cluster,
-        )
+        copy.dynamic_broker = self.dynamic_broker if broker is None else broker
+        copy.dynamic_cluster = self.dynamic_cluster if cluster is None else cluster
+        copy._effective = copy._overlaid()
         return copy

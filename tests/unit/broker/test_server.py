@@ -1,0 +1,246 @@
+"""A whole broker in this process: what it leaves in its folder, and what it makes of one."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.clock import ManualClock
+from broker.command_line import parse_command_line
+from broker.server import Server
+from broker.start_error import StartError
+from protocol.messages.topics import CreatableTopic
+from protocol.records import build_batch
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
+def server(folder: Path, *settings: str, port: int = 0) -> Server:
+    arguments = ["--data", str(folder), "--port", str(port)]
+    for setting in settings:
+        arguments += ["-o", setting]
+    return Server(parse_command_line(arguments, {}).config, ManualClock())
+
+
+async def started(folder: Path, *settings: str) -> Server:
+    node = server(folder, *settings)
+    await node.start()
+    return node
+
+
+def create(node: Server, name: str, partitions: int = 1) -> None:
+    node.topics.create([CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)])
+
+
+def append(node: Server, topic: str, *values: bytes) -> None:
+    partition = node.partitions.get(topic, 0)
+    batch = build_batch([(node.clock.now_ms(), None, value, ()) for value in values])
+    partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=node.clock.now_ms())
+    partition.advance()
+
+
+def crash(node: Server) -> None:
+    """Let go of everything as a killed process does."""
+    node.housekeeping.stop()
+    for listener in node.listeners.values():
+        listener.stop_accepting()
+    for directory in node.directories:
+        directory.close(clean=False)
+
+
+async def refusal(folder: Path, *settings: str, port: int = 0) -> str:
+    with pytest.raises(StartError) as refused:
+        await server(folder, *settings, port=port).start()
+    text = str(refused.value)
+    assert "\n" not in text
+    return text
+
+
+@in_loop
+async def test_a_restart_finds_topics_and_records(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "a", 3)
+    append(node, "a", b"1", b"2")
+    topic_id = node.partitions.by_name["a"].topic_id
+    await node.stop()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    again = await started(tmp_path)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    assert again.partitions.by_name["a"].topic_id == topic_id
+    assert sorted(again.partitions.by_name["a"].partitions) == [0, 1, 2]
+    assert again.partitions.get("a", 0).log.high_watermark == 2
+    await again.stop()
+
+
+@in_loop
+async def test_a_crash_loses_nothing_that_was_appended(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "a")
+    append(node, "a", b"1")
+    crash(node)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    again = await started(tmp_path)
+    assert again.partitions.get("a", 0).log.log_end_offset == 1
+    await again.stop()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@in_loop
+async def test_a_restart_adds_two_to_the_leader_epoch(tmp_path: Path, clean: bool) -> None:
+    node = await started(tmp_path)
+    create(node, "a")
+    if clean:
+        await node.stop()
+    else:
+        crash(node)
+    again = await started(tmp_path)
+    partition = again.partitions.get("a", 0)
+    assert partition.leader_epoch == 2
+    assert partition.log.leader_epochs.entries == [(2, 0)]
+    await again.stop()
+
+
+@in_loop
+async def test_cluster_and_directory_keep_their_ids(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    ids = (node.cluster_id, [*node._directories_by_id])
+    await node.stop()
+    again = await started(tmp_path)
+    assert (again.cluster_id, [*again._directories_by_id]) == ids
+    await again.stop()
+
+
+@in_loop
+async def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    first = [node.producer_ids.next() for _ in range(3)]
+    crash(node)
+    again = await started(tmp_path)
+    assert first == [0, 1, 2]
+    assert again.producer_ids.next() == 1000
+    await again.stop()
+
+
+@in_loop
+async def test_two_brokers_cannot_share_a_folder(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    assert "in use by another broker" in await refusal(tmp_path)
+    await node.stop()
+
+
+@in_loop
+async def test_a_port_in_use_is_said_with_its_listener(tmp_path: Path) -> None:
+    node = await started(tmp_path / "one")
+    port = node.listeners["PLAINTEXT"].port
+    assert f"127.0.0.1:{port}" in await refusal(tmp_path / "two", port=port)
+    assert not (tmp_path / "two").exists()
+    await node.stop()
+
+
+@in_loop
+async def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert str(tmp_path / "file" / "data") in await refusal(tmp_path / "file" / "data")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("node.id=1", "node.id=7"), "node 7's"),
+        (("version=1", "version=2"), "version 2"),
+        (("directory.id=", "x="), "missing"),
+    ],
+)
+@in_loop
+async def test_a_folder_of_another_node_is_not_touched(
+    tmp_path: Path, change: tuple[str, str], said: str
+) -> None:
+    await (await started(tmp_path)).stop()
+    properties = tmp_path / "meta.properties"
+    properties.write_text(properties.read_text().replace(*change))
+    before = properties.read_text()
+    assert said in await refusal(tmp_path)
+    assert properties.read_text() == before
+
+
+@in_loop
+async def test_a_metadata_log_that_makes_no_sense_is_said(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    log = node.metadata.log
+    batch = build_batch([(0, None, b"\x01\x7f\x00", ())])
+    log.append(batch, leader_epoch=node.metadata.epoch, now_ms=0)
+    crash(node)
+    assert "unknown type 127" in await refusal(tmp_path)
+
+
+@in_loop
+async def test_a_folder_that_is_no_topics_is_set_aside(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "a")
+    append(node, "a", b"1")
+    await node.stop()
+    (tmp_path / "a-0").rename(tmp_path / "lost-0")
+    again = await started(tmp_path)
+    assert not (tmp_path / "lost-0").exists()
+    assert [path.name[:7] for path in tmp_path.glob("*-stray")] == ["lost-0."]
+    assert again.partitions.get("a", 0).log.log_end_offset == 0
+    await again.stop()
+
+
+@in_loop
+async def test_a_deleted_topic_is_gone_from_names_ids_and_folder(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "a")
+    append(node, "a", b"1")
+    topic = node.metadata.image.topics["a"]
+    partition = node.partitions.get("a", 0)
+    node.topics.delete([topic])
+    assert partition.is_gone
+    assert node.partitions.find("a", 0) is None
+    assert topic.topic_id not in node.partitions.by_id
+    assert not (tmp_path / "a-0").exists()
+    create(node, "a")
+    assert node.partitions.get("a", 0).log.log_end_offset == 0
+    assert node.partitions.by_name["a"].topic_id != topic.topic_id
+    await node.stop()
+
+
+@in_loop
+async def test_idle_connections_are_closed_and_the_others_stay(tmp_path: Path) -> None:
+    node = await started(tmp_path, "connections.max.idle.ms=1000")
+    port = node.listeners["PLAINTEXT"].port
+    idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
+    _, busy_writer = await asyncio.open_connection("127.0.0.1", port)
+    listener = node.listeners["PLAINTEXT"]
+    while len(listener.connections) < 2:
+        await asyncio.sleep(0)
+    idle_port = idle_writer.get_extra_info("sockname")[1]
+    for connection in listener.connections:
+        connection.last_active_s -= 2 if connection.peer_port == idle_port else 0
+    node.housekeeping.close_idle_connections()
+    assert await idle_reader.read() == b""
+    assert [connection.peer_port for connection in listener.connections] != [idle_port]
+    assert len(listener.connections) == 1
+    idle_writer.close()
+    busy_writer.close()
+    await node.stop()
+
+
+@in_loop
+async def test_a_broken_invariant_stops_without_the_mark_of_a_clean_shutdown(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    node.stop_on_failure(AssertionError("impossible"))
+    assert node.stopped.is_set()
+    await node.stop()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    for directory in node.directories:
+        directory.close(clean=False)
