@@ -35,10 +35,10 @@ format: .venv/.dev  ## format the code
 
 # Fetched ahead of the tests, where Java and Maven are there, since a test's time is limited. Without
 # them the tests that compare with Apache Kafka skip and say so.
-reference: ## fetch Apache Kafka's jars, which some tests compare with
+reference:  ## fetch Apache Kafka's jars, which some tests compare with
 	@tests/kafka/kafka classpath >/dev/null || echo 'Tests that need Apache Kafka will be skipped.'
 
-flights: .venv/.dev  ## send a real data set through every client and codec, with a crash between
+flights: .venv/.dev reference  ## send a real data set through every client and codec, with a crash between
 	$(BIN)/python -m tests.clients.flights $(ARGS)
 
 bench: .venv/.dev reference  ## measure beside Apache Kafka

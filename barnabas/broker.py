@@ -52,6 +52,8 @@ class Broker:
         self._host = host
         self._asked_port = self._port = port or 0
         self._config = dict(config or {})
+        if not self._config.keys().isdisjoint(("log.dir", "log.dirs")):
+            raise ValueError("a broker's folder is given as data=..., not by log.dirs")
         self._properties = None if properties is None else Path(properties).absolute()
         self._log_level = log_level
         self._startup_timeout_s = startup_timeout_s

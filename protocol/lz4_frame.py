@@ -15,6 +15,7 @@ _MAGIC = b"\x04\x22\x4d\x18"
 _HEADER = _MAGIC + b"\x60\x40\x82"
 """Version 1, independent blocks of at most 64 KiB, no checksums; the last byte is the header's own."""
 _BLOCK_BYTES = 64 * 1024
+FAST_LEVEL = 9
 _UINT32 = Struct("<I")
 _UNCOMPRESSED_BIT = 0x80000000
 
@@ -27,21 +28,33 @@ _CONTENT_CHECKSUM_BIT = 0x04
 _RESERVED_MASK = 0x03
 
 
-def compress_frame(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
-    """A frame of one or more blocks; a block that wouldn't shrink is stored as it is."""
+def compress_frame(data: bytes | bytearray | memoryview, level: int) -> bytes:
+    """A frame of one or more blocks; a block that wouldn't shrink is stored as it is.
+
+    As in Kafka the level counts only where it isn't `FAST_LEVEL`, its default.
+    """
     view = memoryview(data)
     parts = [_HEADER]
     for start in range(0, len(view), _BLOCK_BYTES):
         plain = view[start : start + _BLOCK_BYTES]
-        block = bytes(
-            cramjam.lz4.compress_block(plain, mode="high_compression", compression=level, store_size=False)
-        )
-        if len(block) < len(plain):
-            parts += (_UINT32.pack(len(block)), block)
-        else:
-            parts += (_UINT32.pack(len(plain) | _UNCOMPRESSED_BIT), bytes(plain))
+        parts.append(_pack_fast(plain) if level == FAST_LEVEL else _pack(plain, level))
     parts.append(_UINT32.pack(0))
     return b"".join(parts)
+
+
+def _pack_fast(plain: memoryview) -> bytes:
+    block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    if len(block) < len(plain):
+        return _UINT32.pack(len(block)) + block
+    return _UINT32.pack(len(plain) | _UNCOMPRESSED_BIT) + bytes(plain)
+
+
+def _pack(plain: memoryview, level: int) -> bytes:
+    # The library has levels for frames alone. In a frame of a single block that block depends on no other.
+    frame = bytes(cramjam.lz4.compress(plain, level=level))
+    start = 15 if frame[4] & _CONTENT_SIZE_BIT else 7
+    field: int = _UINT32.unpack_from(frame, start)[0]
+    return frame[start : start + 4 + (field & ~_UNCOMPRESSED_BIT)]
 
 
 def decompress_frame(data: bytes) -> Iterator[bytes]:

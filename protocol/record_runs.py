@@ -26,10 +26,8 @@ _CELL_BYTES = 8
 _CONTINUING = bytes(range(0x80, 0x100))
 _IMPOSSIBLE = -1 << 40
 """Stands in the tables for a varint that isn't one of a size: no sum with it fits."""
-_TABLED_OFFSETS = 8192
-"""Offset deltas whose varints have one or two bytes."""
-_OFFSET_LIMITS = {1: 64, 2: 8192, 3: 1 << 20}
-"""The first offset delta whose varint is wider."""
+_OFFSET_LIMITS = (0, 64, 8192, 1 << 20)
+"""For each width of a varint the first offset delta that has a wider one."""
 
 
 class Layout(NamedTuple):
@@ -97,7 +95,7 @@ def layout_of(data: bytes | memoryview, start: int) -> Layout:
 def measure_run(data: bytes | memoryview, layout: Layout, pos: int, index: int, stop: int) -> Stretch | None:
     """The run of records at `pos`, whose first one has `index`, before the index `stop`. None: hardly any."""
     stride = layout.size
-    limit = _OFFSET_LIMITS.get(len(layout.offset), 0)
+    limit = _OFFSET_LIMITS[min(len(layout.offset), 3)]
     records = min(stop - index, limit - index, (len(data) - pos) // stride)
     if records < _MIN_RUN or data[pos : pos + 2] != data[layout.start : layout.start + 2]:
         return None
@@ -174,6 +172,8 @@ def follow_shape(data: bytes | memoryview, layout: Layout, pos: int, index: int,
     """
     timestamp_width, offset_width = len(layout.timestamp), len(layout.offset)
     if layout.headers or layout.key_width != 1 or timestamp_width > 2 or offset_width > 2:
+        return None
+    if not _OFFSET_LIMITS[offset_width - 1] <= index < _OFFSET_LIMITS[offset_width]:
         return None
     mask, ending = (0x80, 0) if timestamp_width == 1 else (0x8080, 0x80)
     sizes = _sizes()
@@ -261,7 +261,7 @@ def _sizes() -> list[int]:
 @cache
 def _offset_varints() -> tuple[int, ...]:
     """The varints of 0 to 8191, read as little-endian numbers."""
-    return (*range(0, 128, 2), *map(_two_bytes, range(64, _TABLED_OFFSETS)))
+    return (*range(0, 128, 2), *map(_two_bytes, range(64, _OFFSET_LIMITS[2])))
 
 
 def _two_bytes(value: int) -> int:

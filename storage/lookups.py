@@ -25,7 +25,8 @@ def offset_for_timestamp(log: "PartitionLog", timestamp_ms: int) -> TimestampOff
         return None
     start_offset = log.log_start_offset
     for segment in log.segments:
-        if segment.largest_timestamp_ms() >= timestamp_ms:
+        # Kafka takes the file's time for a segment without timestamps, to find nothing in it and end there
+        if segment.load_max_timestamp() >= timestamp_ms:
             _time, indexed_offset = segment.time_index.lookup(timestamp_ms)
             position = segment.offset_index.lookup(max(indexed_offset, start_offset))
             for at, header in segment.batches(position):

@@ -88,7 +88,7 @@ def alter_topic(
 
     Raises KafkaError: INVALID_CONFIG, or UNKNOWN_SERVER_ERROR for an operation that isn't known.
     """
-    changes = _changes(stored, alterations, topic_definition)
+    changes = changes_of(stored, alterations, topic_definition)
     check_overrides(config, _applied(stored, changes))
     return {name: text for name, text in changes.items() if stored.get(name) != text}
 
@@ -119,7 +119,7 @@ def alter_broker(
             raise KafkaError(Error.INVALID_REQUEST, f"Unknown operations type {alteration.operation}")
         if alteration.operation in (Operation.APPEND, Operation.SUBTRACT):
             _check_broker_list(alteration)
-    changes = _changes(stored, alterations, broker_definition)
+    changes = changes_of(stored, alterations, broker_definition)
     _check_broker(config, _applied(stored, changes), per_broker=per_broker)
     if elr_enabled:
         _check_min_insync_replicas(changes, per_broker=per_broker)
@@ -152,12 +152,15 @@ def _applied(stored: Mapping[str, str], changes: Mapping[str, str | None]) -> di
     return {name: text for name, text in {**stored, **changes}.items() if text is not None}
 
 
-def _changes(
+def changes_of(
     stored: Mapping[str, str],
     alterations: Iterable[Alteration],
     definition_named: Callable[[str], ConfigDef | None],
 ) -> dict[str, str | None]:
-    """What the operations come to. A list that isn't stored begins as Kafka's default."""
+    """What the operations come to, for a resource whose settings `definition_named` knows.
+
+    A list that isn't stored begins as Kafka's default. Raises KafkaError as `alter_topic` does.
+    """
     changes: dict[str, str | None] = {}
     for name, operation, value in alterations:
         if operation == Operation.SET:

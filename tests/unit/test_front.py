@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import socket
@@ -106,6 +105,11 @@ def test_listeners_in_the_properties_decide_instead_of_host_and_port(
     properties.write_text(f"num.partitions=2\n{line}\n")
     with barnabas.Broker(properties=properties) as broker:
         assert ("--port" not in printed(broker, "arguments")) == decides
+
+
+def test_a_folder_can_only_be_given_as_one_to_keep() -> None:
+    with pytest.raises(ValueError, match="data="):
+        barnabas.Broker(config={"log.dirs": "/var/lib/kafka"})
 
 
 def test_the_launchers_folder_is_not_on_the_brokers_path() -> None:
@@ -220,7 +224,6 @@ def test_a_forgotten_broker_ends() -> None:
     broker = barnabas.Broker().start()
     pid, data = broker.pid, broker.data
     del broker
-    gc.collect()
     assert process_is_gone(pid)
     assert not data.exists()
 

@@ -57,7 +57,7 @@ def register(metadata: MetadataLog) -> None:
             )
         ]
     )
-    metadata.append([registration.unfence(NODE, epoch), *registration.elect(metadata.image, NODE)])
+    metadata.append([registration.unfence(NODE, epoch), *registration.elect(metadata.image, NODE, [DIRECTORY])])
 
 
 def replayed(metadata: MetadataLog) -> MetadataLog:

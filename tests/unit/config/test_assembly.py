@@ -13,7 +13,9 @@ from broker.config.single_node import AT_MOST_ONE, DEFAULTS
 
 def config(**values: str) -> BrokerConfig:
     """Settings with `_` for `.`, since those are Python's names."""
-    return assemble([settings_of({name.replace("_", "."): value for name, value in values.items()}, "file:1")])
+    return assemble(
+        [settings_of({name.replace("_", "."): value for name, value in values.items()}, "file:1")]
+    )
 
 
 def refusal(**values: str) -> str:
@@ -98,7 +100,9 @@ def test_a_configuration_that_is_right_says_nothing() -> None:
         ("max.message.bytes", "message.max.bytes"),
     ],
 )
-def test_a_name_that_is_not_known_is_told_with_the_one_that_is_likely_meant(name: str, suggestion: str) -> None:
+def test_a_name_that_is_not_known_is_told_with_the_one_that_is_likely_meant(
+    name: str, suggestion: str
+) -> None:
     found = assemble([settings_of({name: "1"}, "server.properties:3")])
     assert found.warnings == [
         f"server.properties:3: {name} is no setting of a Kafka broker and is ignored; did you mean {suggestion}?"
@@ -124,7 +128,12 @@ def test_a_variable_is_only_told_of_where_it_is_nearly_a_setting() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["zookeeper.connect", "zookeeper.session.timeout.ms", "inter.broker.protocol.version", "log.message.format.version"],
+    [
+        "zookeeper.connect",
+        "zookeeper.session.timeout.ms",
+        "inter.broker.protocol.version",
+        "log.message.format.version",
+    ],
 )
 def test_what_kafka_has_no_more_is_told_as_such(name: str) -> None:
     (warning,) = assemble([settings_of({name: "x"}, "file:9")]).warnings
@@ -209,19 +218,31 @@ def test_what_asks_for_nothing_special_is_not_refused(values: dict[str, str]) ->
             "log.retention.hours: log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
         ),
         ({"log.cleaner.threads": "200"}, None),
-        ({"queued.max.request.bytes": "5"}, "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"),
+        (
+            {"queued.max.request.bytes": "5"},
+            "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+        ),
         ({"max.connections.per.ip": "0"}, None),
         ({"max.connections.per.ip.overrides": "nonsense"}, None),
         ({"cordoned.log.dirs": "/nowhere"}, None),
         ({"cordoned.log.dirs": "*,/a"}, None),
-        ({"group.coordinator.rebalance.protocols": "consumer"}, "Disabling the 'classic' protocol is not supported."),
-        ({"group.share.assignors": "a,b"}, "group.share.assignors must contain exactly one assignor, but found 2"),
+        (
+            {"group.coordinator.rebalance.protocols": "consumer"},
+            "Disabling the 'classic' protocol is not supported.",
+        ),
+        (
+            {"group.share.assignors": "a,b"},
+            "group.share.assignors must contain exactly one assignor, but found 2",
+        ),
         (
             {"group.consumer.session.timeout.ms": "1000"},
             "group.consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
         ),
         (
-            {"group.streams.heartbeat.interval.ms": "45000", "group.streams.max.heartbeat.interval.ms": "50000"},
+            {
+                "group.streams.heartbeat.interval.ms": "45000",
+                "group.streams.max.heartbeat.interval.ms": "50000",
+            },
             "group.streams.heartbeat.interval.ms must be less than group.streams.session.timeout.ms",
         ),
         (

@@ -52,7 +52,11 @@ def test_a_topic_setting_is_as_kafka_documents_it(row: list[str]) -> None:
     name, type_name, default, valid, importance = row
     definition = topic_definition(name)
     assert definition is not None
-    assert (definition.type.name, definition.default, definition.importance) == (type_name, default, importance)
+    assert (definition.type.name, definition.default, definition.importance) == (
+        type_name,
+        default,
+        importance,
+    )
     assert documented(definition) == valid
 
 
@@ -63,7 +67,11 @@ def test_there_are_no_settings_that_kafka_does_not_have() -> None:
 
 def test_every_default_is_legal() -> None:
     required = {row[0] for row in table("broker_configs.tsv") if row[2] == REQUIRED}
-    names = [*broker_definitions.ROWS, *broker_definitions.INTERNAL_ROWS, *broker_definitions.DYNAMIC_ONLY_ROWS]
+    names = [
+        *broker_definitions.ROWS,
+        *broker_definitions.INTERNAL_ROWS,
+        *broker_definitions.DYNAMIC_ONLY_ROWS,
+    ]
     for definition in [broker_definition(name) for name in names] + [
         topic_definition(name) for name in topic_definitions.ROWS
     ]:

@@ -29,7 +29,9 @@ def read(
     return broker_listeners(settings, lambda: "my-machine")
 
 
-def error_of(listeners: str, advertised: str | None = None, *, protocol_map: str | None = None) -> ConfigError:
+def error_of(
+    listeners: str, advertised: str | None = None, *, protocol_map: str | None = None
+) -> ConfigError:
     with pytest.raises(ConfigError) as raised:
         read(listeners, advertised, protocol_map=protocol_map)
     return raised.value
@@ -94,8 +96,13 @@ def test_an_ipv6_address_stands_in_brackets_or_not(written: str, host: str) -> N
 
 
 def test_names_are_the_same_in_any_case() -> None:
-    found = read("plaintext://h:1,Inside://h:2", "INSIDE://x:3", protocol_map="plaintext:plaintext,inside:Plaintext")
-    assert [(listener.name, listener.advertised) for listener in found] == [("PLAINTEXT", None), ("INSIDE", ("x", 3))]
+    found = read(
+        "plaintext://h:1,Inside://h:2", "INSIDE://x:3", protocol_map="plaintext:plaintext,inside:Plaintext"
+    )
+    assert [(listener.name, listener.advertised) for listener in found] == [
+        ("PLAINTEXT", None),
+        ("INSIDE", ("x", 3)),
+    ]
 
 
 def test_one_port_may_serve_an_ipv4_and_an_ipv6_address() -> None:
@@ -106,7 +113,10 @@ def test_one_port_may_serve_an_ipv4_and_an_ipv6_address() -> None:
     ("listeners", "message"),
     [
         ("A://h:1,B://i:1", "Each listener must have a different port, listeners: A://h:1,B://i:1"),
-        ("A://127.0.0.1:1,B://:1", "Each listener must have a different port, listeners: A://127.0.0.1:1,B://:1"),
+        (
+            "A://127.0.0.1:1,B://:1",
+            "Each listener must have a different port, listeners: A://127.0.0.1:1,B://:1",
+        ),
         (
             "A://127.0.0.1:1,B://127.0.0.2:1",
             "If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, "
@@ -126,7 +136,15 @@ def test_any_number_of_listeners_may_ask_for_any_port() -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    ["PLAINTEXT:9092", "9092", "PLAINTEXT://h", "PLAINTEXT://h:x", "PLAINTEXT://a/b:1", "PLAINTEXT://h:٣", ""],
+    [
+        "PLAINTEXT:9092",
+        "9092",
+        "PLAINTEXT://h",
+        "PLAINTEXT://h:x",
+        "PLAINTEXT://a/b:1",
+        "PLAINTEXT://h:٣",
+        "",
+    ],
 )
 def test_what_is_no_listener_is_refused(entry: str) -> None:
     expected = f"Unable to parse {entry} to a broker endpoint (NAME://HOST:PORT)"
@@ -144,6 +162,11 @@ def test_a_listener_needs_a_security_protocol() -> None:
 
 def test_only_controllers_have_a_security_protocol_without_being_named() -> None:
     error = error_of("CONTROLLER://h:1,PLAINTEXT://h:2", protocol_map="PLAINTEXT:PLAINTEXT")
+    assert str(error).startswith("No security protocol defined for listener CONTROLLER")
+
+
+def test_where_anything_is_encrypted_controllers_have_to_be_named_too() -> None:
+    error = error_of("SSL://h:1,CONTROLLER://h:2")
     assert str(error).startswith("No security protocol defined for listener CONTROLLER")
 
 
@@ -172,7 +195,9 @@ def test_what_is_advertised_has_to_be_listened_on() -> None:
     assert "Found OTHER. The valid options based on the current configuration are PLAINTEXT" in str(error)
 
 
-@pytest.mark.parametrize("advertised", ["PLAINTEXT://0.0.0.0:9092", "PLAINTEXT://h:1,PLAINTEXT://i:2", "nonsense"])
+@pytest.mark.parametrize(
+    "advertised", ["PLAINTEXT://0.0.0.0:9092", "PLAINTEXT://h:1,PLAINTEXT://i:2", "nonsense"]
+)
 def test_an_advertised_address_that_leads_nowhere_is_refused(advertised: str) -> None:
     assert error_of("PLAINTEXT://h:1", advertised).name == "advertised.listeners"
 
@@ -185,7 +210,10 @@ def test_a_broker_without_a_listener_of_its_own_is_refused() -> None:
 
 def test_moving_changes_the_brokers_addresses_only() -> None:
     entries = ["PLAINTEXT://:9092", "CONTROLLER://:9093"]
-    assert moved(entries, ["controller"], "0.0.0.0", None) == ["PLAINTEXT://0.0.0.0:9092", "CONTROLLER://:9093"]
+    assert moved(entries, ["controller"], "0.0.0.0", None) == [
+        "PLAINTEXT://0.0.0.0:9092",
+        "CONTROLLER://:9093",
+    ]
     assert moved(entries, ["CONTROLLER"], "::1", 0) == ["PLAINTEXT://[::1]:0", "CONTROLLER://:9093"]
 
 

@@ -145,7 +145,11 @@ def test_what_is_not_legal_is_refused_in_kafkas_words(
 @pytest.mark.parametrize(
     ("validator", "text", "message"),
     [
-        ("distinct, non-empty", "", "Configuration 'x' must not be empty. Valid values include: any non-empty value"),
+        (
+            "distinct, non-empty",
+            "",
+            "Configuration 'x' must not be empty. Valid values include: any non-empty value",
+        ),
         ("[a, b] non-empty", "", "Configuration 'x' must not be empty. Valid values include: [a, b]"),
         ("distinct", "a,,b", "Configuration 'x' values must not be empty."),
         ("[a, b]", ",", "Configuration 'x' values must not be empty."),
@@ -184,7 +188,9 @@ def test_what_is_legal_passes_and_a_lists_repetitions_go(
 
 @pytest.mark.parametrize("text", ["a", "0:1,*", "0", "0:x", "²:1"])
 def test_throttled_replicas_are_partitions_and_brokers_or_a_star(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"^Invalid value \[.*\] for configuration x: x must be the literal '\*'"):
+    with pytest.raises(
+        ConfigError, match=r"^Invalid value \[.*\] for configuration x: x must be the literal '\*'"
+    ):
         parse_value(setting("LIST", "throttled replicas"), text)
 
 

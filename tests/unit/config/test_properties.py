@@ -94,5 +94,5 @@ def test_a_file_may_be_utf_8_or_what_java_reads(tmp_path: Path, encoding: str) -
 
 
 def test_a_file_that_cannot_be_read_is_told_by_its_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="missing: No such file or directory$"):
+    with pytest.raises(UsageError, match=r"missing: No such file or directory$"):
         read_properties(str(tmp_path / "missing"))

@@ -1,0 +1,214 @@
+"""The one place that touches files: its registry, its faults, its bound on descriptors, its lock."""
+
+import ast
+import errno
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage import files
+
+# what asks nothing of the disk that could be lost: bookkeeping, and what only composes operations
+NOT_OPERATIONS = {"set_fault_hook", "limit_open_files", "open_files_count", "close", "replace_whole"}
+
+
+@pytest.fixture(autouse=True)
+def no_faults_afterwards() -> Iterator[None]:
+    yield
+    files.set_fault_hook(None)
+
+
+def functions() -> dict[str, ast.FunctionDef]:
+    tree = ast.parse(inspect.getsource(files))
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_function_that_touches_files_is_an_operation() -> None:
+    public = {name for name in functions() if not name.startswith("_")}
+    assert public - NOT_OPERATIONS == set(files.OPERATIONS)
+
+
+@pytest.mark.parametrize("name", sorted(files.OPERATIONS))
+def test_every_operation_asks_the_hook_under_its_own_name(name: str) -> None:
+    asked = {
+        node.args[0].value
+        for node in ast.walk(functions()[name])
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("_ask", "_fault_hook")
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert asked == {name}
+
+
+def test_only_files_touches_files() -> None:
+    folder = Path(files.__file__).parent
+    for path in sorted(folder.glob("*.py")):
+        if path.name == "files.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called != "open", f"{path.name}:{node.lineno}"
+                assert not called.startswith(("os.", "fcntl.", "shutil.")) or called.startswith("os.path.") and (
+                    called in ("os.path.join", "os.path.dirname", "os.path.basename")
+                ), f"{path.name}:{node.lineno}: {called}"
+
+
+def short_write(limit: int, operation: str = "append") -> None:
+    files.set_fault_hook(lambda name, _path, _size: limit if name == operation else None)
+
+
+def test_a_short_write_is_taken_back(tmp_path: Path) -> None:
+    file = files.File(str(tmp_path / "a"))
+    files.create(file)
+    files.append(file, b"before", 0)
+    short_write(3)
+    with pytest.raises(OSError, match="3 of 6"):
+        files.append(file, b"behind", 6)
+    assert (tmp_path / "a").read_bytes() == b"before"
+
+
+def test_a_failed_write_is_taken_back(tmp_path: Path) -> None:
+    file = files.File(str(tmp_path / "a"))
+    files.create(file)
+    files.append(file, b"before", 0)
+
+    def fail(name: str, _path: str, _size: int) -> None:
+        if name == "append":
+            raise OSError(errno.EIO, "bad disk")
+
+    files.set_fault_hook(fail)
+    with pytest.raises(OSError, match="bad disk"):
+        files.append(file, b"behind", 6)
+    assert (tmp_path / "a").read_bytes() == b"before"
+
+
+def test_a_write_that_cant_be_taken_back_is_told_apart(tmp_path: Path) -> None:
+    file = files.File(str(tmp_path / "a"))
+    files.create(file)
+
+    def fail(name: str, _path: str, _size: int) -> int | None:
+        if name == "truncate":
+            raise OSError(errno.EIO, "bad disk")
+        return 2 if name == "append" else None
+
+    files.set_fault_hook(fail)
+    with pytest.raises(files.TornWriteError):
+        files.append(file, b"behind", 0)
+
+
+def test_a_missing_file_is_never_made_in_passing(tmp_path: Path) -> None:
+    for touch in (lambda f: files.read(f, 1, 0), lambda f: files.append(f, b"x", 0), files.size_of):
+        with pytest.raises(FileNotFoundError):
+            touch(files.File(str(tmp_path / "missing")))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_replaced_is_whole_or_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    files.replace_whole(str(path), b"old")
+    short_write(2, "write_whole")
+    with pytest.raises(OSError, match="2 of 3"):
+        files.replace_whole(str(path), b"new")
+    assert path.read_bytes() == b"old"
+
+
+def test_what_is_gone_needs_no_sync(tmp_path: Path) -> None:
+    files.sync(str(tmp_path / "missing"))
+    files.sync_directory(str(tmp_path / "missing"))
+    files.remove(str(tmp_path / "missing"))
+    files.remove_tree(str(tmp_path / "missing"))
+
+
+def test_a_tree_is_removed_with_all_that_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "file").write_text("x")
+    (tmp_path / "a" / "file").write_text("x")
+    files.remove_tree(str(tmp_path / "a"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[int]:
+    files.limit_open_files(3)
+    yield 3
+    files.limit_open_files(files.DEFAULT_OPEN_FILES)
+
+
+def test_open_files_are_bounded_and_open_again_when_needed(tmp_path: Path, few_descriptors: int) -> None:
+    opened = [files.File(str(tmp_path / f"{at}")) for at in range(10)]
+    for at, file in enumerate(opened):
+        files.create(file)
+        files.append(file, b"%d" % at, 0)
+    assert files.open_files_count() == few_descriptors
+    assert [files.read(file, 9, 0) for file in opened] == [b"%d" % at for at in range(10)]
+    assert files.open_files_count() == few_descriptors
+    for file in opened:
+        files.close(file)
+    assert files.open_files_count() == 0
+
+
+def test_a_file_in_use_outlives_those_that_were_touched_once(tmp_path: Path, few_descriptors: int) -> None:
+    busy = files.File(str(tmp_path / "busy"))
+    files.create(busy)
+    once = [files.File(str(tmp_path / f"{at}")) for at in range(few_descriptors * 4)]
+    opened = []
+    files.set_fault_hook(lambda name, path, _size: opened.append(path) if name == "open_existing" else None)  # type: ignore[func-returns-value]
+    for file in once:
+        files.create(file)
+        files.read(busy, 1, 0)
+    reopened = opened.count(busy.path)
+    assert reopened <= len(once) // 2
+    for file in [busy, *once]:
+        files.close(file)
+
+
+def test_a_descriptor_that_was_let_go_is_not_used_any_more(tmp_path: Path) -> None:
+    file = files.File(str(tmp_path / "a"))
+    files.create(file)
+    files.close(file)
+    assert file.descriptor == -1
+    files.close(file)
+
+
+def test_the_lock_is_refused_within_a_process(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    files.lock(path)
+    with pytest.raises(files.LockedError):
+        files.lock(path)
+    files.unlock(path)
+    files.lock(path)
+    files.unlock(path)
+
+
+def test_the_lock_is_refused_to_another_process_and_given_back_with_this_one(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    take = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    files.lock(str(path))
+    refused = subprocess.run([sys.executable, "-c", take, path], capture_output=True, check=False)
+    files.unlock(str(path))
+    granted = subprocess.run([sys.executable, "-c", take, path], capture_output=True, check=False)
+    assert (refused.returncode != 0, granted.returncode) == (True, 0)
+
+
+def test_a_lock_that_another_process_holds_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    hold = (
+        "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX);"
+        " print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(files.LockedError):
+            files.lock(str(path))
+        holder.communicate()
+    files.lock(str(path))
+    files.unlock(str(path))

@@ -1,0 +1,181 @@
+"""When a log is synced, and who is told."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import Error, KafkaError
+from storage import files
+from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, open_log
+
+
+@pytest.fixture
+def synced() -> Iterator[list[str]]:
+    """The names of what was synced, in order."""
+    names: list[str] = []
+
+    def note(operation: str, path: str, _size: int) -> None:
+        if operation.startswith("sync"):
+            names.append(Path(path).name)
+
+    files.set_fault_hook(note)
+    yield names
+    files.set_fault_hook(None)
+
+
+@pytest.fixture
+def background() -> HeldBackground:
+    return HeldBackground()
+
+
+def test_nothing_is_synced_by_default(tmp_path: Path, synced: list[str]) -> None:
+    log = open_log(tmp_path)
+    for _ in range(100):
+        assert not append(log, batch(100)).flushing
+    assert synced == []
+    assert log.recovery_point == 0
+
+
+def test_flush_messages_syncs_once_so_many_records_are_unsynced(tmp_path: Path, synced: list[str]) -> None:
+    log = open_log(tmp_path, flush_messages=10)
+    assert not append(log, batch(9)).flushing
+    assert synced == []
+    assert append(log, batch(2)).flushing
+    assert "00000000000000000000.log" in synced
+    assert log.recovery_point == 11
+
+
+def test_an_answer_can_wait_for_the_sync(tmp_path: Path, background: HeldBackground) -> None:
+    log = open_log(tmp_path, flush_messages=1, background=background)
+    result = append(log, batch(3))
+    told: list[Exception | None] = []
+    log.when_flushed(result.last_offset + 1, told.append)
+    assert told == []
+    background.run_all()
+    assert told == [None]
+
+
+def test_what_is_synced_already_is_told_at_once(tmp_path: Path) -> None:
+    log = open_log(tmp_path, flush_messages=1)
+    append(log, batch(3))
+    told: list[Exception | None] = []
+    log.when_flushed(3, told.append)
+    assert told == [None]
+
+
+def test_appends_during_a_sync_are_served_together_by_the_next(
+    tmp_path: Path, background: HeldBackground
+) -> None:
+    log = open_log(tmp_path, flush_messages=1, background=background)
+    for _ in range(5):
+        append(log, batch())
+    assert len(background.waiting) == 1
+    background.run_one()
+    assert log.recovery_point == 1
+    assert len(background.waiting) == 1
+    background.run_one()
+    assert log.recovery_point == 5
+    assert background.waiting == []
+
+
+def test_a_first_sync_covers_the_directory_and_its_texts(tmp_path: Path, synced: list[str]) -> None:
+    log = open_log(tmp_path)
+    append(log, batch())
+    log.flush(NOW_MS)
+    assert synced == [
+        "00000000000000000000.log",
+        "partition.metadata",
+        "leader-epoch-checkpoint",
+        "orders-0",
+    ]
+    synced.clear()
+    append(log, batch())
+    log.flush(NOW_MS)
+    assert synced == ["00000000000000000000.log"]
+
+
+def test_a_rolled_segment_is_synced_with_its_indexes_and_snapshot(tmp_path: Path, synced: list[str]) -> None:
+    log = open_log(tmp_path)
+    append(log, batch())
+    log.roll(NOW_MS)
+    stem = "00000000000000000000"
+    assert synced[:5] == [
+        f"{stem}.log",
+        f"{stem}.index",
+        f"{stem}.timeindex",
+        f"{stem}.txnindex",
+        "00000000000000000001.snapshot",
+    ]
+    assert "00000000000000000001.log" not in synced
+
+
+def test_flush_ms_counts_from_the_last_flush(tmp_path: Path) -> None:
+    log = open_log(tmp_path, flush_ms=1000)
+    append(log, batch())
+    log.flush_if_due(NOW_MS + 999)
+    assert log.recovery_point == 0
+    log.flush_if_due(NOW_MS + 1000)
+    assert log.recovery_point == 1
+    append(log, batch())
+    log.flush_if_due(NOW_MS + 1999)
+    assert log.recovery_point == 1
+    log.flush_if_due(NOW_MS + 2000)
+    assert log.recovery_point == 2
+
+
+def test_what_is_synced_is_not_synced_again(tmp_path: Path, synced: list[str]) -> None:
+    log = open_log(tmp_path)
+    append(log, batch())
+    log.flush(NOW_MS)
+    synced.clear()
+    log.flush(NOW_MS)
+    assert synced == []
+    log.close()
+    assert "00000000000000000000.log" not in synced
+
+
+def test_a_failed_sync_ends_the_log_and_is_told(tmp_path: Path, background: HeldBackground) -> None:
+    log = open_log(tmp_path, flush_messages=1, background=background)
+    append(log, batch())
+    told: list[Exception | None] = []
+    log.when_flushed(1, told.append)
+
+    def fail(operation: str, _path: str, _size: int) -> None:
+        if operation == "sync":
+            raise OSError(5, "Input/output error")
+
+    files.set_fault_hook(fail)
+    try:
+        background.run_all()
+    finally:
+        files.set_fault_hook(None)
+    assert log.recovery_point == 0
+    assert isinstance(told[0], OSError)
+    with pytest.raises(KafkaError) as refused:
+        append(log, batch())
+    assert refused.value.error is Error.KAFKA_STORAGE_ERROR
+    log.when_flushed(1, told.append)
+    assert isinstance(told[1], OSError)
+    assert len(log.read(0, 1000, upper_bound=1).records) > 0
+
+
+def test_a_clean_stop_syncs_what_is_left(tmp_path: Path, background: HeldBackground, synced: list[str]) -> None:
+    log = open_log(tmp_path, background=background)
+    append(log, batch(3))
+    log.close()
+    assert log.recovery_point == 3
+    assert {
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "00000000000000000003.snapshot",
+        "orders-0",
+    } <= set(synced)
+
+
+def test_a_stop_that_isnt_clean_syncs_and_writes_nothing(tmp_path: Path, synced: list[str]) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(3))
+    log.close(clean=False)
+    assert synced == []
+    assert not list((tmp_path / "orders-0").glob("*.snapshot"))

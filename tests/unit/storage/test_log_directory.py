@@ -1,0 +1,321 @@
+"""A log directory: lock, mark of a clean stop, checkpoints, folders."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage import files
+from storage.background import Background, run_at_once
+from storage.log_config import LogConfig
+from storage.log_directory import METADATA_TOPIC, LogDirectory
+from storage.partition_log import PartitionLog
+from storage.recovery import InconsistentTopicIdError
+from tests.support.partition_logs import NOW_MS, TOPIC_ID, HeldBackground, append, batch, values
+
+UNIQUE = "0123456789abcdef" * 2
+MARK = ".kafka_cleanshutdown"
+
+
+@pytest.fixture(autouse=True)
+def no_faults_afterwards() -> Iterator[None]:
+    yield
+    files.set_fault_hook(None)
+
+
+def opened(path: Path, background: Background = run_at_once) -> LogDirectory:
+    return LogDirectory.open(str(path), background=background)
+
+
+def log_of(
+    directory: LogDirectory, topic: str = "orders", partition: int = 0, topic_id: str | None = TOPIC_ID, **config: int
+) -> PartitionLog:
+    return directory.open_log(topic, partition, LogConfig(**config), now_ms=NOW_MS, topic_id=topic_id)
+
+
+def test_a_directory_is_made_and_locked(tmp_path: Path) -> None:
+    directory = opened(tmp_path / "data")
+    with pytest.raises(files.LockedError):
+        opened(tmp_path / "data")
+    directory.close()
+    opened(tmp_path / "data").close()
+
+
+def test_a_new_directory_was_not_stopped_cleanly(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    assert (directory.clean, directory.broker_epoch, directory.meta_properties) == (False, None, None)
+    directory.close()
+
+
+def test_a_clean_stop_is_known_at_the_next_start_and_only_there(tmp_path: Path) -> None:
+    opened(tmp_path).close(broker_epoch=42)
+    assert (tmp_path / MARK).read_text() == '{"version":0,"brokerEpoch":42}'
+    directory = opened(tmp_path)
+    assert (directory.clean, directory.broker_epoch) == (True, 42)
+    assert not (tmp_path / MARK).exists()
+    directory.close(clean=False)
+    assert not opened(tmp_path).clean
+
+
+def test_the_mark_is_written_last_of_all(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory), batch())
+    done: list[str] = []
+    files.set_fault_hook(lambda name, path, _size: done.append(f"{name} {Path(path).name}"))  # type: ignore[func-returns-value]
+    directory.close()
+    assert done[-5:] == [
+        f"write_whole {MARK}.tmp",
+        f"sync {MARK}.tmp",
+        f"rename {MARK}.tmp",
+        f"sync_directory {tmp_path.name}",
+        "unlock .lock",
+    ]
+
+
+def test_the_metadata_log_ends_after_all_others(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory, METADATA_TOPIC), batch())
+    append(log_of(directory, "zebra"), batch())
+    snapshots: list[str] = []
+
+    def note(name: str, path: str, _size: int) -> None:
+        if name == "write_whole" and path.endswith(".snapshot"):
+            snapshots.append(Path(path).parent.name)
+
+    files.set_fault_hook(note)
+    directory.close()
+    assert snapshots == ["zebra-0", f"{METADATA_TOPIC}-0"]
+
+
+def test_logs_come_back_after_a_clean_stop_with_their_checkpoints(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    for _ in range(3):
+        append(log, batch(2))
+    log.delete_records_before(3)
+    directory.close()
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 6\n"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 6\n"
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (3, 6, 6)
+    assert directory.high_watermarks == {("orders", 0): 6}
+    directory.close()
+
+
+def test_a_log_start_at_a_segments_base_needs_no_checkpoint(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory), batch())
+    directory.close()
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+
+
+def test_checkpoints_are_written_in_the_background(tmp_path: Path) -> None:
+    background = HeldBackground()
+    directory = opened(tmp_path, background)
+    log = log_of(directory)
+    append(log, batch(4))
+    log.delete_records_before(1)
+    directory.checkpoint_high_watermarks()
+    directory.checkpoint_log_starts()
+    directory.checkpoint_recovery_points()
+    assert not (tmp_path / "replication-offset-checkpoint").exists()
+    background.run_all()
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
+    # the log start is a recovery point too: nothing below it needs to be read again
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
+    directory.close()
+
+
+def test_a_checkpoint_that_is_being_written_is_followed_by_the_latest_one(tmp_path: Path) -> None:
+    background = HeldBackground()
+    directory = opened(tmp_path, background)
+    log = log_of(directory)
+    for _ in range(3):
+        append(log, batch())
+        directory.checkpoint_high_watermarks()
+    assert len(background.waiting) == 1
+    background.run_all()
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
+    directory.close()
+
+
+def test_after_a_crash_the_recovery_point_says_where_to_read_from(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    append(log, batch())
+    log.roll(NOW_MS)
+    append(log, batch())
+    directory.checkpoint_recovery_points()
+    directory.close(clean=False)
+    first = tmp_path / "orders-0" / "00000000000000000000.log"
+    damaged = bytearray(first.read_bytes())
+    damaged[-1] ^= 1
+    first.write_bytes(damaged)
+    directory = opened(tmp_path)
+    assert log_of(directory).log_end_offset == 2
+    directory.close()
+
+
+def test_malformed_checkpoints_are_read_as_empty(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory), batch())
+    directory.close(clean=False)
+    for name in ("recovery-point", "replication", "log-start"):
+        (tmp_path / f"{name}-offset-checkpoint").write_text("nonsense\n")
+    directory = opened(tmp_path)
+    assert log_of(directory).log_end_offset == 1
+    directory.close()
+
+
+def test_the_metadata_log_is_in_no_checkpoint_and_always_read_again(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory, METADATA_TOPIC), batch())
+    append(log_of(directory, METADATA_TOPIC + "x"), batch())
+    directory.close()
+    for name in ("recovery-point", "replication"):
+        assert "__cluster_metadata 0" not in (tmp_path / f"{name}-offset-checkpoint").read_text()
+    path = tmp_path / f"{METADATA_TOPIC}-0" / "00000000000000000000.log"
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    directory = opened(tmp_path)
+    assert directory.clean
+    assert log_of(directory, METADATA_TOPIC).log_end_offset == 0
+    directory.close(clean=False)
+
+
+def test_no_mark_is_written_where_a_log_failed(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    append(log, batch())
+    files.set_fault_hook(lambda name, _path, _size: (_ for _ in ()).throw(OSError(5, "bad disk")) if name == "sync" else None)
+    log.flush(NOW_MS)
+    files.set_fault_hook(None)
+    directory.close()
+    assert not (tmp_path / MARK).exists()
+
+
+def test_no_mark_is_written_where_a_log_cant_be_closed(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory, "a"), batch())
+    append(log_of(directory, "b"), batch())
+
+    def fail(name: str, path: str, _size: int) -> None:
+        if name == "write_whole" and "/a-0/" in path:
+            raise OSError(28, "No space left on device")
+
+    files.set_fault_hook(fail)
+    directory.close()
+    files.set_fault_hook(None)
+    assert not (tmp_path / MARK).exists()
+    directory = opened(tmp_path)
+    assert log_of(directory, "a").log_end_offset == log_of(directory, "b").log_end_offset == 1
+    directory.close()
+
+
+def test_no_mark_is_written_while_an_unclean_folder_was_not_looked_at(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory, "a"), batch())
+    append(log_of(directory, "b"), batch())
+    directory.close(clean=False)
+    directory = opened(tmp_path)
+    log_of(directory, "a")
+    directory.close()
+    assert not (tmp_path / MARK).exists()
+    directory = opened(tmp_path)
+    log_of(directory, "a")
+    log_of(directory, "b")
+    directory.close()
+    assert (tmp_path / MARK).exists()
+
+
+def test_folders_are_listed_with_their_topic_ids(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory, "a-b", 12), batch())
+    append(log_of(directory, "a", 0, topic_id=None), batch())
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / ("gone-0." + UNIQUE + "-delete")).mkdir()
+    (tmp_path / ("stray-0." + UNIQUE + "-stray")).mkdir()
+    assert [(f.topic, f.partition, f.topic_id) for f in directory.folders()] == [
+        ("a", 0, None),
+        ("a-b", 12, TOPIC_ID),
+    ]
+    directory.close()
+
+
+def test_folders_of_deleted_topics_go_at_the_next_start(tmp_path: Path) -> None:
+    doomed = tmp_path / ("gone-0." + UNIQUE + "-delete")
+    doomed.mkdir()
+    (doomed / "00000000000000000000.log").write_bytes(b"x")
+    directory = opened(tmp_path)
+    assert not doomed.exists()
+    directory.close()
+
+
+def test_a_deleted_partitions_name_can_be_used_again_at_once(tmp_path: Path) -> None:
+    background = HeldBackground()
+    directory = opened(tmp_path, background)
+    old = log_of(directory)
+    append(old, batch(values=[b"old"]))
+    directory.delete_log(old, UNIQUE)
+    new = log_of(directory, topic_id="B" * 22)
+    append(new, batch(values=[b"new"]))
+    background.run_all()
+    assert values(new) == [b"new"]
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["orders-0"]
+    directory.close()
+
+
+def test_a_deleted_partitions_log_start_is_forgotten_before_its_name_is_used_again(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    old = log_of(directory)
+    append(old, batch(50))
+    old.delete_records_before(40)
+    directory.checkpoint_log_starts()
+    directory.delete_log(old, UNIQUE)
+    append(log_of(directory, topic_id="B" * 22), batch(values=[b"new"]))
+    directory.close(clean=False)
+    directory = opened(tmp_path)
+    log = log_of(directory, topic_id="B" * 22)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 1)
+    directory.close()
+
+
+def test_a_folder_of_an_earlier_topic_is_refused_and_can_be_set_aside(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory), batch())
+    directory.close()
+    directory = opened(tmp_path)
+    with pytest.raises(InconsistentTopicIdError):
+        log_of(directory, topic_id="B" * 22)
+    (folder,) = directory.folders()
+    stray = directory.set_aside(folder, UNIQUE)
+    assert Path(stray).name == f"orders-0.{UNIQUE}-stray"
+    assert log_of(directory, topic_id="B" * 22).log_end_offset == 0
+    directory.close()
+
+
+def test_meta_properties_are_written_as_kafka_reads_them(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    directory.write_meta_properties(
+        cluster_id="4L6g3nShT-eMCtK--X86sw", node_id=1, directory_id="bHqe5RBLgqa5wkxO6iXQHg"
+    )
+    directory.close()
+    lines = (tmp_path / "meta.properties").read_text().splitlines()
+    assert set(lines[1:]) == {
+        "version=1",
+        "node.id=1",
+        "cluster.id=4L6g3nShT-eMCtK--X86sw",
+        "directory.id=bHqe5RBLgqa5wkxO6iXQHg",
+    }
+    directory = opened(tmp_path)
+    assert directory.meta_properties == {
+        "version": "1",
+        "node.id": "1",
+        "cluster.id": "4L6g3nShT-eMCtK--X86sw",
+        "directory.id": "bHqe5RBLgqa5wkxO6iXQHg",
+    }
+    directory.close()
