@@ -42,10 +42,12 @@ class FetchTarget:
         "told_high_watermark",
         "told_log_start_offset",
         "topic",
+        "topic_name",
     )
 
     def __init__(self, topic: str | bytes, wanted: FetchPartition) -> None:
         self.topic = topic
+        self.topic_name = topic if isinstance(topic, str) else ""  # of a topic id once it is known
         self.index = wanted.partition
         self.told_high_watermark = -1
         self.told_log_start_offset = -1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from broker.partitions import NO_LEADER_EPOCH
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from storage.reads import ENOUGH_BYTES
@@ -61,58 +62,66 @@ class FetchParameters:
 
 
 class Reading:
-    """One pass over the partitions: an answer for each, and whether the fetch may wait for more."""
+    """One pass over the partitions: an answer for each, and whether the fetch may wait for more.
 
-    __slots__ = ("_unknown", "bytes_read", "found", "must_answer", "results")
+    `found` are those that were there at first sight; only they keep a fetch waiting. What is unknown then is answered
+    behind the others, ids before partitions, as in Kafka.
+    """
+
+    __slots__ = ("_left", "_parameters", "bytes_read", "found", "must_answer", "results", "unknown")
 
     def __init__(
         self, partitions: Partitions, parameters: FetchParameters, targets: list[FetchTarget]
     ) -> None:
-        self.results: Results = []
+        self._parameters = parameters
         self.found: list[tuple[FetchTarget, Partition]] = []
+        unknown_ids: Results = []
+        unknown_partitions: Results = []
+        for target in targets:
+            if not _resolve(partitions, parameters, target):
+                unknown_ids.append((target, _not_found(target, Error.UNKNOWN_TOPIC_ID)))
+                continue
+            partition = partitions.find(target.topic_name, target.index)
+            if partition is None:
+                unknown_partitions.append((target, _not_found(target, Error.UNKNOWN_TOPIC_OR_PARTITION)))
+            else:
+                self.found.append((target, partition))
+        self.unknown = unknown_ids + unknown_partitions
+        self.read(partitions)
+
+    def read(self, partitions: Partitions) -> None:
+        """Read what was found, anew: `results` is what is there now."""
         self.bytes_read = 0
         self.must_answer = False
-        self._unknown: Results = []
-        for target in targets:
-            answer = self._read(partitions, parameters, target)
-            if answer is not None:
-                self.results.append((target, answer))
-        self.results += self._unknown  # behind the others, as in Kafka
+        self._left = self._parameters.max_bytes
+        self.results: Results = []
+        for target, _ in self.found:
+            self.results.append((target, self._read(partitions, target)))
+        self.results += self.unknown
 
-    def _read(
-        self, partitions: Partitions, parameters: FetchParameters, target: FetchTarget
-    ) -> PartitionData | None:
-        """The answer for a partition that is there; one that isn't goes to the unknown ones."""
-        if parameters.by_id:
-            topic = partitions.by_id.get(target.topic)  # type: ignore[arg-type]
-            unknown = Error.UNKNOWN_TOPIC_ID
-        else:
-            topic = partitions.by_name.get(target.topic)  # type: ignore[arg-type]
-            unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
-        if topic is None:
-            self._unknown.append((target, _not_found(target, unknown)))
-            return None
-        partition = topic.partitions.get(target.index)
-        if partition is None:
-            self._unknown.append((target, _not_found(target, Error.UNKNOWN_TOPIC_OR_PARTITION)))
-            return None
-        self.found.append((target, partition))
+    def _read(self, partitions: Partitions, target: FetchTarget) -> PartitionData:
+        partition = partitions.find(target.topic_name, target.index)
         try:
-            answer = self._read_partition(partition, parameters, target)
+            if partition is None:  # deleted while the fetch waited
+                raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+            if self._parameters.by_id and partition.topic.topic_id != target.topic:
+                raise KafkaError(Error.INCONSISTENT_TOPIC_ID)  # created again under the same name
+            answer = self._read_partition(partition, target)
         except KafkaError as error:
             self.must_answer = True
-            return _failed(partition, target, error.error, parameters.api_version)
-        self.bytes_read += len(answer.records or b"")
+            answer = _failed(partition, target, error.error, self._parameters.api_version)
+        size = len(answer.records or b"")
+        self.bytes_read += size
+        self._left = max(0, self._left - size)
         if answer.diverging_epoch is not None:
             self.must_answer = True
         return answer
 
-    def _read_partition(
-        self, partition: Partition, parameters: FetchParameters, target: FetchTarget
-    ) -> PartitionData:
+    def _read_partition(self, partition: Partition, target: FetchTarget) -> PartitionData:
+        parameters = self._parameters
+        partition.check_leader_epoch(max(target.current_leader_epoch, NO_LEADER_EPOCH))
         if parameters.replica_id >= 0:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)  # a follower, and this node has none
-        partition.check_leader_epoch(target.current_leader_epoch)
         log = partition.log
         offset = target.fetch_offset
         diverging = None
@@ -123,14 +132,13 @@ class Reading:
         if diverging is None:
             if offset < log.log_start_offset or offset > log.log_end_offset:
                 raise KafkaError(Error.OFFSET_OUT_OF_RANGE)
-            left = parameters.max_bytes - self.bytes_read
-            if parameters.max_bytes < 0 or target.partition_max_bytes < 0:
+            if self._left < 0 or target.partition_max_bytes < 0:
                 raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
             bound = parameters.bound(partition)
             if offset < bound:
                 read = log.read(
                     offset,
-                    min(target.partition_max_bytes, max(left, 0)),
+                    min(target.partition_max_bytes, self._left),
                     upper_bound=bound,
                     min_one_batch=self.bytes_read == 0,
                 )
@@ -154,19 +162,12 @@ class Reading:
 class DelayedFetch:
     """A fetch that waits. `answer` is done with the results once there is enough, or its time is over."""
 
-    __slots__ = ("_parameters", "_partitions", "_reading", "_targets", "_timer", "answer")
+    __slots__ = ("_parameters", "_partitions", "_reading", "_timer", "answer")
 
-    def __init__(
-        self,
-        partitions: Partitions,
-        parameters: FetchParameters,
-        targets: list[FetchTarget],
-        reading: Reading,
-    ) -> None:
+    def __init__(self, partitions: Partitions, parameters: FetchParameters, reading: Reading) -> None:
         loop = asyncio.get_running_loop()
         self._partitions = partitions
         self._parameters = parameters
-        self._targets = targets
         self._reading = reading
         self.answer: asyncio.Future[Results] = loop.create_future()
         self.answer.add_done_callback(self._forget)
@@ -201,7 +202,8 @@ class DelayedFetch:
 
     def _complete(self) -> None:
         if not self.answer.done():
-            self.answer.set_result(Reading(self._partitions, self._parameters, self._targets).results)
+            self._reading.read(self._partitions)
+            self.answer.set_result(self._reading.results)
 
     def _forget(self, _: asyncio.Future[Results]) -> None:
         self._timer.cancel()
@@ -230,7 +232,19 @@ def _not_found(target: FetchTarget, error: Error) -> PartitionData:
     )
 
 
-def _failed(partition: Partition, target: FetchTarget, error: Error, api_version: int) -> PartitionData:
+def _resolve(partitions: Partitions, parameters: FetchParameters, target: FetchTarget) -> bool:
+    """Find the name behind a topic id. A session remembers it, also when the topic is gone, as Kafka's do."""
+    if parameters.by_id and not target.topic_name:
+        topic = partitions.by_id.get(target.topic)  # type: ignore[arg-type]
+        if topic is None:
+            return False
+        target.topic_name = topic.name
+    return True
+
+
+def _failed(
+    partition: Partition | None, target: FetchTarget, error: Error, api_version: int
+) -> PartitionData:
     answer = PartitionData(
         partition_index=target.index,
         error_code=error,
@@ -238,7 +252,11 @@ def _failed(partition: Partition, target: FetchTarget, error: Error, api_version
         aborted_transactions=None,
         records=b"",
     )
-    if api_version >= 16 and error in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
+    if (
+        partition is not None
+        and api_version >= 16
+        and error in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
+    ):
         answer.current_leader = LeaderIdAndEpoch(
             leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
         )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.partitions")
 
+NO_LEADER_EPOCH = -1
+
 
 class Partition:
     """One partition that this node leads."""
@@ -44,7 +46,7 @@ class Partition:
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Raises KafkaError where a client knows an older leader epoch, or one we don't know yet (KIP-320)."""
-        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+        if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(Error.FENCED_LEADER_EPOCH)
             raise KafkaError(Error.UNKNOWN_LEADER_EPOCH)
@@ -141,13 +143,15 @@ class Partitions:
     def all(self) -> list[Partition]:
         return [partition for topic in self.by_name.values() for partition in topic.partitions.values()]
 
-    def follow(self, image: ClusterImage) -> None:
-        """Make the partitions what the metadata says, as far as it changed since the last call."""
+    def follow(self, image: ClusterImage) -> list[TopicImage]:
+        """Make the partitions what the metadata says, as far as it changed since the last call. Returns the topics
+        that were removed."""
         changed, removed = image.take_changes()
         for topic in removed:
             self._remove(topic)
         for name in changed:
             self._follow_topic(image.topics[name])
+        return removed
 
     def configure_all(self) -> None:
         """A setting of the broker changed that topics inherit."""

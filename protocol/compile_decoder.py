@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from protocol.errors import CodecError
-from protocol.primitives import MAX_STRING_BYTES, Bytes, read_unsigned_varint, skip_tagged_fields
+from protocol.primitives import MAX_INT32, MAX_STRING_BYTES, Bytes, read_unsigned_varint, skip_tagged_fields
 from protocol.schema import Field, Message, Struct
 
 FORMATS: Final = {
@@ -254,7 +254,7 @@ class _Writer:
         self.line("if n:")
         self.indent += 1
         self.line("n, pos = unsigned_varint(data, pos - 1)")
-        self.line("for _ in range(n):")
+        self.line(f"for _ in range(n if n <= {MAX_INT32} else 0):")
         self.indent += 1
         self.line("tag, pos = unsigned_varint(data, pos)")
         self.line("size, pos = unsigned_varint(data, pos)")

@@ -15,6 +15,8 @@ Bytes = bytes | bytearray | memoryview
 MAX_STRING_BYTES: Final = 32767
 """Longer strings have no form on the wire, compact ones neither."""
 
+MAX_INT32: Final = 2**31 - 1
+
 _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
@@ -50,6 +52,8 @@ def read_unsigned_varint(data: Bytes, pos: int, end: int | None = None) -> tuple
 def skip_tagged_fields(data: Bytes, pos: int, end: int) -> int:
     """The position behind a section of tagged fields (KIP-482), whatever is in it."""
     count, pos = read_unsigned_varint(data, pos, end)
+    if count > MAX_INT32:
+        return pos  # negative in Java's eyes, and so none
     for _ in range(count):
         _, pos = read_unsigned_varint(data, pos, end)
         size, pos = read_unsigned_varint(data, pos, end)

@@ -23,6 +23,7 @@ from protocol.record_batch import (
     BASE_OFFSET_POS,
     BATCH_LENGTH_POS,
     BATCH_OVERHEAD,
+    CONTROL_BIT,
     CREATE_TIME,
     HEADER_SIZE_UP_TO_MAGIC,
     LOG_APPEND_TIME,
@@ -50,6 +51,7 @@ from protocol.varint import read_varint, read_varlong, to_int64
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _ATTRIBUTES_LOW_BYTE_POS = 22
+_INT32_MAX = 2**31 - 1
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _RECORD_ERRORS_IN_MESSAGE = 3
 
@@ -140,6 +142,8 @@ def _whole_batch_size(records: memoryview | bytes, pos: int) -> int | None:
     if left < LOG_OVERHEAD:
         return None
     length: int = _INT32.unpack_from(records, pos + BATCH_LENGTH_POS)[0]
+    if length > _INT32_MAX - LOG_OVERHEAD and pos == 0:
+        raise RequestFailedError(Error.UNKNOWN_SERVER_ERROR)  # Kafka's size of it overflows
     if length < MIN_BATCH_LENGTH:
         raise CorruptRecordError(
             f"Record size {length} is less than the minimum record overhead ({MIN_BATCH_LENGTH})"
@@ -164,12 +168,14 @@ def validate(
     INVALID_TIMESTAMP.
     """
     header = _check_header(batch, rules)
-    codec = header.compression
+    codec = header.attributes & compression.CODEC_MASK
     target = TARGET_CODECS.get(rules.compression_type, codec)
     if target != codec and not compression.is_available(target):
         target = codec
     payload: bytes | memoryview = memoryview(batch)[BATCH_OVERHEAD:]
     if codec != compression.NONE:
+        if codec == compression.ZSTD and not payload:
+            raise KafkaError(Error.INVALID_RECORD)  # to Kafka's decompressor a stream of nothing
         try:
             payload = compression.decompress(codec, payload)
         except compression.CodecUnavailableError:
@@ -180,7 +186,12 @@ def validate(
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from error
     shape = _walk(payload, header)
     skimmed = codec == target != compression.NONE
-    least, largest = _check_records(header, payload, shape, rules, now_ms, f"{topic}-{partition}", skimmed)
+    least, largest = _timestamp_range(header, shape)
+    if not _all_are_fine(header, shape, rules, now_ms, least, largest):
+        records = parse_records(header, bytes(payload))
+        _check_each(header, records, rules, now_ms, f"{topic}-{partition}", skimmed)
+        timestamps = [record.timestamp for record in records]
+        least, largest = min(timestamps), max(timestamps)
     if target != codec:
         return _rebuild(header, payload, shape, least, largest, target, rules, now_ms)
     if skimmed and not shape.offsets_are_consecutive:
@@ -199,13 +210,13 @@ def _check_header(batch: WritableBytes, rules: RecordRules) -> BatchHeader:
     if size < BATCH_OVERHEAD or not crc_is_valid(batch, 0, size):
         raise KafkaError(Error.CORRUPT_MESSAGE)
     header = read_header(batch)
-    if header.compression > compression.ZSTD:
+    if header.attributes & compression.CODEC_MASK > compression.ZSTD:
         raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
     if (
         header.records_count <= 0
         or header.last_offset_delta != header.records_count - 1
-        or header.is_control
-        or (header.has_producer_id and header.base_sequence < 0)
+        or header.attributes & CONTROL_BIT
+        or (header.base_sequence < 0 and header.producer_id > NO_PRODUCER_ID)
     ):
         raise KafkaError(Error.INVALID_RECORD)
     return header
@@ -221,32 +232,42 @@ def _walk(payload: bytes | memoryview, header: BatchHeader) -> RecordsShape:
         raise KafkaError(Error.INVALID_RECORD) from error
 
 
-def _check_records(
+def _timestamp_range(header: BatchHeader, shape: RecordsShape) -> tuple[int, int]:
+    """The least and the largest timestamp, if they don't overflow."""
+    if header.attributes & TIMESTAMP_TYPE_BIT:
+        return header.max_timestamp, header.max_timestamp
+    return (
+        header.base_timestamp + shape.min_timestamp_delta,
+        header.base_timestamp + shape.max_timestamp_delta,
+    )
+
+
+def _all_are_fine(
+    header: BatchHeader, shape: RecordsShape, rules: RecordRules, now_ms: int, least: int, largest: int
+) -> bool:
+    """Whether the range of the timestamps and the shape of the records say that no single one can be wrong."""
+    if rules.compacted and shape.has_null_key:
+        return False
+    if least < _INT64_MIN or largest > _INT64_MAX:
+        return False
+    is_append_time = header.attributes & TIMESTAMP_TYPE_BIT
+    if rules.message_timestamp_type != "CreateTime":
+        return not is_append_time
+    if is_append_time and least == NO_TIMESTAMP:
+        return False
+    return least >= now_ms - rules.before_max_ms and largest <= now_ms + rules.after_max_ms
+
+
+def _check_each(
     header: BatchHeader,
-    payload: bytes | memoryview,
-    shape: RecordsShape,
+    records: list[Record],
     rules: RecordRules,
     now_ms: int,
     topic_partition: str,
     skimmed: bool,
-) -> tuple[int, int]:
-    """The least and the largest timestamp. Raises `RecordValidationError`."""
+) -> None:
+    """Raises `RecordValidationError`."""
     is_append_time = header.timestamp_type == LOG_APPEND_TIME
-    if is_append_time:
-        least = largest = header.max_timestamp
-    else:
-        least = header.base_timestamp + shape.min_timestamp_delta
-        largest = header.base_timestamp + shape.max_timestamp_delta
-    if rules.message_timestamp_type == "CreateTime":
-        # Outside of these limits there may still be no error: no timestamp at all is always fine.
-        fine = least >= now_ms - rules.before_max_ms and largest <= now_ms + rules.after_max_ms
-        fine = fine and not (is_append_time and least == NO_TIMESTAMP)
-    else:
-        fine = not is_append_time
-    fine = fine and least >= _INT64_MIN and largest <= _INT64_MAX
-    if fine and not (rules.compacted and shape.has_null_key):
-        return least, largest
-    records = parse_records(header, bytes(payload))
     errors = []
     for index, record in enumerate(records):
         error = _record_error(record, is_append_time, rules, now_ms, topic_partition, skimmed)
@@ -254,8 +275,6 @@ def _check_records(
             errors.append((index, *error))
     if errors:
         raise _as_record_errors(errors)
-    timestamps = [record.timestamp for record in records]
-    return min(timestamps), max(timestamps)
 
 
 def _record_error(
@@ -320,10 +339,13 @@ def _store(
     batch: WritableBytes, header: BatchHeader, rules: RecordRules, now_ms: int, largest_timestamp: int
 ) -> CheckedBatch:
     if rules.message_timestamp_type == "CreateTime":
-        changed = patch_max_timestamp(batch, 0, len(batch), CREATE_TIME, max(NO_TIMESTAMP, largest_timestamp))
+        timestamp_type, max_timestamp = CREATE_TIME, max(NO_TIMESTAMP, largest_timestamp)
     else:
-        changed = patch_max_timestamp(batch, 0, len(batch), LOG_APPEND_TIME, now_ms)
-    return CheckedBatch(batch, read_header(batch) if changed else header)
+        timestamp_type, max_timestamp = LOG_APPEND_TIME, now_ms
+    if header.max_timestamp == max_timestamp and header.timestamp_type == timestamp_type:
+        return CheckedBatch(batch, header)
+    patch_max_timestamp(batch, 0, len(batch), timestamp_type, max_timestamp)
+    return CheckedBatch(batch, read_header(batch))
 
 
 def _rebuild(

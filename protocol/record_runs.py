@@ -6,9 +6,9 @@ neighbours; whatever doesn't fit ends the stretch and is left to the walk, which
 - A *run* has records of one size, as many producers send: all bytes that give a record its shape (its size, the
   sizes of key, value, headers) then stand in columns at one stride. A slice with a step fetches a column at the speed
   of C, and one comparison says that it repeats a single byte. Timestamps may differ while their varints keep their
-  width. About 50 ns a record.
+  width. Less than 0.1 µs a record.
 - Records that differ in size still have most fields at the same place, so that one `struct` unpacks all of a record.
-  Sizes and expected offset deltas are looked up in tables rather than computed. About 200 ns a record.
+  Sizes and expected offset deltas are looked up in tables rather than computed. About 0.3 µs a record.
 """
 
 from collections.abc import Callable

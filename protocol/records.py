@@ -14,6 +14,7 @@ from protocol.record_batch import (
     CREATE_TIME,
     DELETE_HORIZON_BIT,
     HEADER,
+    KNOWN_ATTRIBUTES_MASK,
     LOG_OVERHEAD,
     MAGIC,
     NO_PARTITION_LEADER_EPOCH,
@@ -297,7 +298,7 @@ def rebuild_batch(
     place. No records left: the 61 bytes that keep a producer's sequence. Raises `compression.CodecUnavailableError`.
     Source: MemoryRecords.filterTo, DefaultRecordBatch.writeEmptyHeader.
     """
-    attributes = header.attributes & ~DELETE_HORIZON_BIT
+    attributes = header.attributes & KNOWN_ATTRIBUTES_MASK & ~DELETE_HORIZON_BIT
     if not records:
         empty = header._replace(
             attributes=attributes & ~compression.CODEC_MASK, base_timestamp=NO_TIMESTAMP, records_count=0

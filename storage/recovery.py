@@ -211,6 +211,9 @@ def _load(log: "PartitionLog", names: set[str], *, now_ms: int, clean: bool, rec
     log.recovery_point = end_offset if clean else min(recovery_point, end_offset)
     log.snapshots.remove_strays(log.base_offsets)
     if states is not None and states.map_end_offset == end_offset:
+        # Kafka reads its snapshot back, and so knows each producer's last batch alone. The others are kept here: a
+        # producer that repeats what was in flight at the crash is answered as it would have been without one.
+        states.expire(now_ms, log.config.producer_id_expiration_ms)
         log.producers = states
         log.snapshots.remove_outside(log.log_start_offset, end_offset)
         log.snapshots.take(states)

@@ -78,8 +78,7 @@ class Segment:
 
     def create(self) -> None:
         """Makes its files, empty; what an earlier run may have left of them is gone."""
-        for suffix in SEGMENT_SUFFIXES:
-            files.remove(file_path(self.directory, self.base_offset, suffix))
+        files.remove(self.txn_index.file.path)
         files.create(self.log)
         self.offset_index.create()
         self.time_index.create()

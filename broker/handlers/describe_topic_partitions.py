@@ -30,6 +30,8 @@ def handle(
 ) -> DescribeTopicPartitionsResponse:
     image = server.metadata.image
     names = {topic.name for topic in request.topics}
+    if "" in names:
+        return _refuse_all(request, Error.UNKNOWN_SERVER_ERROR)  # Kafka fails on it
     every = not names
     if every:
         names = set(image.topics)
@@ -37,12 +39,7 @@ def handle(
     if request.cursor is not None:
         first_topic, first_index = request.cursor.topic_name, request.cursor.partition_index
         if first_index < 0 or (not every and first_topic not in names):
-            return DescribeTopicPartitionsResponse(
-                topics=[
-                    DescribeTopicPartitionsResponseTopic(error_code=Error.INVALID_REQUEST, name=topic.name)
-                    for topic in request.topics
-                ]
-            )
+            return _refuse_all(request, Error.INVALID_REQUEST)
     left = max(
         1, min(request.response_partition_limit, server.config.get_int("max.request.partition.size.limit"))
     )
@@ -65,6 +62,15 @@ def handle(
             break
         left -= len(indexes)
     return response
+
+
+def _refuse_all(request: DescribeTopicPartitionsRequest, error: Error) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=error, name=topic.name)
+            for topic in request.topics
+        ]
+    )
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:

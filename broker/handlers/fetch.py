@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 from broker.fetch_sessions import FetchPlan
 from broker.fetching import DelayedFetch, FetchParameters, Reading, Results
 from protocol.errors import Error
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, NodeEndpoint
+from protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    NodeEndpoint,
+    PartitionData,
+)
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
@@ -29,8 +35,6 @@ READ_COMMITTED = 1
 def handle(
     server: Server, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Awaitable[FetchResponse]:
-    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return FetchResponse(error_code=Error.UNKNOWN_SERVER_ERROR)
     by_id = context.api_version >= 13
     plan = server.fetch_sessions.begin(
         session_id=request.session_id,
@@ -51,26 +55,55 @@ def handle(
         read_committed=request.isolation_level == READ_COMMITTED,
     )
     reading = Reading(server.partitions, parameters, plan.targets)
+    if reading.found and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _fail_all(request, by_id)
     if (
         reading.must_answer
         or reading.bytes_read >= parameters.min_bytes
         or request.max_wait_ms <= 0
         or not reading.found
     ):
-        return _answer(server, context, plan, reading.results)
-    delayed = DelayedFetch(server.partitions, parameters, plan.targets, reading)
+        return _answer(server, context, plan, parameters, reading.results)
+    delayed = DelayedFetch(server.partitions, parameters, reading)
     if delayed.answer.done():
-        return _answer(server, context, plan, delayed.answer.result())
-    return _wait(server, context, plan, delayed)
+        return _answer(server, context, plan, parameters, delayed.answer.result())
+    return _wait(server, context, plan, parameters, delayed)
 
 
 async def _wait(
-    server: Server, context: RequestContext, plan: FetchPlan, delayed: DelayedFetch
+    server: Server,
+    context: RequestContext,
+    plan: FetchPlan,
+    parameters: FetchParameters,
+    delayed: DelayedFetch,
 ) -> FetchResponse:
-    return _answer(server, context, plan, await delayed.answer)
+    return _answer(server, context, plan, parameters, await delayed.answer)
 
 
-def _answer(server: Server, context: RequestContext, plan: FetchPlan, results: Results) -> FetchResponse:
+def _fail_all(request: FetchRequest, by_id: bool) -> FetchResponse:
+    """Kafka's answer where it fails on a request: below v13 each partition that was *asked for* says so as well."""
+    topics = []
+    if not by_id:
+        for topic in request.topics:
+            partitions = [
+                PartitionData(
+                    partition_index=wanted.partition,
+                    error_code=Error.UNKNOWN_SERVER_ERROR,
+                    high_watermark=-1,
+                    aborted_transactions=[],
+                    records=b"",
+                )
+                for wanted in topic.partitions
+            ]
+            topics.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
+    return FetchResponse(
+        error_code=Error.UNKNOWN_SERVER_ERROR, session_id=request.session_id, responses=topics
+    )
+
+
+def _answer(
+    server: Server, context: RequestContext, plan: FetchPlan, parameters: FetchParameters, results: Results
+) -> FetchResponse:
     session_id, listed = server.fetch_sessions.finish(plan, results, server.clock.now_ms())
     topics: list[FetchableTopicResponse] = []
     response = FetchResponse(session_id=session_id, responses=topics)
@@ -85,7 +118,7 @@ def _answer(server: Server, context: RequestContext, plan: FetchPlan, results: R
                 else FetchableTopicResponse(topic=last)
             )
         topics[-1].partitions.append(answer)
-        if answer.current_leader is not None and not response.node_endpoints:
+        if answer.current_leader is not None and parameters.replica_id < 0 and not response.node_endpoints:
             host, port = server.advertised_endpoint(context.listener_name)
             response.node_endpoints.append(
                 NodeEndpoint(node_id=server.node_id, host=host, port=port, rack=server.rack)

@@ -21,7 +21,6 @@ from protocol.messages.offsets import (
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
-    from broker.partitions import Partition
     from broker.server import Server
 
 LATEST = -1
@@ -55,10 +54,11 @@ def handle(server: Server, context: RequestContext, request: ListOffsetsRequest)
     asked = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
-    topics = []
+    topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
-        answers: dict[int, ListOffsetsPartitionResponse] = {}
         for wanted in topic.partitions:
+            # Entries of one topic are merged, a partition has one answer, and a topic without any isn't listed.
+            answers = topics.setdefault(topic.name, {})
             index = wanted.partition_index
             if index in answers:
                 continue
@@ -67,25 +67,30 @@ def handle(server: Server, context: RequestContext, request: ListOffsetsRequest)
                 answer.error_code = Error.INVALID_REQUEST
                 continue
             try:
-                partition = server.partitions.get(topic.name, index)
-                found = _look_up(partition, wanted, version, request)
+                answer.timestamp, answer.offset, leader_epoch = _look_up(
+                    server, topic.name, wanted, version, request
+                )
             except KafkaError as error:
                 answer.error_code = error.error
                 continue
-            answer.timestamp, answer.offset, leader_epoch = found
             if version >= 4:
                 answer.leader_epoch = leader_epoch
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=[*answers.values()]))
-    return ListOffsetsResponse(topics=topics)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(name=name, partitions=[*answers.values()])
+            for name, answers in topics.items()
+        ]
+    )
 
 
 def _look_up(
-    partition: Partition, wanted: ListOffsetsPartition, version: int, request: ListOffsetsRequest
+    server: Server, topic: str, wanted: ListOffsetsPartition, version: int, request: ListOffsetsRequest
 ) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch), each −1 where there is none."""
     timestamp = wanted.timestamp
     if timestamp < 0 and not FIRST_VERSIONS.get(timestamp, version + 1) <= version:
         raise KafkaError(Error.UNSUPPORTED_VERSION)
+    partition = server.partitions.get(topic, wanted.partition_index)
     partition.check_leader_epoch(wanted.current_leader_epoch)
     log = partition.log
     if request.replica_id != CONSUMER:

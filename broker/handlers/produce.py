@@ -26,7 +26,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.record_batch import ATTRIBUTES_POS, BATCH_OVERHEAD, TRANSACTIONAL_BIT, read_header
+from protocol.record_batch import ATTRIBUTES_POS, TRANSACTIONAL_BIT, read_header
 from protocol.record_checks import RecordValidationError, RequestFailedError, check_shape, validate
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def handle(
         sizes = _check_shapes(request, version)
     except RequestFailedError as failure:
         return _fail_all(request, by_id, failure.error, failure.message)
-    producers = _transactional_producers(request)
-    if producers and request.transactional_id is None:
+    transactional = _has_transactional_records(request)
+    if transactional and request.transactional_id is None:
         return _fail_all(request, by_id, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     refused: dict[Key, PartitionProduceResponse] = {}
     accepted: dict[Key, tuple[Partition, memoryview]] = {}
@@ -87,11 +87,13 @@ def handle(
             else:
                 assert data.records is not None
                 accepted[key] = (partition, data.records[:size])
-    if producers and accepted:
-        if len(producers) > 1:
+    if transactional:
+        found = {key: _transactional_producer(batch) for key, (_, batch) in accepted.items()}
+        producers = {key: producer for key, producer in found.items() if producer is not None}
+        if len(set(producers.values())) > 1:
             message = "Transactional records contained more than one producer ID"
             return _fail_all(request, by_id, Error.INVALID_PRODUCER_ID_MAPPING, message)
-        for key in [key for key, (_, batch) in accepted.items() if _transactional_producer(batch)]:
+        for key in producers:
             refused[key] = _refused(key[1], Error.INVALID_PRODUCER_ID_MAPPING)
             del accepted[key]
     answers: dict[Key, PartitionProduceResponse] = {}
@@ -125,22 +127,27 @@ def _check_shapes(request: ProduceRequest, version: int) -> Iterator[int | Kafka
     return iter(found)
 
 
-def _transactional_producer(records: memoryview) -> tuple[int, int] | None:
-    """(producer id, epoch) of a transactional batch. The flag without a producer id means nothing, as in Kafka."""
-    if len(records) < BATCH_OVERHEAD or not records[ATTRIBUTES_LOW_BYTE_POS] & TRANSACTIONAL_BIT:
+def _is_transactional(records: memoryview | None) -> bool:
+    return (
+        records is not None
+        and len(records) > ATTRIBUTES_LOW_BYTE_POS
+        and bool(records[ATTRIBUTES_LOW_BYTE_POS] & TRANSACTIONAL_BIT)
+    )
+
+
+def _has_transactional_records(request: ProduceRequest) -> bool:
+    """Whether the first batch of any partition has the flag (Kafka: `RequestUtils.hasTransactionalRecords`)."""
+    return any(
+        _is_transactional(data.records) for topic in request.topic_data for data in topic.partition_data
+    )
+
+
+def _transactional_producer(batch: memoryview) -> tuple[int, int] | None:
+    """(producer id, epoch) of a transactional batch; the flag without a producer id means nothing, as in Kafka."""
+    if not _is_transactional(batch):
         return None
-    header = read_header(records)
+    header = read_header(batch)
     return (header.producer_id, header.producer_epoch) if header.has_producer_id else None
-
-
-def _transactional_producers(request: ProduceRequest) -> set[tuple[int, int]]:
-    producers = set()
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            producer = None if data.records is None else _transactional_producer(data.records)
-            if producer is not None:
-                producers.add(producer)
-    return producers
 
 
 def _append(
@@ -165,7 +172,7 @@ def _append(
         return answer
     except KafkaError as failure:
         start = log.log_start_offset if failure.error in _TOLD_WITH_LOG_START else -1
-        return _refused(partition.index, failure.error, failure.message, start)
+        return _refused(partition.index, failure.error, None, start)
     answer = PartitionProduceResponse(
         index=partition.index,
         base_offset=appended.base_offset,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.metadata.image import ClusterImage, TopicImage
-from broker.metadata.topic_names import collision_key, invalid_name_reason
+from broker.metadata.topic_names import CLUSTER_METADATA_TOPIC, collision_key, invalid_name_reason
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreatePartitionsTopic
@@ -41,6 +41,8 @@ class Placement:
 def check_new_name(image: ClusterImage, name: str) -> None:
     """Raises KafkaError where no topic of this name can be created."""
     reason = invalid_name_reason(name)
+    if name == CLUSTER_METADATA_TOPIC:
+        raise KafkaError(Error.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
         raise KafkaError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if reason is not None:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import sys
+import tempfile
 from fnmatch import fnmatchcase
+from pathlib import Path
 
+from broker.handlers import HANDLERS
+
+from . import recordings
+from .brokers import barnabas_broker, kafka
 from .diff import differences
+from .masks import compared, expected_of_barnabas
 from .play import Script, load_scripts, play
 
 
@@ -39,21 +48,70 @@ def _compare(args: argparse.Namespace) -> None:
         print("\n".join(found), end="\n" if found else "")
 
 
-def main() -> None:
+def _record(args: argparse.Namespace) -> None:
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-"))
+        brokers = {}
+        transcripts = {}
+        for script in _scripts(args.scripts):
+            if script.properties not in brokers:
+                place = Path(folder) / script.properties
+                brokers[script.properties] = stack.enter_context(kafka(place, script.properties))
+            transcripts[script.name] = play(script, brokers[script.properties])
+            print(f"{len(transcripts[script.name]):4} cases  {script.name}")
+    recordings.write(transcripts, keep_others=bool(args.scripts))
+
+
+def _check(args: argparse.Namespace) -> int:
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-"))
+        brokers = {}
+        different = 0
+        for script in _scripts(args.scripts):
+            if not script.served_by(HANDLERS):
+                continue
+            if script.properties not in brokers:
+                place = Path(folder) / script.properties
+                place.mkdir()
+                brokers[script.properties] = stack.enter_context(barnabas_broker(place, script.properties))
+            theirs = expected_of_barnabas(script.name, recordings.read(script.name) or [])
+            ours = play(script, brokers[script.properties])
+            found = differences(
+                compared(script.name, theirs),
+                compared(script.name, ours),
+                names=("recorded", "barnabas"),
+            )
+            if found:
+                different += 1
+                print(f"# {script.name}: {len(found)} cases differ", *found, sep="\n")
+    return different
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.compare", description=__doc__)
     commands = parser.add_subparsers(required=True)
     show = commands.add_parser("show", help="play scripts to a running broker and print the transcripts")
     show.add_argument("--port", type=int, required=True)
     show.add_argument("scripts", nargs="*", help="script names; * stands for anything")
     show.set_defaults(run=_show)
-    compare = commands.add_parser("compare", help="play scripts to two running brokers and print the differences")
+    compare = commands.add_parser(
+        "compare", help="play scripts to two running brokers and print the differences"
+    )
     compare.add_argument("--kafka", type=int, required=True, metavar="PORT")
     compare.add_argument("--barnabas", type=int, required=True, metavar="PORT")
     compare.add_argument("scripts", nargs="*")
     compare.set_defaults(run=_compare)
+    record = commands.add_parser("record", help="start Kafka, play scripts to it and keep what it answers")
+    record.add_argument("scripts", nargs="*")
+    record.set_defaults(run=_record)
+    check = commands.add_parser(
+        "check", help="start barnabas, play scripts to it and compare with the recordings"
+    )
+    check.add_argument("scripts", nargs="*")
+    check.set_defaults(run=_check)
     args = parser.parse_args()
-    args.run(args)
+    return args.run(args) or 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

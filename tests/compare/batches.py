@@ -186,9 +186,16 @@ def describe(data: bytes) -> list[dict[str, Any]]:
 
 def _describe_batch(data: bytes) -> dict[str, Any]:
     base_offset, _, leader_epoch, magic, crc = _FIXED.unpack_from(data)
-    attributes, last_offset_delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count = (
-        _REST.unpack_from(data, _FIXED.size)
-    )
+    (
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    ) = _REST.unpack_from(data, _FIXED.size)
     codec = attributes & 7
     payload = data[OVERHEAD:]
     described = {

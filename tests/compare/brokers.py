@@ -1,135 +1,71 @@
-"""Starting and stopping the two brokers that scripts are played to."""
+"""The two brokers that scripts are played to, started from the same properties."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
-import socket
 import subprocess
-import sys
-import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .properties import server_properties
+import barnabas
+from tests.support import apache_kafka
+from tests.support.apache_kafka import RUNNER, ApacheKafka
+from tests.support.ports import free_ports
 
-ROOT = Path(__file__).resolve().parents[2]
-RUNNER = ROOT / "tests" / "kafka" / "kafka"
-UNAVAILABLE = 69
-"""The runner's exit status where Apache Kafka can't be had."""
-
-START_S = 60.0
+from .properties import PROPERTIES, server_properties
 
 
-class KafkaUnavailable(Exception):
-    """Apache Kafka can't be had here; the text says why."""
-
-
-def two_free_ports() -> tuple[int, int]:
-    """Two neighbours: the runner puts the controller on the port behind the broker's."""
-    for _ in range(100):
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-            return port, port + 1
-    raise OSError("no two free ports next to each other")
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Kafka:
     """Apache Kafka, run by `tests/kafka/kafka`."""
 
-    folder: Path
-    properties: str
-    port: int = 0
+    running: ApacheKafka
 
-    def start(self) -> Kafka:
-        if not RUNNER.exists():
-            raise KafkaUnavailable(f"{RUNNER} is not there")
-        if self.port == 0:
-            self.port, _ = two_free_ports()
-        text = server_properties(
-            self.properties, port=self.port, controller_port=self.port + 1, data=str(self.folder / "data")
-        )
-        done = subprocess.run(
-            [RUNNER, "up", self.folder, str(self.port), *text.splitlines()],
-            env=os.environ | {"KAFKA_OPTS": "-Xmx400m -Xms400m -XX:TieredStopAtLevel=1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode == UNAVAILABLE:
-            raise KafkaUnavailable(done.stderr.strip())
-        if done.returncode != 0:
-            raise RuntimeError(f"Kafka didn't start: {done.stderr.strip()}")
-        return self
-
-    def stop(self, *, kill: bool = False) -> None:
-        subprocess.run([RUNNER, "kill" if kill else "down", self.folder], check=True)
+    @property
+    def port(self) -> int:
+        return int(self.running.bootstrap.rpartition(":")[2])
 
     def restart(self, *, kill: bool) -> None:
-        self.stop(kill=kill)
-        self.start()
+        folder = self.running.directory
+        subprocess.run([RUNNER, "kill" if kill else "down", folder], check=True)
+        lines = (folder / "server.properties").read_text().splitlines()
+        subprocess.run(
+            [RUNNER, "up", folder, str(self.port), *lines],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "KAFKA_OPTS": apache_kafka.BROKER_OPTIONS},
+            check=True,
+        )
 
 
-@dataclass(slots=True)
+@contextlib.contextmanager
+def kafka(folder: Path, properties: str) -> Iterator[Kafka]:
+    with apache_kafka.running(folder, *PROPERTIES[properties].splitlines()) as running:
+        yield Kafka(running)
+
+
+@dataclass(frozen=True, slots=True)
 class Barnabas:
-    """barnabas, run from the checkout."""
+    """barnabas, a process of its own."""
 
-    folder: Path
-    properties: str
-    port: int = 0
-    _process: subprocess.Popen[bytes] | None = None
+    broker: barnabas.Broker
 
-    def start(self) -> Barnabas:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        config = self.folder / "server.properties"
-        if self.port == 0:
-            self.port, controller_port = two_free_ports()
-            config.write_text(
-                server_properties(
-                    self.properties,
-                    port=self.port,
-                    controller_port=controller_port,
-                    data=str(self.folder / "data"),
-                )
-            )
-        with (self.folder / "broker.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "broker", "--config", str(config)],
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        deadline_s = time.monotonic() + START_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                return self
-            except ConnectionRefusedError:
-                if self._process.poll() is not None or time.monotonic() > deadline_s:
-                    raise RuntimeError(f"barnabas didn't start:\n{self.log()}") from None
-                time.sleep(0.01)
-
-    def log(self) -> str:
-        return (self.folder / "broker.log").read_text()[-4000:]
-
-    def stop(self, *, kill: bool = False) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
-        try:
-            self._process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            raise RuntimeError(f"barnabas didn't stop on SIGTERM:\n{self.log()}") from None
+    @property
+    def port(self) -> int:
+        return self.broker.port
 
     def restart(self, *, kill: bool) -> None:
-        self.stop(kill=kill)
-        self.start()
+        if kill:
+            self.broker.kill()
+        self.broker.restart()
+
+
+@contextlib.contextmanager
+def barnabas_broker(folder: Path, properties: str) -> Iterator[Barnabas]:
+    port, controller_port = free_ports(2)
+    file = folder / "server.properties"
+    file.write_text(server_properties(properties, port=port, controller_port=controller_port))
+    with barnabas.Broker(data=folder / "data", properties=file) as broker:
+        yield Barnabas(broker)

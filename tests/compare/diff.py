@@ -10,7 +10,9 @@ Entry = dict[str, Any]
 _MISSING = object()
 
 
-def differences(theirs: list[Entry], ours: list[Entry], *, names: tuple[str, str] = ("Kafka", "barnabas")) -> list[str]:
+def differences(
+    theirs: list[Entry], ours: list[Entry], *, names: tuple[str, str] = ("Kafka", "barnabas")
+) -> list[str]:
     """One text for each case that differs, in the order of the script; a case of one side only is one too."""
     out = []
     of_theirs = {entry["case"]: entry for entry in theirs}
@@ -21,9 +23,11 @@ def differences(theirs: list[Entry], ours: list[Entry], *, names: tuple[str, str
             request = (of_theirs.get(case) or of_ours[case]).get("request", "")
             head = f"{case}  [{request}]" if request else case
             width = max(map(len, names))
-            shown = [f"    {path or 'the case'}\n" + "\n".join(
-                f"      {name:<{width}}  {text}" for name, text in zip(names, texts, strict=True)
-            ) for path, *texts in lines]
+            shown = [
+                f"    {path or 'the case'}\n"
+                + "\n".join(f"      {name:<{width}}  {text}" for name, text in zip(names, texts, strict=True))
+                for path, *texts in lines
+            ]
             out.append("\n".join([f"  {head}", *shown]))
     return out
 
@@ -33,7 +37,9 @@ def _lines(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, str, str]]:
         return
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for name in [*theirs, *(name for name in ours if name not in theirs)]:
-            yield from _lines(theirs.get(name, _MISSING), ours.get(name, _MISSING), f"{path}.{name}".lstrip("."))
+            yield from _lines(
+                theirs.get(name, _MISSING), ours.get(name, _MISSING), f"{path}.{name}".lstrip(".")
+            )
     elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
         for i, (their, our) in enumerate(zip(theirs, ours, strict=True)):
             yield from _lines(their, our, f"{path}[{i}]")

@@ -10,13 +10,14 @@ turns up again, so a broker that mixes ids up is still caught.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-COMPARED_API_KEYS = frozenset({0, 1, 2, 3, 18, 19, 20, 22, 23, 37, 60, 75})
+COMPARED_API_KEYS = frozenset({*range(4), *range(8, 24), *range(29, 48), 50, 51, 55, 57, 60, 61, 64, 74, 75})
 """The APIs that barnabas has to list. Add a key here along with its scripts."""
 
 NOW_MS = 5 * 60_000
@@ -45,7 +46,11 @@ class Names:
         """What the entries of a list are put in order by: who they are about, before anything random."""
         topic_id = entry.get("topic_id")
         known_id = self.given.get("topic id", {}).get(topic_id, topic_id)
-        return json.dumps([entry.get("name"), entry.get("index"), known_id, entry.get("error_code"), entry], default=str)
+        index = entry.get("index", entry.get("partition_index"))
+        return json.dumps(
+            [entry.get("name", entry.get("group_id")), index, known_id, entry.get("error_code"), entry],
+            default=str,
+        )
 
 
 Action = Callable[[Any, Names], Any]
@@ -123,6 +128,37 @@ def own_topics(value: Any, names: Names) -> Any:
     ]
 
 
+def own_elections(value: Any, names: Names) -> Any:
+    """The topics of this script, and those that are nobody's."""
+    ours = [
+        entry for entry in value if entry["topic"].startswith(names.topic_prefix) or entry["partition_result"]
+    ]
+    return sorted(ours, key=lambda entry: str(entry["topic"]))
+
+
+def own_resources(value: Any, names: Names) -> Any:
+    """The broker, and the resources of this script."""
+    return [
+        resource
+        for resource in value
+        if resource["resource_name"].isdecimal() or resource["resource_name"].startswith(names.topic_prefix)
+    ]
+
+
+def member_id(value: Any, names: Names) -> Any:
+    """What the broker made of a client's name and a random uuid; ids of the script's own stay."""
+    return _RANDOM_END.sub(lambda found: names.name("uuid", found.group()), value)
+
+
+def members_in_any_order(value: Any, names: Names) -> Any:
+    return sorted(value, key=lambda entry: json.dumps(entry | {"member_id": ""}, default=str))
+
+
+def own_groups(value: Any, names: Names) -> Any:
+    """The groups of this script."""
+    return [group for group in value if group["group_id"].startswith(names.topic_prefix)]
+
+
 def compared_apis(value: Any, names: Names) -> Any:
     return [entry for entry in value if entry["api_key"] in COMPARED_API_KEYS]
 
@@ -141,14 +177,23 @@ def _healthy(entry: Any) -> bool:
 
 
 _ZERO_UUID = bytes(16).hex()
+_RANDOM_END = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 MASKS = (
     Mask("*.topic_id", renamed("topic id", but=(_ZERO_UUID,)), "topic ids are random"),
     Mask("*.cluster_id", renamed("cluster id", but=(None, "")), "a cluster's id is random"),
     Mask("*.session_id", renamed("session", but=(0,)), "fetch session ids are random"),
-    Mask("InitProducerId.producer_id", renamed("producer id", but=(-1,)), "producer ids are handed out in blocks"),
+    Mask(
+        "InitProducerId.producer_id",
+        renamed("producer id", but=(-1,)),
+        "producer ids are handed out in blocks",
+    ),
     Mask("*.records.producer_id", known("producer id"), "as for InitProducerId"),
-    Mask("*.records.compressed", recompressed, "two compressors make different bytes; what is in them is compared"),
+    Mask(
+        "*.records.compressed",
+        recompressed,
+        "two compressors make different bytes; what is in them is compared",
+    ),
     Mask("*.port", own_port, "the two brokers listen on ports of their own"),
     Mask("*.error_message", any_text, "we say it in our own words; whether a text comes is compared"),
     Mask("*.batch_index_error_message", any_text, "as for error_message"),
@@ -166,7 +211,65 @@ MASKS = (
         "scripts share a broker; Kafka's order among known topics, and among unknown ones, is that of a hash set",
     ),
     Mask("DescribeTopicPartitions.topics", own_topics, "scripts share a broker"),
+    Mask("*.log_dir", renamed("log dir"), "the two brokers have folders of their own"),
+    Mask("DescribeLogDirs.results.topics", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("DescribeLogDirs.results.topics.partitions", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("DescribeLogDirs.results.total_bytes", any_number, "what the machine has"),
+    Mask("DescribeLogDirs.results.usable_bytes", any_number, "what the machine has"),
+    Mask("AlterReplicaLogDirs.results", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("AlterReplicaLogDirs.results.partitions", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("DeleteRecords.topics", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("DeleteRecords.topics.partitions", in_any_order, "Kafka's order is that of a hash map"),
+    Mask(
+        "DescribeProducers.topics.partitions.active_producers",
+        in_any_order,
+        "Kafka's order is that of a hash map",
+    ),
+    Mask("ElectLeaders.replica_election_results", own_elections, "scripts share a broker"),
+    Mask("DescribeQuorum.*.last_fetch_timestamp", moment, "the time of the request"),
+    Mask("DescribeQuorum.*.last_caught_up_timestamp", moment, "the time of the request"),
+    Mask(
+        "DescribeQuorum.topics.partitions.leader_epoch",
+        any_number,
+        "how often the controller was elected: Kafka needs several tries where it starts slowly",
+    ),
+    Mask("DescribeQuorum.*.log_end_offset", any_number, "how far the metadata log has come"),
+    Mask("DescribeQuorum.*.high_watermark", any_number, "how far the metadata log has come"),
+    Mask("DescribeQuorum.nodes.listeners.port", any_number, "the two brokers have ports of their own"),
+    Mask("DescribeUserScramCredentials.results", in_any_order, "Kafka's order is that of a hash map"),
+    Mask(
+        "DescribeUserScramCredentials.results.credential_infos",
+        in_any_order,
+        "Kafka's order is that of a hash map",
+    ),
+    Mask("AlterUserScramCredentials.results", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("DescribeConfigs.results.configs", in_any_order, "Kafka's order is that of a hash map"),
+    Mask(
+        "ListConfigResources.config_resources",
+        then(own_resources, in_any_order),
+        "scripts share a broker; Kafka's order is that of hash maps",
+    ),
+    Mask("CreatePartitions.results", in_any_order, "Kafka's order is that of a hash map"),
     Mask("DeleteTopics.responses", in_any_order, "Kafka shuffles them"),
+    Mask("ListOffsets.topics", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("ListOffsets.topics.partitions", in_any_order, "Kafka's order is that of a hash map"),
+    Mask(
+        "JoinGroup.members",
+        members_in_any_order,
+        "Kafka's order is that of a hash map over random member ids",
+    ),
+    Mask("DescribeGroups.groups.members", members_in_any_order, "as for JoinGroup.members"),
+    Mask("*.member_id", member_id, "member ids are random"),
+    Mask("JoinGroup.leader", member_id, "member ids are random"),
+    Mask("DescribeGroups.groups", in_any_order, "Kafka's order is that of a hash map"),
+    Mask(
+        "ListGroups.groups",
+        then(own_groups, in_any_order),
+        "scripts share a broker; the order is a hash map's",
+    ),
+    Mask("DeleteGroups.results", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("OffsetFetch.*topics", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("OffsetFetch.*partitions", in_any_order, "Kafka's order is that of a hash map"),
     Mask("Produce.responses", in_any_order, "Kafka's order is that of a hash map over random topic ids"),
     Mask("Produce.responses.partition_responses", in_any_order, "as for Produce.responses"),
 )
@@ -182,7 +285,163 @@ class Difference:
     reason: str
 
 
-DIFFERENCES: tuple[Difference, ...] = ()
+def _refused_batch(topic: str) -> dict[str, Any]:
+    """Produce's answer to a batch of one topic that is INVALID_RECORD as a whole."""
+    partition = {
+        "index": 0,
+        "error_code": "87 INVALID_RECORD",
+        "base_offset": -1,
+        "log_append_time_ms": -1,
+        "log_start_offset": 0,
+        "record_errors": [],
+        "error_message": None,
+    }
+    responses = [{"name": topic, "partition_responses": [partition]}]
+    return {"answer": {"responses": responses, "throttle_time_ms": 0}}
+
+
+DIFFERENCES = (
+    *(
+        Difference(
+            "produce_records/record_lengths_once_decompressed",
+            f"a {name} record length",
+            _refused_batch(f"produce-records-record-lengths-once-decompressed-{name}"),
+            "Kafka doesn't look at these lengths, and its consumers fail on what it stored",
+        )
+        for name in ("large", "small", "negative", "greatest")
+    ),
+    *(
+        Difference(
+            "produce_records/keys_of_compacted_topics",
+            f"no key, then a record that does not parse ({kind}, codec 1)",
+            _refused_batch(f"produce-records-keys-of-compacted-topics-{name}"),
+            "as for lengths: the batch is refused before its single records are looked at",
+        )
+        for kind, name in (("compact", "compacted"), ("delete,compact", "both"))
+    ),
+    Difference(
+        "leader_epochs/epochs_after_restarts",
+        "the one before it again, from a producer silent for a minute, after a kill",
+        {
+            "answer": {
+                "responses": [
+                    {
+                        "name": "leader-epochs-epochs-after-restarts-a",
+                        "partition_responses": [
+                            {
+                                "index": 1,
+                                "error_code": "0 NONE",
+                                "base_offset": 0,
+                                "log_append_time_ms": "<start +0 min>",
+                                "log_start_offset": 0,
+                                "record_errors": [],
+                                "error_message": None,
+                            }
+                        ],
+                    }
+                ],
+                "throttle_time_ms": 0,
+            }
+        },
+        "recovery reads every batch again, so the last five of a producer are known as before the crash; Kafka "
+        "keeps only the last one, and refuses what else was in flight",
+    ),
+    Difference(
+        "produce_shape/null_records",
+        "null records",
+        {
+            "answer": {
+                "responses": [
+                    {
+                        "name": "produce-shape-null-records-a",
+                        "partition_responses": [
+                            {
+                                "index": 0,
+                                "error_code": "87 INVALID_RECORD",
+                                "base_offset": -1,
+                                "log_append_time_ms": -1,
+                                "log_start_offset": -1,
+                                "record_errors": [],
+                                "error_message": None,
+                            }
+                        ],
+                    }
+                ],
+                "throttle_time_ms": 0,
+            }
+        },
+        "Kafka's handler fails on them and the client waits forever; an answer is of more use",
+    ),
+    Difference(
+        "altered_configs/replace_twice",
+        "a resource twice",
+        {
+            "answer": {
+                "throttle_time_ms": 0,
+                "responses": [
+                    {
+                        "error_code": error,
+                        "error_message": text,
+                        "resource_type": 2,
+                        "resource_name": f"altered-configs-replace-twice-{name}",
+                    }
+                    for name, error, text in (
+                        ("a", "42 INVALID_REQUEST", "<text>"),
+                        ("b", "0 NONE", None),
+                        ("a", "42 INVALID_REQUEST", "<text>"),
+                    )
+                ],
+            }
+        },
+        "Kafka's handler fails and never answers; IncrementalAlterConfigs says what is wrong, and so do we",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Cases in which Kafka itself goes wrong in a way that nobody wants back: not compared."""
+
+    script: str
+    cases: str
+    reason: str
+
+
+FAULTS = (
+    Fault(
+        "cluster/describe_topic_partitions",
+        "from partition 2147483647*",
+        "Kafka's partition index overflows: it answers with a cursor below zero",
+    ),
+    Fault(
+        "fetch_sessions/a_zero_id_in_a_session",
+        "*",
+        "from a zero topic id on, every request of the session fails in Kafka",
+    ),
+    Fault(
+        "connections/lengths_that_lie",
+        "a surrogate in UTF-8",
+        "Java makes one replacement character of it, Python three",
+    ),
+)
+
+
+def compared(script: str, transcript: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A transcript without the cases that are Kafka's faults."""
+    faults = [fault.cases for fault in FAULTS if fault.script == script]
+    return [entry for entry in transcript if not any(fnmatchcase(entry["case"], cases) for cases in faults)]
+
+
+def expected_of_barnabas(script: str, theirs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Kafka's transcript with the cases replaced that barnabas answers otherwise on purpose."""
+    ours = {difference.case: difference.ours for difference in DIFFERENCES if difference.script == script}
+    kept = ("case", "request")
+    return [
+        {name: entry[name] for name in kept if name in entry} | ours[entry["case"]]
+        if entry["case"] in ours
+        else entry
+        for entry in theirs
+    ]
 
 
 def masked(api: str, value: Any, names: Names, script: str) -> Any:

@@ -10,12 +10,13 @@ import importlib
 import pkgutil
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from . import scripts as scripts_package
 from .batches import OVERHEAD, digest
+from .diff import Entry
 from .masks import Names, masked
 from .plain import plain
 from .wire import API_KEYS, APIS, Answer, Client, Outcome, Sent, frame
@@ -29,7 +30,8 @@ LONG_MS = 30_000
 SHORT_MS = 150
 """A wait of a Fetch that runs to its end."""
 
-Entry = dict[str, Any]
+STUCK = "the script could not go on"
+
 Fields = Mapping[str, Any]
 
 
@@ -52,6 +54,10 @@ class Script:
     @property
     def name(self) -> str:
         return f"{self.family}/{self.title}"
+
+    def served_by(self, api_keys: Collection[int]) -> bool:
+        """Whether these APIs are all that the script needs beside those that are always compared."""
+        return all(API_KEYS[api] in api_keys for api in self.needs)
 
 
 SCRIPTS: dict[str, Script] = {}
@@ -131,7 +137,9 @@ class Play:
         pending = self.send(case, api, version, fields, on=on, **how)
         return self.receive(pending, within_s=within_s)
 
-    def send(self, case: str, api: str, version: int, fields: Fields, *, on: str = "main", **how: Any) -> Pending:
+    def send(
+        self, case: str, api: str, version: int, fields: Fields, *, on: str = "main", **how: Any
+    ) -> Pending:
         """A request whose answer is received later."""
         client = self.client(on)
         if api == "Produce":
@@ -143,7 +151,11 @@ class Play:
         """What came of a request sent before, into the transcript."""
         sent = pending.sent
         entry: Entry = {"case": pending.case, "request": f"{sent.api} v{sent.version}"}
-        answer = pending.client.receive(sent) if within_s is None else pending.client.receive(sent, within_s=within_s)
+        answer = (
+            pending.client.receive(sent)
+            if within_s is None
+            else pending.client.receive(sent, within_s=within_s)
+        )
         if isinstance(answer, Outcome):
             self._record(entry | {"outcome": answer.value})
             if answer is Outcome.SILENCE:
@@ -287,12 +299,26 @@ class Play:
 
         self.until(f"topic {name} is there", there)
 
+    def until_gone(self, *names: str) -> None:
+        """Wait until Metadata knows these topics no more: in Kafka a moment after they were deleted."""
+        asked = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
+
+        def gone() -> bool:
+            return all(topic.error_code == 3 for topic in self.quietly("Metadata", 9, asked).topics)
+
+        self.until(f"{', '.join(names)} are gone", gone)
+
     def until(self, what: str, holds: Callable[[], bool], *, within_s: float = 15.0) -> None:
         deadline_s = time.monotonic() + within_s
         while not holds():
             if time.monotonic() > deadline_s:
                 raise ScriptStuck(f"waited {within_s:g} s until {what}")
             time.sleep(0.002)
+
+    def tick(self) -> None:
+        """Let the clock go on by two milliseconds, where the broker's times must differ."""
+        start_s = time.time()
+        self.until("the clock has gone on", lambda: time.time() - start_s > 0.002)
 
     def write(self, topic: str, *batches: bytes, partition: int = 0) -> int:
         """Append batches, one request each. The base offset of the last."""
@@ -304,12 +330,16 @@ class Play:
                 {
                     "acks": -1,
                     "timeout_ms": 10_000,
-                    "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": data}]}],
+                    "topic_data": [
+                        {"name": topic, "partition_data": [{"index": partition, "records": data}]}
+                    ],
                 },
             )
             produced = answer.responses[0].partition_responses[0]
             if produced.error_code != 0:
-                raise ScriptStuck(f"a batch for {topic}-{partition}: {produced.error_code} {produced.error_message}")
+                raise ScriptStuck(
+                    f"a batch for {topic}-{partition}: {produced.error_code} {produced.error_message}"
+                )
             base_offset = produced.base_offset
         return base_offset
 
@@ -325,7 +355,9 @@ class Play:
 
     # --- recording ---------------------------------------------------------------------------------------------
 
-    def _record_answer(self, entry: Entry, sent: Sent, answer: Answer, correlation_id: int | None = None) -> None:
+    def _record_answer(
+        self, entry: Entry, sent: Sent, answer: Answer, correlation_id: int | None = None
+    ) -> None:
         if answer.correlation_id != (sent.correlation_id if correlation_id is None else correlation_id):
             entry["correlation_id"] = f"{answer.correlation_id} in place of {sent.correlation_id}"
         if not answer.canonical:
@@ -348,7 +380,7 @@ def play(script: Script, broker: Broker) -> list[Entry]:
         script.run(playing)
     except (ScriptStuck, AttributeError, IndexError, TypeError, OSError) as error:
         # An answer that isn't there, or lacks what the script needs of it, shows as None or an empty list.
-        playing.transcript.append({"case": "the script could not go on", "found": f"{type(error).__name__}: {error}"})
+        playing.transcript.append({"case": STUCK, "found": f"{type(error).__name__}: {error}"})
     finally:
         playing.close()
     return playing.transcript

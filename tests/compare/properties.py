@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-_COMMON = """\
+SOCKET_REQUEST_MAX_BYTES = 3 * 1024 * 1024
+LIMITED_HOST = "127.0.0.2"
+LIMITED_HOST_CONNECTIONS = 3
+
+# What the runner of Apache Kafka writes by itself.
+_PLACES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
@@ -11,35 +16,31 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
-log.dirs={data}
 offsets.topic.replication.factor=1
-offsets.topic.num.partitions=3
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
-transaction.state.log.num.partitions=3
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
-share.coordinator.state.topic.num.partitions=3
 group.initial.rebalance.delay.ms=0
 """
 
-SOCKET_REQUEST_MAX_BYTES = 3 * 1024 * 1024
-LIMITED_HOST = "127.0.0.2"
-LIMITED_HOST_CONNECTIONS = 3
-
-PROPERTIES = {
-    # what most scripts are played to: Kafka's defaults, with small limits where a limit is tried
-    "plain": f"""\
+_COMMON = f"""\
 num.partitions=2
 socket.request.max.bytes={SOCKET_REQUEST_MAX_BYTES}
 max.connections.per.ip.overrides={LIMITED_HOST}:{LIMITED_HOST_CONNECTIONS}
-""",
-    # stopped and started again
-    "restarted": "",
-    # where internal topics come to be
-    "internal": "",
-    # the switches turned, and a topic's defaults taken from the broker's
-    "strict": """\
+offsets.topic.num.partitions=3
+transaction.state.log.num.partitions=3
+share.coordinator.state.topic.num.partitions=3
+"""
+
+PROPERTIES = {
+    # Kafka's defaults, with small limits where a limit is tried
+    "plain": _COMMON,
+    # the same, for scripts that restart their broker or create its internal topics
+    "second": _COMMON,
+    # the switches turned, and other defaults for a topic's configs
+    "strict": _COMMON
+    + """\
 auto.create.topics.enable=false
 delete.topic.enable=false
 max.incremental.fetch.session.cache.slots=7
@@ -60,5 +61,6 @@ log.flush.interval.messages=1000
 }
 
 
-def server_properties(name: str, *, port: int, controller_port: int, data: str) -> str:
-    return _COMMON.format(port=port, controller_port=controller_port, data=data) + PROPERTIES[name]
+def server_properties(name: str, *, port: int, controller_port: int) -> str:
+    """The whole file of a broker on these ports; it names no folder."""
+    return _PLACES.format(port=port, controller_port=controller_port) + PROPERTIES[name]

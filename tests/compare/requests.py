@@ -30,7 +30,12 @@ def produce(
         if not topics or topics[-1]["name"] != topic.name or topics[-1]["topic_id"] != topic.topic_id:
             topics.append({"name": topic.name, "topic_id": topic.topic_id, "partition_data": []})
         topics[-1]["partition_data"].append({"index": partition, "records": records})
-    return {"transactional_id": transactional_id, "acks": acks, "timeout_ms": timeout_ms, "topic_data": topics}
+    return {
+        "transactional_id": transactional_id,
+        "acks": acks,
+        "timeout_ms": timeout_ms,
+        "topic_data": topics,
+    }
 
 
 def fetch(
@@ -70,24 +75,25 @@ def fetch(
 def list_offsets(
     *parts: tuple[str, int, int], isolation_level: int = 0, replica_id: int = -1, leader_epoch: int = -1
 ) -> Fields:
-    """(topic name, partition, timestamp)."""
+    """(topic name, partition, timestamp); neighbours of one topic share an entry."""
+    topics: list[Fields] = []
+    for name, partition, timestamp in parts:
+        if not topics or topics[-1]["name"] != name:
+            topics.append({"name": name, "partitions": []})
+        topics[-1]["partitions"].append(
+            {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": leader_epoch}
+        )
     return {
         "replica_id": replica_id,
         "isolation_level": isolation_level,
         "timeout_ms": 10_000,
-        "topics": [
-            {
-                "name": name,
-                "partitions": [
-                    {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": leader_epoch}
-                ],
-            }
-            for name, partition, timestamp in parts
-        ],
+        "topics": topics,
     }
 
 
-def create_topics(*topics: Mapping[str, Any], timeout_ms: int = 20_000, validate_only: bool = False) -> Fields:
+def create_topics(
+    *topics: Mapping[str, Any], timeout_ms: int = 20_000, validate_only: bool = False
+) -> Fields:
     """Topics by their fields; one partition where nothing is said."""
     return {
         "topics": [{"num_partitions": 1, "replication_factor": 1} | dict(topic) for topic in topics],

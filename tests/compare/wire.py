@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import itertools
 import socket
@@ -16,7 +17,7 @@ from protocol.codec import decoder, encode
 
 from .plain import message_from
 
-PATIENCE_S = 20.0
+PATIENCE_S = 10.0
 """How long an answer that must come is waited for. Nothing that goes right ever waits as long."""
 
 API_KEYS = {api.name: api.key for api in APIS.values()}
@@ -115,10 +116,9 @@ class Client:
         self._socket.shutdown(socket.SHUT_WR)
 
     def send_bytes(self, data: bytes) -> None:
-        try:
+        # Where the broker has closed the connection already, reading tells.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # reading tells what became of the connection
 
     def next_correlation_id(self) -> int:
         return next(self._correlation_ids)

@@ -27,7 +27,13 @@ def other_versions(play: Play) -> None:
     play.raw_frame("v99 with no body", header(18, 99, 8), on="other")
     play.raw_frame("v99 with no client id", struct.pack(">hhi", 18, 99, 9), on="other")
     play.raw_frame("v99 with half a header", struct.pack(">hh", 18, 99))
-    play.ask("the connection is served on", "ApiVersions", 4, {"client_software_name": "a", "client_software_version": "b"}, on="other")
+    play.ask(
+        "the connection is served on",
+        "ApiVersions",
+        4,
+        {"client_software_name": "a", "client_software_version": "b"},
+        on="other",
+    )
 
 
 @script
@@ -46,5 +52,12 @@ def software_names(play: Play) -> None:
 def any_time(play: Play) -> None:
     """It need not be the first request, nor the only one."""
     play.ask("a Metadata first", "Metadata", 9, {"topics": []})
-    play.ask("then ApiVersions", "ApiVersions", 3, {"client_software_name": "a", "client_software_version": "b"})
-    play.ask("and again with another name", "ApiVersions", 3, {"client_software_name": "c", "client_software_version": "d"})
+    play.ask(
+        "then ApiVersions", "ApiVersions", 3, {"client_software_name": "a", "client_software_version": "b"}
+    )
+    play.ask(
+        "and again with another name",
+        "ApiVersions",
+        3,
+        {"client_software_name": "c", "client_software_version": "d"},
+    )

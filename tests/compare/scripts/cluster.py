@@ -17,7 +17,12 @@ def describe_cluster(play: Play) -> None:
         for endpoint_type in (-128, -1, 0, 1, 2, 3, 127):
             for operations in (False, True):
                 asked = {"endpoint_type": endpoint_type, "include_cluster_authorized_operations": operations}
-                play.ask(f"endpoint type {endpoint_type}, operations {operations} (v{version})", "DescribeCluster", version, asked)
+                play.ask(
+                    f"endpoint type {endpoint_type}, operations {operations} (v{version})",
+                    "DescribeCluster",
+                    version,
+                    asked,
+                )
     play.ask("fenced brokers too", "DescribeCluster", 2, {"include_fenced_brokers": True})
 
 
@@ -45,11 +50,15 @@ def describe_topic_partitions(play: Play) -> None:
     }.items():
         play.ask(case, "DescribeTopicPartitions", 0, asked)
     for limit in (-(2**31), -1, 0, 1, 2, 3, 4, 5, 6, 7, 2000, 2001, 2**31 - 1):
-        play.ask(f"limit {limit} of 6 partitions", "DescribeTopicPartitions", 0, describe(*names, limit=limit))
+        play.ask(
+            f"limit {limit} of 6 partitions", "DescribeTopicPartitions", 0, describe(*names, limit=limit)
+        )
     for partition in (-(2**31), -1, 0, 1, 2, 3, 4, 2**31 - 1):
         for limit in (1, 2, 2000):
             asked = describe(*names, limit=limit, cursor=(a.name, partition))
-            play.ask(f"from partition {partition} of the first, limit {limit}", "DescribeTopicPartitions", 0, asked)
+            play.ask(
+                f"from partition {partition} of the first, limit {limit}", "DescribeTopicPartitions", 0, asked
+            )
     for case, asked in {
         "from the second": describe(*names, cursor=(b.name, 1)),
         "from the last": describe(*names, cursor=(c.name, 0)),
@@ -67,11 +76,16 @@ def describe_topic_partitions(play: Play) -> None:
         play.ask(case, "DescribeTopicPartitions", 0, asked)
 
 
-@script(properties="internal")
+@script(properties="second")
 def all_topic_partitions(play: Play) -> None:
     """An empty list is all topics. Others may add some meanwhile, so only ours are looked at."""
     a = play.topic("a", 3)
     play.topic("b")
     play.ask("all", "DescribeTopicPartitions", 0, describe())
     play.ask("all from one on", "DescribeTopicPartitions", 0, describe(cursor=(a.name, 2)))
-    play.ask("nothing was created", "Metadata", 12, {"topics": [{"name": "nowhere"}], "allow_auto_topic_creation": False})
+    play.ask(
+        "nothing was created",
+        "Metadata",
+        12,
+        {"topics": [{"name": "nowhere"}], "allow_auto_topic_creation": False},
+    )

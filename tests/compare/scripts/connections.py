@@ -22,7 +22,9 @@ def good_requests(play: Play) -> dict[str, dict[str, Any]]:
         "Produce": produce((topic, 0, batch())),
         "Fetch": fetch((topic, 0, 0)),
         "ListOffsets": {"topics": [{"name": name, "partitions": [{"partition_index": 0, "timestamp": -1}]}]},
-        "OffsetForLeaderEpoch": {"topics": [{"topic": name, "partitions": [{"partition": 0, "leader_epoch": 0}]}]},
+        "OffsetForLeaderEpoch": {
+            "topics": [{"topic": name, "partitions": [{"partition": 0, "leader_epoch": 0}]}]
+        },
         "InitProducerId": {"transactional_id": None, "transaction_timeout_ms": 1},
         "CreateTopics": {"topics": [{"name": name, "num_partitions": 1, "replication_factor": 1}]},
         "DeleteTopics": {"topics": [{"name": "nowhere"}], "topic_names": ["nowhere"], "timeout_ms": 1000},
@@ -60,7 +62,9 @@ def headers(play: Play) -> None:
     whole = header(18, 0, 5)
     for length in range(len(whole) + 1):
         play.raw_frame(f"the first {length} bytes of a header", whole[:length])
-    flexible = header(18, 3, 5) + body("ApiVersions", 3, {"client_software_name": "a", "client_software_version": "b"})
+    flexible = header(18, 3, 5) + body(
+        "ApiVersions", 3, {"client_software_name": "a", "client_software_version": "b"}
+    )
     fixed = len(header(18, 3, 5)) - 1
     for case, payload in {
         "client id null": header(18, 0, 5, client_id=None),
@@ -83,7 +87,9 @@ def headers(play: Play) -> None:
         "a tag as long as can be": flexible[:fixed] + b"\x01\x05\xff\xff\xff\xff\x0f" + flexible[fixed + 1 :],
         "more tags than there are": flexible[:fixed] + b"\x05" + flexible[fixed + 1 :],
         "as many tags as can be": flexible[:fixed] + b"\xff\xff\xff\xff\x0f" + flexible[fixed + 1 :],
-        "a number of tags in six bytes": flexible[:fixed] + b"\x80\x80\x80\x80\x80\x00" + flexible[fixed + 1 :],
+        "a number of tags in six bytes": flexible[:fixed]
+        + b"\x80\x80\x80\x80\x80\x00"
+        + flexible[fixed + 1 :],
         "no tags at all": flexible[:fixed],
     }.items():
         play.raw_frame(case, payload, read_as=("ApiVersions", 3))
@@ -111,9 +117,13 @@ def bodies_cut_short(play: Play) -> None:
             whole = start + body(name, version, fields)
             if len(whole) > len(start):
                 play.raw_frame(f"{name} v{version} cut short", whole[:-1])
-                play.raw_frame(f"{name} v{version} cut in the middle", whole[: (len(start) + len(whole)) // 2])
+                play.raw_frame(
+                    f"{name} v{version} cut in the middle", whole[: (len(start) + len(whole)) // 2]
+                )
             if name != "InitProducerId":  # each answer has a producer id of its own
-                play.raw_frame(f"{name} v{version} and bytes behind it", whole + b"\0\xff\0", read_as=(name, version))
+                play.raw_frame(
+                    f"{name} v{version} and bytes behind it", whole + b"\0\xff\0", read_as=(name, version)
+                )
         play.raw_frame(f"{name} without a body", header(API_KEYS[name], versions(name)[-1], 5))
 
 
@@ -127,7 +137,9 @@ def unknown_tagged_fields_in_bodies(play: Play) -> None:
             assert whole.endswith(b"\0"), "a body without tagged fields ends with their number"
             if name != "InitProducerId":
                 tagged = whole[:-1] + tagged_fields({50: b"x", 1000: b""})
-                play.raw_frame(f"{name} v{version} with unknown tagged fields", tagged, read_as=(name, version))
+                play.raw_frame(
+                    f"{name} v{version} with unknown tagged fields", tagged, read_as=(name, version)
+                )
             play.raw_frame(f"{name} v{version} with a tagged field too long", whole[:-1] + b"\x01\x32\x7f")
 
 
@@ -160,7 +172,11 @@ def lengths_that_lie(play: Play) -> None:
         ("a compact string of length 0, null, that may not be", 9, b"\x02\x00\x00" + b"\x00\x00\x00\x00"),
         ("a compact string longer than the frame", 9, b"\x02\x7fa\x00" + b"\x00\x00\x00\x00"),
         ("the longest compact string", 9, b"\x02\xff\xff\xff\xff\x0fa\x00" + b"\x00\x00\x00\x00"),
-        ("a compact string of 40000 bytes", 9, b"\x02" + unsigned_varint(40001) + b"a" * 40000 + b"\0" + b"\x00\x00\x00\x00"),
+        (
+            "a compact string of 40000 bytes",
+            9,
+            b"\x02" + unsigned_varint(40001) + b"a" * 40000 + b"\0" + b"\x00\x00\x00\x00",
+        ),
         ("a number in more bytes than it needs", 9, b"\x82\x00\x02a\x00" + b"\x00\x00\x00\x00"),
     ):
         if "null" in case and "not" not in case:
@@ -174,8 +190,19 @@ def lengths_that_lie(play: Play) -> None:
         play.raw_frame(case, header(3, version, 5) + data, read_as=("Metadata", version))
     topic = play.topic("a")
     name = struct.pack(">h", len(topic.name)) + topic.name.encode()
-    for case, length in {"beyond the frame": 10_000, "the greatest": 2**31 - 1, "one too many": len(batch()) + 1, "-2": -2}.items():
-        payload = struct.pack(">hhi", -1, -1, 1000) + struct.pack(">i", 1) + name + struct.pack(">iii", 1, 0, length) + batch()
+    for case, length in {
+        "beyond the frame": 10_000,
+        "the greatest": 2**31 - 1,
+        "one too many": len(batch()) + 1,
+        "-2": -2,
+    }.items():
+        payload = (
+            struct.pack(">hhi", -1, -1, 1000)
+            + struct.pack(">i", 1)
+            + name
+            + struct.pack(">iii", 1, 0, length)
+            + batch()
+        )
         if length >= 0:
             play.raw_frame(f"records of a length {case}", header(0, 8, 5) + payload, read_as=("Produce", 8))
     payload = struct.pack(">hhi", -1, -1, 1000) + struct.pack(">i", -1)
@@ -234,9 +261,15 @@ def requests_in_pieces(play: Play) -> None:
     both = first_data + second_data
     client.send_bytes(both[:-5])
     answer = client.receive(first)
-    play.note("one and a half: the first is answered", "an answer" if not isinstance(answer, Outcome) else answer.value)
+    play.note(
+        "one and a half: the first is answered",
+        "an answer" if not isinstance(answer, Outcome) else answer.value,
+    )
     silence = client.receive_frame(within_s=SILENCE_S / 2)
-    play.note("one and a half: the half is waited for", silence.value if isinstance(silence, Outcome) else "an answer")
+    play.note(
+        "one and a half: the half is waited for",
+        silence.value if isinstance(silence, Outcome) else "an answer",
+    )
     client.send_bytes(both[-5:])
     answer = client.receive(second)
     play.note("one and a half: the rest", "an answer" if not isinstance(answer, Outcome) else answer.value)

@@ -40,7 +40,12 @@ def every_version(play: Play) -> None:
             )
         play.ask(f"the end (v{version})", "Fetch", version, fetch((topic, 0, 5)))
         play.ask(f"no topics (v{version})", "Fetch", version, fetch())
-        play.ask(f"a leader epoch too high (v{version})", "Fetch", version, fetch((topic, 0, 0, {"current_leader_epoch": 9})))
+        play.ask(
+            f"a leader epoch too high (v{version})",
+            "Fetch",
+            version,
+            fetch((topic, 0, 0, {"current_leader_epoch": 9})),
+        )
 
 
 @script
@@ -61,17 +66,37 @@ def who_asks(play: Play) -> None:
     play.write(topic.name, batch(2))
     for version in (4, 9, 14):
         for replica in (-3, -2, -1, 0, 1, 2, 2**31 - 1):
-            play.ask(f"replica id {replica} (v{version})", "Fetch", version, fetch((topic, 0, 0), replica_id=replica))
+            play.ask(
+                f"replica id {replica} (v{version})",
+                "Fetch",
+                version,
+                fetch((topic, 0, 0), replica_id=replica),
+            )
     for version in (15, 17, 18):
         for replica in (-3, -2, -1, 0, 1, 2):
             state = {"replica_id": replica, "replica_epoch": 5}
-            play.ask(f"replica id {replica} (v{version})", "Fetch", version, fetch((topic, 0, 0), replica_state=state))
+            play.ask(
+                f"replica id {replica} (v{version})",
+                "Fetch",
+                version,
+                fetch((topic, 0, 0), replica_state=state),
+            )
     for version in (9, 12, 16, 18):
         for epoch in (-2, -1, 0, 1, 2**31 - 1):
             asked = fetch((topic, 0, 0, {"current_leader_epoch": epoch}))
             play.ask(f"leader epoch {epoch} (v{version})", "Fetch", version, asked)
-    play.ask("a leader epoch too high and a wrong offset", "Fetch", 12, fetch((topic, 0, 99, {"current_leader_epoch": 1})))
-    play.ask("another broker's replica and a leader epoch too high", "Fetch", 12, fetch((topic, 0, 0, {"current_leader_epoch": 1}), replica_id=5))
+    play.ask(
+        "a leader epoch too high and a wrong offset",
+        "Fetch",
+        12,
+        fetch((topic, 0, 99, {"current_leader_epoch": 1})),
+    )
+    play.ask(
+        "another broker's replica and a leader epoch too high",
+        "Fetch",
+        12,
+        fetch((topic, 0, 0, {"current_leader_epoch": 1}), replica_id=5),
+    )
     play.ask("a cluster id of another cluster", "Fetch", 12, fetch((topic, 0, 0), cluster_id="elsewhere"))
     play.ask("an empty cluster id", "Fetch", 12, fetch((topic, 0, 0), cluster_id=""))
     play.ask("a rack", "Fetch", 12, fetch((topic, 0, 0), rack_id="rack-1"))
@@ -92,7 +117,9 @@ def last_fetched_epochs(play: Play) -> None:
                 asked = fetch((topic, 0, offset, {"last_fetched_epoch": epoch}))
                 play.ask(f"epoch {epoch}, offset {offset} of 3 (v{version})", "Fetch", version, asked)
     for epoch in (-1, 0, 1):
-        play.ask(f"epoch {epoch} of an empty log", "Fetch", 12, fetch((empty, 0, 0, {"last_fetched_epoch": epoch})))
+        play.ask(
+            f"epoch {epoch} of an empty log", "Fetch", 12, fetch((empty, 0, 0, {"last_fetched_epoch": epoch}))
+        )
     asked = fetch((topic, 0, 99, {"last_fetched_epoch": 0}), min_bytes=1, max_wait_ms=30_000)
     play.ask("a diverging epoch is told at once", "Fetch", 12, asked)
 
@@ -134,9 +161,13 @@ def isolation_levels(play: Play) -> None:
     play.write(topic.name, batch(2))
     for version in (4, 7, 12, 13):
         for level in (-128, -1, 0, 1, 2, 127):
-            play.ask(f"level {level} (v{version})", "Fetch", version, fetch((topic, 0, 0), isolation_level=level))
+            play.ask(
+                f"level {level} (v{version})", "Fetch", version, fetch((topic, 0, 0), isolation_level=level)
+            )
     play.ask("level 2 without topics", "Fetch", 12, fetch(isolation_level=2))
-    play.ask("level 2 for an unknown topic", "Fetch", 12, fetch((unknown("nowhere"), 0, 0), isolation_level=2))
+    play.ask(
+        "level 2 for an unknown topic", "Fetch", 12, fetch((unknown("nowhere"), 0, 0), isolation_level=2)
+    )
 
 
 @script
@@ -146,12 +177,36 @@ def how_many_bytes(play: Play) -> None:
     size = 1000 - (len(filled(100)) - 100) - 1
     for partition in range(3):
         play.write(topic.name, *(filled(size, i) for i in range(5)), partition=partition)
-    for most in (-(2**31), -1, 0, 1, 11, 12, 60, 999, 1000, 1001, 1023, 1024, 1500, 1999, 2000, 2001, 2999, 2**31 - 1):
+    for most in (
+        -(2**31),
+        -1,
+        0,
+        1,
+        11,
+        12,
+        60,
+        999,
+        1000,
+        1001,
+        1023,
+        1024,
+        1500,
+        1999,
+        2000,
+        2001,
+        2999,
+        2**31 - 1,
+    ):
         play.ask(f"max_bytes {most}", "Fetch", 12, fetch((topic, 0, 0), max_bytes=most))
         play.ask(f"partition_max_bytes {most}", "Fetch", 12, fetch((topic, 0, 0), partition_max_bytes=most))
         three = ((topic, 0, 0), (topic, 1, 0), (topic, 2, 0))
         play.ask(f"max_bytes {most}, three partitions", "Fetch", 12, fetch(*three, max_bytes=most))
-        play.ask(f"partition_max_bytes {most}, three partitions", "Fetch", 12, fetch(*three, partition_max_bytes=most))
+        play.ask(
+            f"partition_max_bytes {most}, three partitions",
+            "Fetch",
+            12,
+            fetch(*three, partition_max_bytes=most),
+        )
     for most in (5000, 5001, 5999, 6000, 6001, 7500):
         play.ask(f"max_bytes {most}, three partitions", "Fetch", 12, fetch(*three, max_bytes=most))
     asked = fetch((topic, 2, 4), (topic, 1, 0), (topic, 0, 2), max_bytes=4500, partition_max_bytes=2500)
@@ -160,7 +215,11 @@ def how_many_bytes(play: Play) -> None:
     play.ask("the first one that has something gives its batch", "Fetch", 12, asked)
     asked = fetch((topic, 0, 99), (unknown("nowhere"), 0, 0), (topic, 1, 3), (topic, 2, 0), max_bytes=1)
     play.ask("errors do not count as the first one", "Fetch", 12, asked)
-    asked = fetch((topic, 0, 0, {"partition_max_bytes": 0}), (topic, 1, 0, {"partition_max_bytes": 1500}), (topic, 2, 0, {"partition_max_bytes": 999}))
+    asked = fetch(
+        (topic, 0, 0, {"partition_max_bytes": 0}),
+        (topic, 1, 0, {"partition_max_bytes": 1500}),
+        (topic, 2, 0, {"partition_max_bytes": 999}),
+    )
     play.ask("a limit of its own for each partition", "Fetch", 12, asked)
     asked = fetch((topic, 0, 0, {"partition_max_bytes": -1}), (topic, 1, 0))
     play.ask("a negative limit of one of two partitions", "Fetch", 12, asked)
@@ -177,17 +236,34 @@ def batches_larger_than_what_is_asked_for(play: Play) -> None:
     play.write(topic.name, filled(100, 4), filled(6000, 5), partition=1)
     for offset in range(4):
         play.ask(f"from offset {offset}", "Fetch", 12, fetch((topic, 0, offset), max_bytes=1024))
-        play.ask(f"from offset {offset}, little for the partition", "Fetch", 12, fetch((topic, 0, offset), partition_max_bytes=10))
-    play.ask("a large one behind a large one", "Fetch", 12, fetch((topic, 0, 0), (topic, 1, 1), max_bytes=6000))
-    play.ask("a small one behind a large one", "Fetch", 12, fetch((topic, 0, 0), (topic, 1, 0), max_bytes=6000))
-    play.ask("a torn one behind a large one", "Fetch", 12, fetch((topic, 0, 0), (topic, 1, 0), max_bytes=5500))
+        play.ask(
+            f"from offset {offset}, little for the partition",
+            "Fetch",
+            12,
+            fetch((topic, 0, offset), partition_max_bytes=10),
+        )
+    play.ask(
+        "a large one behind a large one", "Fetch", 12, fetch((topic, 0, 0), (topic, 1, 1), max_bytes=6000)
+    )
+    play.ask(
+        "a small one behind a large one", "Fetch", 12, fetch((topic, 0, 0), (topic, 1, 0), max_bytes=6000)
+    )
+    play.ask(
+        "a torn one behind a large one", "Fetch", 12, fetch((topic, 0, 0), (topic, 1, 0), max_bytes=5500)
+    )
 
 
 @script
 def reading_from_the_middle_of_a_large_log(play: Play) -> None:
     """Through the offset index: the first batch is the one that holds the offset."""
     topic = play.topic("a")
-    play.write(topic.name, *(batch([record(b"%04d" % (i * 3 + j) + b"x" * 300, offset_delta=j) for j in range(3)]) for i in range(60)))
+    play.write(
+        topic.name,
+        *(
+            batch([record(b"%04d" % (i * 3 + j) + b"x" * 300, offset_delta=j) for j in range(3)])
+            for i in range(60)
+        ),
+    )
     for offset in (0, 1, 2, 3, 11, 12, 13, 14, 44, 45, 46, 89, 90, 91, 134, 135, 150, 177, 178, 179, 180):
         play.ask(f"offset {offset} of 180", "Fetch", 12, fetch((topic, 0, offset), max_bytes=1024))
 
@@ -198,10 +274,17 @@ def a_read_ends_with_its_segment(play: Play) -> None:
     play.write(topic.name, *(filled(250, i) for i in range(10)))
     for offset in (0, 1, 2, 3, 4, 5, 6, 8, 9, 10):
         play.ask(f"offset {offset}", "Fetch", 12, fetch((topic, 0, offset)))
-    play.ask("an older segment never waits", "Fetch", 12, fetch((topic, 0, 0), min_bytes=100_000, max_wait_ms=30_000))
+    play.ask(
+        "an older segment never waits",
+        "Fetch",
+        12,
+        fetch((topic, 0, 0), min_bytes=100_000, max_wait_ms=30_000),
+    )
     play.ask("the last segment does", "Fetch", 12, fetch((topic, 0, 9), min_bytes=100_000, max_wait_ms=150))
     three = ((topic, 0, 0), (topic, 0, 9))
-    play.ask("only the last of two entries counts", "Fetch", 12, fetch(*three, min_bytes=100_000, max_wait_ms=150))
+    play.ask(
+        "only the last of two entries counts", "Fetch", 12, fetch(*three, min_bytes=100_000, max_wait_ms=150)
+    )
 
 
 @script
@@ -230,7 +313,15 @@ def a_log_whose_start_was_moved(play: Play) -> None:
     play.quietly(
         "DeleteRecords",
         2,
-        {"topics": [{"name": topic.name, "partitions": [{"partition_index": 0, "offset": 6}, {"partition_index": 1, "offset": -1}]}], "timeout_ms": 10_000},
+        {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [{"partition_index": 0, "offset": 6}, {"partition_index": 1, "offset": -1}],
+                }
+            ],
+            "timeout_ms": 10_000,
+        },
     )
     for offset in (0, 3, 4, 5, 6, 7, 8, 10, 11):
         play.ask(f"offset {offset}", "Fetch", 12, fetch((topic, 0, offset)))
@@ -239,4 +330,9 @@ def a_log_whose_start_was_moved(play: Play) -> None:
     for version in (4, 5, 18):
         play.ask(f"offset 6 (v{version})", "Fetch", version, fetch((topic, 0, 6)))
     for epoch, offset in ((0, 3), (0, 6), (0, 11), (1, 6)):
-        play.ask(f"last fetched epoch {epoch}, offset {offset}", "Fetch", 12, fetch((topic, 0, offset, {"last_fetched_epoch": epoch})))
+        play.ask(
+            f"last fetched epoch {epoch}, offset {offset}",
+            "Fetch",
+            12,
+            fetch((topic, 0, offset, {"last_fetched_epoch": epoch})),
+        )

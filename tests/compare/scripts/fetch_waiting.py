@@ -12,7 +12,9 @@ def sized(total_bytes: int) -> bytes:
     """A batch of that many bytes, 100 to 8000."""
     value = b"x" * (total_bytes - len(batch([record(b"x" * 100)])) + 100)
     data = batch([record(value)])
-    return data if len(data) == total_bytes else batch([record(value[: len(value) - (len(data) - total_bytes)])])
+    return (
+        data if len(data) == total_bytes else batch([record(value[: len(value) - (len(data) - total_bytes)])])
+    )
 
 
 def quiet(play: Play, case: str, on: str) -> None:
@@ -32,19 +34,35 @@ def answered_at_once(play: Play) -> None:
         "negative min_bytes": fetch((topic, 1, 0), min_bytes=-5, **at_once),
         "no partitions": fetch(min_bytes=1, **at_once),
         "an offset out of range": fetch((topic, 0, 99), min_bytes=1, **at_once),
-        "an offset out of range beside an empty partition": fetch((topic, 1, 0), (topic, 0, 99), min_bytes=1, **at_once),
-        "a leader epoch too high": fetch((topic, 0, 0, {"current_leader_epoch": 4}), min_bytes=10**6, **at_once),
+        "an offset out of range beside an empty partition": fetch(
+            (topic, 1, 0), (topic, 0, 99), min_bytes=1, **at_once
+        ),
+        "a leader epoch too high": fetch(
+            (topic, 0, 0, {"current_leader_epoch": 4}), min_bytes=10**6, **at_once
+        ),
         "a replica that is none": fetch((topic, 0, 0), replica_id=5, min_bytes=10**6, **at_once),
-        "a negative partition_max_bytes": fetch((topic, 0, 0, {"partition_max_bytes": -1}), min_bytes=10**6, **at_once),
+        "a negative partition_max_bytes": fetch(
+            (topic, 0, 0, {"partition_max_bytes": -1}), min_bytes=10**6, **at_once
+        ),
         "negative max_bytes": fetch((topic, 0, 0), max_bytes=-1, min_bytes=10**6, **at_once),
-        "an isolation level that is none": fetch((topic, 0, 0), isolation_level=3, min_bytes=10**6, **at_once),
-        "a session that is none": fetch((topic, 0, 0), session_id=5, session_epoch=5, min_bytes=10**6, **at_once),
-        "min_bytes above max_bytes, which are reached": fetch((topic, 0, 0), min_bytes=10**6, max_bytes=400, **at_once),
-        "the first batch is larger than max_bytes": fetch((topic, 0, 0), min_bytes=200, max_bytes=200, **at_once),
+        "an isolation level that is none": fetch(
+            (topic, 0, 0), isolation_level=3, min_bytes=10**6, **at_once
+        ),
+        "a session that is none": fetch(
+            (topic, 0, 0), session_id=5, session_epoch=5, min_bytes=10**6, **at_once
+        ),
+        "min_bytes above max_bytes, which are reached": fetch(
+            (topic, 0, 0), min_bytes=10**6, max_bytes=400, **at_once
+        ),
+        "the first batch is larger than max_bytes": fetch(
+            (topic, 0, 0), min_bytes=200, max_bytes=200, **at_once
+        ),
     }.items():
         play.ask(case, "Fetch", 12, asked)
     for wait_ms in (0, -1, -(2**31)):
-        play.ask(f"max_wait_ms {wait_ms}", "Fetch", 12, fetch((topic, 1, 0), min_bytes=1, max_wait_ms=wait_ms))
+        play.ask(
+            f"max_wait_ms {wait_ms}", "Fetch", 12, fetch((topic, 1, 0), min_bytes=1, max_wait_ms=wait_ms)
+        )
 
 
 @script
@@ -59,9 +77,15 @@ def answered_after_the_wait(play: Play) -> None:
         "too few bytes in two partitions": fetch((topic, 0, 0), (topic, 2, 0), min_bytes=1001, **wait),
         "an unknown topic": fetch((unknown("nowhere"), 0, 0), min_bytes=1, **wait),
         "an unknown partition beside an empty one": fetch((topic, 9, 0), (topic, 1, 0), min_bytes=1, **wait),
-        "an unknown partition beside too few bytes": fetch((topic, 9, 0), (topic, 0, 0), min_bytes=501, **wait),
-        "little room in the partition": fetch((topic, 0, 0, {"partition_max_bytes": 10}), min_bytes=501, **wait),
-        "min_bytes above max_bytes, of which there are less": fetch((topic, 0, 0), min_bytes=10**6, max_bytes=2000, **wait),
+        "an unknown partition beside too few bytes": fetch(
+            (topic, 9, 0), (topic, 0, 0), min_bytes=501, **wait
+        ),
+        "little room in the partition": fetch(
+            (topic, 0, 0, {"partition_max_bytes": 10}), min_bytes=501, **wait
+        ),
+        "min_bytes above max_bytes, of which there are less": fetch(
+            (topic, 0, 0), min_bytes=10**6, max_bytes=2000, **wait
+        ),
         "min_bytes at the least max_bytes": fetch((topic, 0, 0), min_bytes=10**6, max_bytes=1024, **wait),
     }.items():
         play.ask(case, "Fetch", 12, asked)
@@ -76,14 +100,22 @@ def woken_by_an_append(play: Play) -> None:
     topic = play.topic("a", 2)
     for version in (4, 12, 13, 18):
         end = play.write(topic.name, sized(100)) + 1
-        waiting = play.send(f"an append (v{version})", "Fetch", version, fetch((topic, 0, end), min_bytes=1, max_wait_ms=LONG_MS), on="waiting")
+        waiting = play.send(
+            f"an append (v{version})",
+            "Fetch",
+            version,
+            fetch((topic, 0, end), min_bytes=1, max_wait_ms=LONG_MS),
+            on="waiting",
+        )
         quiet(play, f"before the append (v{version})", "waiting")
         play.write(topic.name, sized(300))
         play.receive(waiting)
     for isolation in (0, 1):
         end = play.write(topic.name, sized(100)) + 1
         asked = fetch((topic, 0, end), min_bytes=900, isolation_level=isolation, max_wait_ms=LONG_MS)
-        waiting = play.send(f"appends that add up (isolation level {isolation})", "Fetch", 12, asked, on="waiting")
+        waiting = play.send(
+            f"appends that add up (isolation level {isolation})", "Fetch", 12, asked, on="waiting"
+        )
         play.write(topic.name, sized(300), sized(300))
         quiet(play, f"before the last append (isolation level {isolation})", "waiting")
         play.write(topic.name, sized(300))
@@ -154,7 +186,9 @@ def a_topic_created_while_it_is_waited_for(play: Play) -> None:
 def answers_leave_in_the_order_of_their_requests(play: Play) -> None:
     """A request behind a waiting Fetch isn't looked at before the Fetch is answered."""
     topic = play.topic("a")
-    waiting = play.send("a Fetch that waits", "Fetch", 12, fetch((topic, 0, 0), min_bytes=1, max_wait_ms=SHORT_MS))
+    waiting = play.send(
+        "a Fetch that waits", "Fetch", 12, fetch((topic, 0, 0), min_bytes=1, max_wait_ms=SHORT_MS)
+    )
     behind = play.send("an ApiVersions behind it", "ApiVersions", 0, {})
     last = play.send("and a Fetch of no wait", "Fetch", 12, fetch((topic, 0, 0)))
     play.receive(waiting)
@@ -172,7 +206,9 @@ def a_client_that_hangs_up_while_it_waits(play: Play) -> None:
     topic = play.topic("a")
     play.send("hangs up", "Fetch", 12, fetch((topic, 0, 0), min_bytes=1, max_wait_ms=LONG_MS), on="gone")
     play.drop("gone")
-    waiting = play.send("stays", "Fetch", 12, fetch((topic, 0, 0), min_bytes=1, max_wait_ms=LONG_MS), on="waiting")
+    waiting = play.send(
+        "stays", "Fetch", 12, fetch((topic, 0, 0), min_bytes=1, max_wait_ms=LONG_MS), on="waiting"
+    )
     play.write(topic.name, sized(300))
     play.receive(waiting)
 
@@ -181,4 +217,9 @@ def a_client_that_hangs_up_while_it_waits(play: Play) -> None:
 def waiting_in_every_version(play: Play) -> None:
     topic = play.topic("a")
     for version in versions("Fetch"):
-        play.ask(f"an empty partition (v{version})", "Fetch", version, fetch((topic, 0, 0), min_bytes=1, max_wait_ms=100))
+        play.ask(
+            f"an empty partition (v{version})",
+            "Fetch",
+            version,
+            fetch((topic, 0, 0), min_bytes=1, max_wait_ms=100),
+        )

@@ -9,13 +9,20 @@ from ..requests import fetch, list_offsets, produce
 PID = 10**12
 
 
-def sequenced(sequence: int, count: int = 1, *, pid: int = PID, epoch: int = 0, value: bytes = b"x", **more: int) -> bytes:
+def sequenced(
+    sequence: int, count: int = 1, *, pid: int = PID, epoch: int = 0, value: bytes = b"x", **more: int
+) -> bytes:
     records = [record(value, offset_delta=i) for i in range(count)]
     return batch(records, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, **more)
 
 
 def init(**fields: object) -> dict[str, object]:
-    return {"transactional_id": None, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1} | fields
+    return {
+        "transactional_id": None,
+        "transaction_timeout_ms": 60_000,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    } | fields
 
 
 @script
@@ -140,8 +147,18 @@ def sequences_wrap_around(play: Play) -> None:
 @script
 def producers_are_known_per_partition(play: Play) -> None:
     topic = play.topic("a", 3)
-    play.ask("the first sequence in two partitions", "Produce", 9, produce((topic, 0, sequenced(0)), (topic, 1, sequenced(0))))
-    play.ask("the next in one, a gap in the other", "Produce", 9, produce((topic, 0, sequenced(1)), (topic, 1, sequenced(2))))
+    play.ask(
+        "the first sequence in two partitions",
+        "Produce",
+        9,
+        produce((topic, 0, sequenced(0)), (topic, 1, sequenced(0))),
+    )
+    play.ask(
+        "the next in one, a gap in the other",
+        "Produce",
+        9,
+        produce((topic, 0, sequenced(1)), (topic, 1, sequenced(2))),
+    )
     play.ask(
         "a duplicate, a gap and a new partition",
         "Produce",
@@ -157,7 +174,12 @@ def answers_to_duplicates_and_gaps_in_every_version(play: Play) -> None:
     for version in versions("Produce"):
         play.ask(f"a duplicate (v{version})", "Produce", version, produce((topic, 0, sequenced(0, 3))))
         play.ask(f"a gap (v{version})", "Produce", version, produce((topic, 0, sequenced(9))))
-        play.ask(f"an old epoch (v{version})", "Produce", version, produce((topic, 0, sequenced(1, pid=PID + 1, epoch=3))))
+        play.ask(
+            f"an old epoch (v{version})",
+            "Produce",
+            version,
+            produce((topic, 0, sequenced(1, pid=PID + 1, epoch=3))),
+        )
 
 
 @script
@@ -170,7 +192,10 @@ def a_refused_batch_leaves_the_producer_as_it_was(play: Play) -> None:
         ("a wrong CRC", sequenced(1, crc=1)),
         ("too large", sequenced(1, value=b"x" * 2000)),
         ("a gap", sequenced(5)),
-        ("a refused batch of a higher epoch", batch([record(key=None)], producer_id=PID, producer_epoch=1, base_sequence=0)),
+        (
+            "a refused batch of a higher epoch",
+            batch([record(key=None)], producer_id=PID, producer_epoch=1, base_sequence=0),
+        ),
         ("a higher epoch from 1", sequenced(1, epoch=1)),
         ("the second", sequenced(1)),
     ):
@@ -180,6 +205,11 @@ def a_refused_batch_leaves_the_producer_as_it_was(play: Play) -> None:
 @script
 def duplicates_with_acks_0(play: Play) -> None:
     topic = play.topic("a")
-    for case, data in (("new", sequenced(0)), ("a duplicate", sequenced(0)), ("a gap", sequenced(5)), ("next", sequenced(1))):
+    for case, data in (
+        ("new", sequenced(0)),
+        ("a duplicate", sequenced(0)),
+        ("a gap", sequenced(5)),
+        ("next", sequenced(1)),
+    ):
         play.silent(case, "Produce", 9, produce((topic, 0, data), acks=0))
     play.ask("the end", "ListOffsets", 4, list_offsets((topic.name, 0, -1)))

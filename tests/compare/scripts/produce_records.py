@@ -29,7 +29,9 @@ def records_that_do_not_parse(play: Play) -> None:
     topic = play.topic("a")
     whole = record()
     for case, records in {
-        "more records than the count": batch([record(), record(offset_delta=1)], count=1, last_offset_delta=0),
+        "more records than the count": batch(
+            [record(), record(offset_delta=1)], count=1, last_offset_delta=0
+        ),
         "fewer records than the count": batch([record()], count=2, last_offset_delta=1),
         "no record at all": batch([], count=1, last_offset_delta=0),
         "bytes behind the last record": batch(payload=whole + b"\0"),
@@ -62,7 +64,9 @@ def records_that_do_not_parse(play: Play) -> None:
         "a varint of six bytes as a length": batch(payload=b"\xa0\x80\x80\x80\x80\x00" + whole[1:]),
         "a length in five bytes where one would do": batch(payload=_wide(whole[0]) + whole[1:]),
         "a timestamp delta of eleven bytes": batch([_record_of(b"\xff" * 10 + b"\x01")]),
-        "the second of two records cut short": batch(payload=whole + record(offset_delta=1)[:-3], count=2, last_offset_delta=1),
+        "the second of two records cut short": batch(
+            payload=whole + record(offset_delta=1)[:-3], count=2, last_offset_delta=1
+        ),
     }.items():
         play.ask(case, "Produce", 9, produce((topic, 0, records)))
     play.ask("what was stored", "Fetch", 12, fetch((topic, 0, 0)))
@@ -78,6 +82,20 @@ def _record_of(timestamp_delta: bytes) -> bytes:
 
 
 @script
+def record_lengths_once_decompressed(play: Play) -> None:
+    """Kafka passes over the lengths of records that are compressed, and stores what its consumers can't read."""
+    for name, length in (("large", 100), ("small", 5), ("negative", -1), ("greatest", 2**31 - 1)):
+        topic = play.topic(name)
+        payload = compress(GZIP, record(length=length))
+        play.ask(
+            f"a {name} record length",
+            "Produce",
+            9,
+            produce((topic, 0, batch([record()], codec=GZIP, payload=payload))),
+        )
+
+
+@script
 def records_that_do_not_parse_once_decompressed(play: Play) -> None:
     """The same inside a compressed batch, which Kafka reads record by record."""
     topic = play.topic("a")
@@ -87,10 +105,6 @@ def records_that_do_not_parse_once_decompressed(play: Play) -> None:
         "no record at all": b"",
         "bytes behind the last record": whole + b"\0",
         "a record cut short": whole[:-1],
-        "a record's length too large": record(length=100),
-        "a record's length too small": record(length=5),
-        "a negative record length": record(length=-1),
-        "the greatest record length": record(length=2**31 - 1),
         "a record with bytes left over": record(behind=b"\0\0"),
         "a key's length beyond the record": record(key_length=100),
         "a key length of -2": record(key=None, key_length=-2),
@@ -104,10 +118,17 @@ def records_that_do_not_parse_once_decompressed(play: Play) -> None:
         "an offset delta of 1 in the first record": record(offset_delta=1),
         "a negative offset delta": record(offset_delta=-1),
     }.items():
-        play.ask(case, "Produce", 9, produce((topic, 0, batch([whole], codec=GZIP, payload=compress(GZIP, payload)))))
+        play.ask(
+            case,
+            "Produce",
+            9,
+            produce((topic, 0, batch([whole], codec=GZIP, payload=compress(GZIP, payload)))),
+        )
     for case, records in {
         "fewer records than the count": batch([whole], codec=GZIP, count=2, last_offset_delta=1),
-        "two records with swapped offset deltas": batch([record(offset_delta=1), record(offset_delta=0)], codec=GZIP),
+        "two records with swapped offset deltas": batch(
+            [record(offset_delta=1), record(offset_delta=0)], codec=GZIP
+        ),
         "two records with offset delta 0": batch([record(), record()], codec=GZIP),
         "a gap in the offset deltas": batch([record(), record(offset_delta=5)], codec=GZIP),
         "a gap in the offset deltas, and the header agrees": batch(
@@ -186,7 +207,11 @@ def keys_of_compacted_topics(play: Play) -> None:
                 "no value": [record(None)],
                 "no key": [record(key=None)],
                 "a key length of -2": [record(key=None, key_length=-2)],
-                "no key in the second of three": [record(), record(key=None, offset_delta=1), record(offset_delta=2)],
+                "no key in the second of three": [
+                    record(),
+                    record(key=None, offset_delta=1),
+                    record(offset_delta=2),
+                ],
                 "no key in any of five": [record(key=None, offset_delta=i) for i in range(5)],
                 "no key, and a wrong time": [record(key=None, timestamp_delta=10**15)],
                 "a wrong time before, no key behind": [
@@ -230,7 +255,9 @@ def times_of_records(play: Play) -> None:
     """message.timestamp.type=CreateTime and its limits."""
     now = play.now_ms
     default = play.topic("default")
-    narrow = play.topic("narrow", message_timestamp_before_max_ms="600000", message_timestamp_after_max_ms="600000")
+    narrow = play.topic(
+        "narrow", message_timestamp_before_max_ms="600000", message_timestamp_after_max_ms="600000"
+    )
     for topic in (default, narrow):
         kind = topic.name.rsplit("-", 1)[-1]
         for codec in (NONE, GZIP):
@@ -257,100 +284,29 @@ def times_of_records(play: Play) -> None:
                 records = [record(b"x", timestamp_delta=d, offset_delta=i) for i, d in enumerate(deltas)]
                 data = batch(records, base_timestamp=now, codec=codec)
                 play.ask(f"{case} ({kind}, codec {codec})", "Produce", 9, produce((topic, 0, data)))
-            data = batch([record(b"x", offset_delta=i) for i in range(3)], base_timestamp=now, attributes=LOG_APPEND_TIME, codec=codec)
-            play.ask(f"log append time claimed by the client ({kind}, codec {codec})", "Produce", 9, produce((topic, 0, data)))
-            data = batch([record(b"x", timestamp_delta=2 * HOUR_MS)], base_timestamp=now, max_timestamp=now, attributes=LOG_APPEND_TIME, codec=codec)
-            play.ask(f"log append time claimed, a record too late ({kind}, codec {codec})", "Produce", 9, produce((topic, 0, data)))
+            data = batch(
+                [record(b"x", offset_delta=i) for i in range(3)],
+                base_timestamp=now,
+                attributes=LOG_APPEND_TIME,
+                codec=codec,
+            )
+            play.ask(
+                f"log append time claimed by the client ({kind}, codec {codec})",
+                "Produce",
+                9,
+                produce((topic, 0, data)),
+            )
+            data = batch(
+                [record(b"x", timestamp_delta=2 * HOUR_MS)],
+                base_timestamp=now,
+                max_timestamp=now,
+                attributes=LOG_APPEND_TIME,
+                codec=codec,
+            )
+            play.ask(
+                f"log append time claimed, a record too late ({kind}, codec {codec})",
+                "Produce",
+                9,
+                produce((topic, 0, data)),
+            )
     play.ask("what was stored", "Fetch", 12, fetch((default, 0, 0), (narrow, 0, 0)))
-
-
-@script
-def the_maximal_timestamp_is_what_the_records_say(play: Play) -> None:
-    topic = play.topic("a")
-    for codec in (NONE, GZIP):
-        for case, how in {
-            "a lie, too large": {"max_timestamp": T0 + 99},
-            "a lie, too small": {"max_timestamp": T0 - 99},
-            "none": {"max_timestamp": -1},
-        }.items():
-            records = [record(timestamp_delta=d, offset_delta=i) for i, d in enumerate((0, 7, 3))]
-            play.ask(f"{case} (codec {codec})", "Produce", 9, produce((topic, 0, batch(records, codec=codec, **how))))
-        records = [record(timestamp_delta=d, offset_delta=i) for i, d in enumerate((-5, -7))]
-        play.ask(f"negative deltas (codec {codec})", "Produce", 9, produce((topic, 0, batch(records, codec=codec))))
-        records = [record(timestamp_delta=0, offset_delta=i) for i in range(2)]
-        data = batch(records, codec=codec, base_timestamp=-1, max_timestamp=5)
-        play.ask(f"no timestamps (codec {codec})", "Produce", 9, produce((topic, 0, data)))
-    play.ask("what was stored", "Fetch", 12, fetch((topic, 0, 0)))
-
-
-@script
-def log_append_time(play: Play) -> None:
-    topic = play.topic("a", message_timestamp_type="LogAppendTime")
-    compacted = play.topic("compacted", message_timestamp_type="LogAppendTime", cleanup_policy="compact")
-    now = play.now_ms
-    for version in (3, 7, 9, 13):
-        play.ask(f"a batch (v{version})", "Produce", version, produce((topic, 0, batch(3))))
-    for codec in (NONE, GZIP):
-        for case, data in {
-            "a time far ahead": batch([record()], base_timestamp=now + 1000 * HOUR_MS, codec=codec),
-            "a negative time": batch([record()], base_timestamp=-5, codec=codec),
-            "log append time claimed by the client": batch(2, attributes=LOG_APPEND_TIME, codec=codec),
-            "log append time claimed with three records": batch(3, attributes=LOG_APPEND_TIME, codec=codec),
-            "deltas": batch([record(timestamp_delta=9), record(timestamp_delta=4, offset_delta=1)], codec=codec),
-        }.items():
-            play.ask(f"{case} (codec {codec})", "Produce", 9, produce((topic, 0, data)))
-        both = batch([record(key=None)], attributes=LOG_APPEND_TIME, codec=codec)
-        play.ask(f"log append time claimed and no key (codec {codec})", "Produce", 9, produce((compacted, 0, both)))
-        none = batch([record(key=None)], codec=codec)
-        play.ask(f"no key (codec {codec})", "Produce", 9, produce((compacted, 0, none)))
-    idempotent = {"producer_id": 7 * 10**9, "producer_epoch": 0, "base_sequence": 0}
-    play.ask("an idempotent batch", "Produce", 9, produce((topic, 0, batch(2, **idempotent))))
-    play.ask("its duplicate", "Produce", 9, produce((topic, 0, batch(2, **idempotent))))
-    play.ask("what was stored", "Fetch", 12, fetch((topic, 0, 0), (compacted, 0, 0)))
-
-
-@script
-def what_recompression_makes_of_a_batch(play: Play) -> None:
-    """compression.type of the topic against the producer's codec. Where they're one, the bytes stay as sent."""
-    values = [b"one", b"two", b"three" * 50]
-    now = play.now_ms
-    for kind in ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"):
-        topic = play.topic(kind, compression_type=kind)
-        for codec in range(5):
-            records = [record(v, timestamp_delta=5 - i, offset_delta=i, headers=[(b"h", b"x")]) for i, v in enumerate(values)]
-            data = batch(records, codec=codec, leader_epoch=9, attributes=1 << 9)
-            play.ask(f"codec {codec} into {kind}", "Produce", 9, produce((topic, 0, data)))
-        play.ask(f"idempotent, into {kind}", "Produce", 9, produce((topic, 0, _idempotent(codec=GZIP))))
-        play.ask(f"idempotent, into {kind}, again", "Produce", 9, produce((topic, 0, _idempotent(codec=GZIP))))
-        play.ask(f"swapped offset deltas into {kind}", "Produce", 9, produce((topic, 0, batch([record(offset_delta=1), record()]))))
-        play.ask(f"a time too late into {kind}", "Produce", 9, produce((topic, 0, batch([record()], base_timestamp=now + 2 * HOUR_MS))))
-        play.ask(f"what was stored by {kind}", "Fetch", 12, fetch((topic, 0, 0)))
-    timed = play.topic("timed", compression_type="lz4", message_timestamp_type="LogAppendTime")
-    for codec in range(5):
-        play.ask(f"codec {codec} into lz4 with log append time", "Produce", 9, produce((timed, 0, batch(2, codec=codec))))
-    play.ask("what was stored with log append time", "Fetch", 12, fetch((timed, 0, 0)))
-
-
-def _idempotent(codec: int) -> bytes:
-    return batch(2, codec=codec, producer_id=8 * 10**9, producer_epoch=0, base_sequence=0)
-
-
-@script
-def sizes_after_recompression(play: Play) -> None:
-    small = play.topic("small", compression_type="uncompressed", max_message_bytes="2000")
-    squeezed = play.topic("squeezed", compression_type="gzip", max_message_bytes="2000")
-    data = batch([record(b"x" * 5000)], codec=GZIP)
-    play.ask("small as gzip, too large once uncompressed", "Produce", 9, produce((small, 0, data)))
-    play.ask("too large as it came, small as gzip", "Produce", 9, produce((squeezed, 0, batch([record(b"x" * 5000)]))))
-    play.ask("small both ways", "Produce", 9, produce((squeezed, 0, batch([record(b"x" * 1500)]))))
-
-
-@script
-def a_batch_larger_than_a_segment(play: Play) -> None:
-    topic = play.topic("a", internal_segment_bytes="500")
-    fits = 500 - len(batch([record(b"x" * 400)])) + 400
-    for case, size in {"small": 10, "just a segment": fits, "a byte more": fits + 1, "much more": 5000}.items():
-        play.ask(case, "Produce", 9, produce((topic, 0, batch([record(b"x" * size)]))))
-    play.ask("what was stored", "Fetch", 12, fetch((topic, 0, 0)))
-
-

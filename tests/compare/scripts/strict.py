@@ -7,7 +7,7 @@ from ..play import Play, script, versions
 from ..requests import configs, create_topics, fetch, metadata, produce
 from .cluster import describe
 from .fetch_sessions import Session
-from .topics import deletion
+from .topics_deleted import deletion
 
 
 @script(properties="strict")
@@ -32,7 +32,10 @@ def no_deletion(play: Play) -> None:
             "a name twice": deletion(topic, topic),
         }.items():
             play.ask(f"{case} (v{version})", "DeleteTopics", version, asked)
-    for case, asked in {"an id": deletion(topic.topic_id), "an id and a name": deletion((topic.name, topic.topic_id))}.items():
+    for case, asked in {
+        "an id": deletion(topic.topic_id),
+        "an id and a name": deletion((topic.name, topic.topic_id)),
+    }.items():
         play.ask(case, "DeleteTopics", 6, asked)
     play.ask("it is still there", "Metadata", 12, metadata(topic.name))
 
@@ -76,7 +79,9 @@ def fetch_has_a_limit_of_the_brokers(play: Play) -> None:
         play.ask(f"max_bytes {most}", "Fetch", 12, fetch((topic, 0, 0), (topic, 1, 0), max_bytes=most))
     play.write(topic.name, batch([record(b"x" * 10_000)]))
     play.ask("a batch larger than the limit", "Fetch", 12, fetch((topic, 0, 6)))
-    play.ask("min_bytes above the limit", "Fetch", 12, fetch((topic, 0, 0), min_bytes=10**6, max_wait_ms=30_000))
+    play.ask(
+        "min_bytes above the limit", "Fetch", 12, fetch((topic, 0, 0), min_bytes=10**6, max_wait_ms=30_000)
+    )
 
 
 @script(properties="strict")

@@ -1,11 +1,12 @@
-"""CreateTopics, CreatePartitions and DeleteTopics."""
+"""CreateTopics and CreatePartitions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..play import Play, Topic, script, versions
-from ..requests import UNKNOWN_ID, ZERO_ID, configs, create_topics, metadata
+from ..batches import batch
+from ..play import Play, script, versions
+from ..requests import configs, create_topics, fetch, metadata, produce
 
 
 def assigned(**brokers: list[int]) -> list[dict[str, Any]]:
@@ -19,13 +20,23 @@ def create_in_every_version(play: Play) -> None:
         name = play.name(f"v{version}")
         for only in (True, False):
             say = "validated" if only else "created"
-            play.ask(f"{say} (v{version})", "CreateTopics", version, create_topics({"name": name}, validate_only=only))
-            play.ask(f"no topics, {say} (v{version})", "CreateTopics", version, create_topics(validate_only=only))
+            play.ask(
+                f"{say} (v{version})",
+                "CreateTopics",
+                version,
+                create_topics({"name": name}, validate_only=only),
+            )
+            play.ask(
+                f"no topics, {say} (v{version})", "CreateTopics", version, create_topics(validate_only=only)
+            )
         play.ask(f"exists (v{version})", "CreateTopics", version, create_topics({"name": name}))
         play.ask(f"a bad name (v{version})", "CreateTopics", version, create_topics({"name": "a/b"}))
         defaults = {"name": f"{name}-defaults", "num_partitions": -1, "replication_factor": -1}
         play.ask(f"defaults (v{version})", "CreateTopics", version, create_topics(defaults))
-        with_configs = {"name": f"{name}-configs", "configs": configs(retention_ms="1000", cleanup_policy="compact")}
+        with_configs = {
+            "name": f"{name}-configs",
+            "configs": configs(retention_ms="1000", cleanup_policy="compact"),
+        }
         play.ask(f"configs (v{version})", "CreateTopics", version, create_topics(with_configs))
         by_hand = {
             "name": f"{name}-assigned",
@@ -56,20 +67,48 @@ def names(play: Play) -> None:
         "collides with a dot": dotted.name.replace(".", "_"),
     }.items():
         play.ask(case, "CreateTopics", 7, create_topics({"name": name}))
-        play.ask(f"{case}, and bad counts", "CreateTopics", 7, create_topics({"name": name, "num_partitions": 0, "replication_factor": 9}))
+        play.ask(
+            f"{case}, and bad counts",
+            "CreateTopics",
+            7,
+            create_topics({"name": name, "num_partitions": 0, "replication_factor": 9}),
+        )
     colliding = (play.name("e.f"), play.name("e_f"))
-    play.ask("two that collide in one request", "CreateTopics", 7, create_topics(*({"name": name} for name in colliding)))
+    play.ask(
+        "two that collide in one request",
+        "CreateTopics",
+        7,
+        create_topics(*({"name": name} for name in colliding)),
+    )
     play.until_there(colliding[0])
     play.until_there(colliding[1])
-    play.ask("one more that collides", "CreateTopics", 7, create_topics({"name": play.name("e.f").replace("e.f", "e_f")}))
+    play.ask(
+        "one more that collides",
+        "CreateTopics",
+        7,
+        create_topics({"name": play.name("e.f").replace("e.f", "e_f")}),
+    )
     three = play.name("three")
-    play.ask("a name twice", "CreateTopics", 7, create_topics({"name": three}, {"name": play.name("once")}, {"name": three}))
+    play.ask(
+        "a name twice",
+        "CreateTopics",
+        7,
+        create_topics({"name": three}, {"name": play.name("once")}, {"name": three}),
+    )
     play.ask("a name three times", "CreateTopics", 7, create_topics(*([{"name": three}] * 3)))
     play.ask("a bad name twice", "CreateTopics", 7, create_topics({"name": "a/b"}, {"name": "a/b"}))
     play.ask("a name twice is not there", "Metadata", 12, metadata(three))
-    play.ask("several, good and bad", "CreateTopics", 7, create_topics(
-        {"name": play.name("z")}, {"name": "a/b"}, {"name": dotted.name}, {"name": play.name("y"), "num_partitions": 3}
-    ))
+    play.ask(
+        "several, good and bad",
+        "CreateTopics",
+        7,
+        create_topics(
+            {"name": play.name("z")},
+            {"name": "a/b"},
+            {"name": dotted.name},
+            {"name": play.name("y"), "num_partitions": 3},
+        ),
+    )
 
 
 @script
@@ -184,10 +223,21 @@ def configs_of_new_topics(play: Play) -> None:
         "local retention above retention": configs(local_retention_ms="5000", retention_ms="1000"),
         "throttled replicas": [{"name": "leader.replication.throttled.replicas", "value": "0:1,1:1"}],
         "all throttled replicas": [{"name": "leader.replication.throttled.replicas", "value": "*"}],
-        "throttled replicas that make no sense": [{"name": "leader.replication.throttled.replicas", "value": "0-1"}],
-        "a config twice": [{"name": "retention.ms", "value": "1000"}, {"name": "retention.ms", "value": "2000"}],
-        "a config twice, the first one bad": [{"name": "retention.ms", "value": "x"}, {"name": "retention.ms", "value": "2000"}],
-        "a config twice, the last one null": [{"name": "retention.ms", "value": "5"}, {"name": "retention.ms", "value": None}],
+        "throttled replicas that make no sense": [
+            {"name": "leader.replication.throttled.replicas", "value": "0-1"}
+        ],
+        "a config twice": [
+            {"name": "retention.ms", "value": "1000"},
+            {"name": "retention.ms", "value": "2000"},
+        ],
+        "a config twice, the first one bad": [
+            {"name": "retention.ms", "value": "x"},
+            {"name": "retention.ms", "value": "2000"},
+        ],
+        "a config twice, the last one null": [
+            {"name": "retention.ms", "value": "5"},
+            {"name": "retention.ms", "value": None},
+        ],
         "good and bad": configs(retention_ms="1000", flush_ms="x"),
         "an index too small": configs(segment_index_bytes="3"),
         "an index interval of -1": configs(index_interval_bytes="-1"),
@@ -205,26 +255,65 @@ def configs_of_new_topics(play: Play) -> None:
     }.items():
         play.ask(case, "CreateTopics", 7, create_topics({"name": play.name(f"t{next(n)}"), "configs": given}))
     bad = {"num_partitions": 0, "configs": configs(no_such_thing="1")}
-    play.ask("a bad config and a bad count", "CreateTopics", 7, create_topics({"name": play.name("bad")} | bad))
-    bad = {"num_partitions": -1, "replication_factor": -1, "assignments": assigned(p0=[7]), "configs": configs(retention_ms="x")}
-    play.ask("a bad config and a bad assignment", "CreateTopics", 7, create_topics({"name": play.name("bad")} | bad))
-    play.ask("a bad config and a bad name", "CreateTopics", 7, create_topics({"name": "a/b", "configs": configs(no_such="1")}))
+    play.ask(
+        "a bad config and a bad count", "CreateTopics", 7, create_topics({"name": play.name("bad")} | bad)
+    )
+    bad = {
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": assigned(p0=[7]),
+        "configs": configs(retention_ms="x"),
+    }
+    play.ask(
+        "a bad config and a bad assignment",
+        "CreateTopics",
+        7,
+        create_topics({"name": play.name("bad")} | bad),
+    )
+    play.ask(
+        "a bad config and a bad name",
+        "CreateTopics",
+        7,
+        create_topics({"name": "a/b", "configs": configs(no_such="1")}),
+    )
 
 
 @script
 def timeouts(play: Play) -> None:
     for timeout_ms in (0, -1, -(2**31)):
         name = play.name(f"t{timeout_ms}")
-        play.ask(f"create, {timeout_ms} ms", "CreateTopics", 7, create_topics({"name": name}, timeout_ms=timeout_ms))
-        play.ask(f"create two and a bad one, {timeout_ms} ms", "CreateTopics", 7, create_topics({"name": name}, {"name": "a/b"}, timeout_ms=timeout_ms))
-        play.ask(f"validate, {timeout_ms} ms", "CreateTopics", 7, create_topics({"name": name}, timeout_ms=timeout_ms, validate_only=True))
+        play.ask(
+            f"create, {timeout_ms} ms",
+            "CreateTopics",
+            7,
+            create_topics({"name": name}, timeout_ms=timeout_ms),
+        )
+        play.ask(
+            f"create two and a bad one, {timeout_ms} ms",
+            "CreateTopics",
+            7,
+            create_topics({"name": name}, {"name": "a/b"}, timeout_ms=timeout_ms),
+        )
+        play.ask(
+            f"validate, {timeout_ms} ms",
+            "CreateTopics",
+            7,
+            create_topics({"name": name}, timeout_ms=timeout_ms, validate_only=True),
+        )
         play.ask(f"nothing was created, {timeout_ms} ms", "Metadata", 12, metadata(name))
     topic = play.topic("a")
     for timeout_ms in (0, -1):
-        asked: dict[str, Any] = {"topics": [{"name": topic.name}, {"name": "nowhere"}], "topic_names": [topic.name, "nowhere"], "timeout_ms": timeout_ms}
+        asked: dict[str, Any] = {
+            "topics": [{"name": topic.name}, {"name": "nowhere"}],
+            "topic_names": [topic.name, "nowhere"],
+            "timeout_ms": timeout_ms,
+        }
         for version in (1, 5, 6):
             play.ask(f"delete, {timeout_ms} ms (v{version})", "DeleteTopics", version, asked)
-        asked = {"topics": [{"name": topic.name, "count": 5}, {"name": "nowhere", "count": 5}], "timeout_ms": timeout_ms}
+        asked = {
+            "topics": [{"name": topic.name, "count": 5}, {"name": "nowhere", "count": 5}],
+            "timeout_ms": timeout_ms,
+        }
         for version in (0, 3):
             play.ask(f"more partitions, {timeout_ms} ms (v{version})", "CreatePartitions", version, asked)
     play.ask("all as before", "Metadata", 12, metadata(topic.name))
@@ -237,13 +326,16 @@ def validation_alone_creates_nothing(play: Play) -> None:
     second = play.ask("twice", "CreateTopics", 7, create_topics({"name": name}, validate_only=True))
     play.note("another id each time", first.topics[0].topic_id != second.topics[0].topic_id)
     play.ask("not there", "Metadata", 12, metadata(name))
-    play.ask("a bad name", "CreateTopics", 7, create_topics({"name": "a/b"}, {"name": name}, validate_only=True))
+    play.ask(
+        "a bad name", "CreateTopics", 7, create_topics({"name": "a/b"}, {"name": name}, validate_only=True)
+    )
 
 
 def more(*topics: tuple[str, int] | tuple[str, int, Any], only: bool = False) -> dict[str, Any]:
     return {
         "topics": [
-            {"name": name, "count": count, "assignments": rest[0] if rest else None} for name, count, *rest in topics
+            {"name": name, "count": count, "assignments": rest[0] if rest else None}
+            for name, count, *rest in topics
         ],
         "timeout_ms": 20_000,
         "validate_only": only,
@@ -286,82 +378,9 @@ def create_partitions(play: Play) -> None:
         play.ask(f"what came of it (v{version})", "Metadata", 12, metadata(topic.name))
 
 
-def deletion(*names: str | Topic | bytes | tuple[str | None, bytes], timeout_ms: int = 20_000) -> dict[str, Any]:
-    topics: list[dict[str, Any]] = []
-    for name in names:
-        if isinstance(name, Topic):
-            topics.append({"name": name.name})
-        elif isinstance(name, bytes):
-            topics.append({"name": None, "topic_id": name})
-        elif isinstance(name, tuple):
-            topics.append({"name": name[0], "topic_id": name[1]})
-        else:
-            topics.append({"name": name})
-    return {"topics": topics, "topic_names": [t["name"] for t in topics if t["name"] is not None], "timeout_ms": timeout_ms}
-
-
-@script
-def delete_in_every_version(play: Play) -> None:
-    for version in versions("DeleteTopics"):
-        a, b = play.topic(f"v{version}-a"), play.topic(f"v{version}-b")
-        play.ask(f"two and an unknown one (v{version})", "DeleteTopics", version, deletion(a, "nowhere", b))
-        play.ask(f"again (v{version})", "DeleteTopics", version, deletion(a))
-        play.ask(f"none (v{version})", "DeleteTopics", version, deletion())
-        play.ask(f"a bad name (v{version})", "DeleteTopics", version, deletion("a/b", ""))
-        play.ask(f"the metadata log (v{version})", "DeleteTopics", version, deletion("__cluster_metadata"))
-        c = play.topic(f"v{version}-c")
-        play.ask(f"a name twice (v{version})", "DeleteTopics", version, deletion(c, c))
-        play.ask(f"an unknown name twice (v{version})", "DeleteTopics", version, deletion("nowhere", "nowhere"))
-        play.ask(f"what is left (v{version})", "Metadata", 12, metadata(a.name, b.name, c.name))
-
-
-@script
-def delete_by_id(play: Play) -> None:
-    a, b, c, d = (play.topic(suffix) for suffix in "abcd")
-    for case, asked in {
-        "an unknown id": deletion(UNKNOWN_ID),
-        "an unknown id twice": deletion(UNKNOWN_ID, UNKNOWN_ID),
-        "neither": deletion(ZERO_ID),
-        "neither, twice": deletion(ZERO_ID, ZERO_ID),
-        "both, of one topic": deletion((a.name, a.topic_id)),
-        "both, of two topics": deletion((a.name, b.topic_id)),
-        "a name and an id of one topic in two entries": deletion(a, a.topic_id),
-        "an id twice": deletion(b.topic_id, b.topic_id),
-        "nothing was deleted so far, and c is": deletion(c.topic_id),
-        "c again": deletion(c.topic_id),
-        "c again by name": deletion(c),
-        "good and bad ones": deletion(UNKNOWN_ID, "nowhere", d.topic_id, (a.name, a.topic_id), ZERO_ID),
-    }.items():
-        play.ask(case, "DeleteTopics", 6, asked)
-    play.ask("what is left", "Metadata", 12, metadata(a.name, b.name, c.name, d.name))
-
-
-@script
-def deleted_and_created_again(play: Play) -> None:
-    from ..batches import batch
-    from ..requests import fetch, list_offsets, produce
-
-    old = play.topic("a", 2)
-    play.write(old.name, batch(3))
-    play.ask("deleted", "DeleteTopics", 6, deletion(old))
-    play.ask("created again", "CreateTopics", 7, create_topics({"name": old.name, "num_partitions": 1}))
-    play.until_there(old.name)
-    play.ask("its end", "ListOffsets", 7, list_offsets((old.name, 0, -1)))
-    play.ask("the partition that is no more", "ListOffsets", 7, list_offsets((old.name, 1, -1)))
-    play.ask("by the old id", "Metadata", 12, metadata(ids=[old.topic_id]))
-    play.ask("by its name", "Metadata", 12, metadata(old.name))
-    play.ask("a batch for the old id", "Produce", 13, produce((old, 0, batch())))
-    play.ask("a batch for the name", "Produce", 12, produce((old, 0, batch())))
-    play.ask("a fetch by the old id", "Fetch", 13, fetch((old, 0, 0)))
-    play.ask("a fetch by the name", "Fetch", 12, fetch((old, 0, 0)))
-
-
 @script
 def a_topic_grows(play: Play) -> None:
     """New partitions serve at once; old ones keep what they have."""
-    from ..batches import batch
-    from ..requests import fetch, produce
-
     topic = play.topic("a")
     play.write(topic.name, batch(2))
     play.ask("a second one", "CreatePartitions", 3, more((topic.name, 2)))

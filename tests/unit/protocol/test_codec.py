@@ -208,7 +208,7 @@ def test_tagged_fields_of_a_struct_without_any_are_skipped() -> None:
 
 
 def test_a_tagged_field_larger_than_the_message_is_refused() -> None:
-    for section in ("01 00 02 ff", "01 00 ffffffff0f ff", "ffffffff0f", "02 00 00"):
+    for section in ("01 00 02 ff", "01 00 ffffffff0f ff", "ffffffff07", "02 00 00"):
         with pytest.raises(CodecError):
             decode(Text, 1, b"\2a" + bytes.fromhex(section))
 

@@ -1,0 +1,43 @@
+"""Kafka's transcripts as they were last recorded: what barnabas is compared with where Kafka can't be had."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+from .diff import Entry
+
+FOLDER = Path(__file__).parent / "recorded"
+
+
+def read(script_name: str) -> list[Entry] | None:
+    """None where nothing was recorded for that script."""
+    family, title = script_name.split("/")
+    return _read_family(FOLDER / f"{family}.json.gz").get(title)
+
+
+def write(transcripts: dict[str, list[Entry]], *, keep_others: bool) -> None:
+    """Keep these transcripts, and those of other scripts if told. The same transcripts make the same bytes."""
+    families: dict[str, dict[str, list[Entry]]] = {}
+    for name, transcript in transcripts.items():
+        family, title = name.split("/")
+        families.setdefault(family, {})[title] = transcript
+    FOLDER.mkdir(exist_ok=True)
+    for family, recorded in families.items():
+        path = FOLDER / f"{family}.json.gz"
+        if keep_others:
+            recorded = _read_family(path) | recorded
+        text = json.dumps(dict(sorted(recorded.items())), ensure_ascii=False, separators=(",", ":"))
+        path.write_bytes(gzip.compress(text.encode("utf-8", "surrogatepass"), mtime=0))
+    if not keep_others:
+        for path in FOLDER.glob("*.json.gz"):
+            if path.name.removesuffix(".json.gz") not in families:
+                path.unlink()
+
+
+def _read_family(path: Path) -> dict[str, list[Entry]]:
+    if not path.exists():
+        return {}
+    recorded: dict[str, list[Entry]] = json.loads(gzip.decompress(path.read_bytes()))
+    return recorded

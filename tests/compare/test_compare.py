@@ -1,0 +1,43 @@
+"""barnabas answers as Kafka does, script by script; and the recordings are what Kafka answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.handlers import HANDLERS
+
+from . import recordings
+from .conftest import Transcribe
+from .diff import differences
+from .masks import compared, expected_of_barnabas
+from .play import STUCK, Script, load_scripts
+
+# One worker plays all scripts, so that each broker is started once.
+pytestmark = pytest.mark.xdist_group("compare")
+
+SCRIPTS = sorted(load_scripts().values(), key=lambda script: script.name)
+SERVED = [script for script in SCRIPTS if script.served_by(HANDLERS)]
+
+
+@pytest.mark.parametrize("script", SERVED, ids=lambda script: script.name)
+def test_barnabas_answers_as_kafka_does(
+    script: Script, reference_answers: Transcribe, barnabas_answers: Transcribe
+) -> None:
+    theirs = expected_of_barnabas(script.name, reference_answers(script))
+    found = differences(compared(script.name, theirs), compared(script.name, barnabas_answers(script)))
+    assert not found, f"{script.name}: {len(found)} cases differ\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_the_recording_is_what_kafka_answers(script: Script, kafka_answers: Transcribe) -> None:
+    recorded = recordings.read(script.name)
+    assert recorded is not None, f"nothing recorded for {script.name}; `python -m tests.compare record` does"
+    found = differences(recorded, kafka_answers(script), names=("recorded", "Kafka"))
+    assert not found, f"{script.name}: {len(found)} cases differ\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_kafka_lets_every_script_go_through(script: Script) -> None:
+    recorded = recordings.read(script.name)
+    assert recorded is not None
+    assert STUCK not in {entry["case"] for entry in recorded}
