@@ -10,7 +10,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: help run test lint check format reference flights bench docs clean
+.PHONY: help run test lint check format reference flights crash bench docs clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -40,6 +40,9 @@ reference:  ## fetch Apache Kafka's jars, which some tests compare with
 
 flights: .venv/.dev reference  ## send a real data set through every client and codec, with a crash between
 	$(BIN)/python -m tests.clients.flights $(ARGS)
+
+crash: .venv/.dev  ## kill a broker at every operation on its files (the tests try a few of them)
+	CRASH_POINTS=all $(BIN)/python -m pytest tests/crash -o timeout=1800 $(ARGS)
 
 bench: .venv/.dev reference  ## measure beside Apache Kafka
 	$(BIN)/python -m tests.bench $(ARGS)

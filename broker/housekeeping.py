@@ -21,6 +21,7 @@ log = logging.getLogger("barnabas.housekeeping")
 HIGH_WATERMARK_CHECKPOINT_MS = 5_000  # replica.high.watermark.checkpoint.interval.ms
 INITIAL_TASK_DELAY_MS = 30_000  # log.initial.task.delay.ms
 FLUSH_CHECK_MS = 1_000
+METADATA_CLEANING_MS = 60_000  # KafkaRaftClient.RaftMetadataLogCleanerManager
 
 
 class Housekeeping:
@@ -49,6 +50,7 @@ class Housekeeping:
             config.get_int("producer.id.expiration.check.interval.ms"),
             self.expire_producers,
         )
+        self._every("metadata cleaning", METADATA_CLEANING_MS, self.clean_metadata)
         max_idle_ms = config.get_int("connections.max.idle.ms")
         if max_idle_ms > 0:
             self._every("idle connections", max(max_idle_ms // 4, 100), self.close_idle_connections)
@@ -100,6 +102,10 @@ class Housekeeping:
         now_ms = self._server.clock.now_ms()
         for partition in self._server.partitions.all():
             partition.log.expire_producers(now_ms)
+
+    def clean_metadata(self) -> None:
+        """metadata.max.retention.bytes and .ms: old snapshots go, and the log below the oldest that stays."""
+        self._server.metadata.snapshots.clean(self._server.clock.now_ms())
 
     def close_idle_connections(self) -> None:
         max_idle_ms = self._server.config.get_int("connections.max.idle.ms")

@@ -116,14 +116,20 @@ class ConnectionLimits:
     """How many connections there are, in all and by address (Kafka: `ConnectionQuotas`)."""
 
     def __init__(self, max_connections: int, max_per_ip: int, per_ip_overrides: Mapping[str, int]) -> None:
-        """The overrides are by host name or address; names are looked up once, as Kafka does."""
+        self._count = 0
+        self._by_ip: Counter[str] = Counter()
+        self.configure(max_connections, max_per_ip, per_ip_overrides)
+
+    def configure(self, max_connections: int, max_per_ip: int, per_ip_overrides: Mapping[str, int]) -> None:
+        """The overrides are by host name or address; names are looked up once, as Kafka does.
+
+        What is lower than before lets nobody in, and closes no connection that there is.
+        """
         self.max_connections = max_connections
         self.max_per_ip = max_per_ip
         self._overrides = {
             address: limit for host, limit in per_ip_overrides.items() for address in _addresses(host)
         }
-        self._count = 0
-        self._by_ip: Counter[str] = Counter()
 
     def admit(self, host: str) -> str | None:
         """Counts the connection in any case: `forget` follows when it is closed."""

@@ -7,9 +7,10 @@ leader epochs, and takes away what was deleted. Handlers find partitions here by
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from broker.metadata.placement import MIGRATING, UNASSIGNED, directory_of
 from protocol.errors import Error, KafkaError
 from protocol.primitives import uuid_to_text
 from protocol.record_checks import RecordRules
@@ -18,7 +19,7 @@ from storage.log_config import LogConfig
 if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.fetching import DelayedFetch
-    from broker.metadata.image import ClusterImage, TopicImage
+    from broker.metadata.image import ClusterImage, PartitionImage, TopicImage
     from storage.log_directory import LogDirectory
     from storage.partition_log import PartitionLog
 
@@ -113,8 +114,10 @@ class Partitions:
         is_internal: Callable[[str], bool],
         new_folder_name: Callable[[], str],
         jitter: Callable[[int], int],
+        found: Mapping[tuple[str, int], bytes] | None = None,
     ) -> None:
-        """`directories` by directory id; the first one takes partitions that name none of them.
+        """`directories` by directory id; the first one takes partitions whose record names none. `found`: the
+        directory id of each partition that has a folder.
 
         `new_folder_name()` is 32 hex digits, for the folder of a partition that is deleted; `jitter(n)` draws from
         0 to below n.
@@ -128,6 +131,7 @@ class Partitions:
         self._is_internal = is_internal
         self._new_folder_name = new_folder_name
         self._jitter = jitter
+        self._found = dict(found or {})
 
     def find(self, topic: str, index: int) -> Partition | None:
         hosted = self.by_name.get(topic)
@@ -170,7 +174,9 @@ class Partitions:
                 continue
             partition = hosted.partitions.get(index)
             if partition is None:
-                directory = self._directory_of(wanted.directories, wanted.replicas)
+                directory = self._directory_of(topic.name, index, wanted)
+                if directory is None:
+                    continue  # offline: it is in a directory that can't be used
                 opened = directory.open_log(
                     topic.name,
                     index,
@@ -185,11 +191,12 @@ class Partitions:
             if wanted.leader == self._node_id:
                 partition.begin_leader_epoch(wanted.leader_epoch)
 
-    def _directory_of(self, directory_ids: list[bytes], replicas: list[int]) -> LogDirectory:
-        place = replicas.index(self._node_id)
-        if place < len(directory_ids) and directory_ids[place] in self._directories:
-            return self._directories[directory_ids[place]]
-        return next(iter(self._directories.values()))
+    def _directory_of(self, topic: str, index: int, wanted: PartitionImage) -> LogDirectory | None:
+        """Where the partition was found at the start, or else where its record says."""
+        directory_id = self._found.pop((topic, index), None) or directory_of(wanted, self._node_id)
+        if directory_id in (UNASSIGNED, MIGRATING):
+            return next(iter(self._directories.values()))
+        return self._directories.get(directory_id)
 
     def _remove(self, topic: TopicImage) -> None:
         hosted = self.by_id.pop(topic.topic_id, None)

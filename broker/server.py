@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING
 from broker.background import BackgroundThread
 from broker.clock import Clock, SystemClock
 from broker.config.topic_config import check_topic_configs, log_config_of_metadata, log_config_of_topic
+from broker.coordination.groups import Groups
+from broker.directories import Directories, open_directories
 from broker.dispatch import Dispatcher
 from broker.fetch_sessions import FetchSessions
 from broker.housekeeping import Housekeeping
 from broker.listener import ConnectionLimits, Listener
-from broker.metadata import registration
+from broker.metadata import placement, registration
+from broker.metadata.bootstrap import bootstrap_records
 from broker.metadata.image import BROKER_RESOURCE, ClusterImage, MetadataContradictionError
 from broker.metadata.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, MetadataLog
+from broker.metadata.snapshots import SnapshotPolicy
 from broker.metadata.topic_decisions import Placement
 from broker.metadata.topic_names import is_internal
-from broker.node_identity import identify
 from broker.partitions import Partitions
 from broker.random_ids import random_uuid
 from broker.start_error import StartError
@@ -36,13 +39,13 @@ from protocol.messages.metadata_records import ProducerIdsRecord
 from protocol.primitives import uuid_to_text
 from protocol.record_batch import CorruptRecordError
 from storage import files
-from storage.log_directory import LogDirectory
 from storage.segment_recovery import UnsupportedFormatError
 
 if TYPE_CHECKING:
     import socket
 
     from broker.config.broker_config import BrokerConfig
+    from storage.log_directory import LogDirectory
 
 log = logging.getLogger("barnabas.server")
 
@@ -66,7 +69,11 @@ class Server:
     partitions: Partitions
     topics: Topics
     producer_ids: ProducerIds
+    groups: Groups
+    placement: Placement
     _directories_by_id: dict[bytes, LogDirectory]
+    _folders: Directories
+    _found: dict[tuple[str, int], bytes]
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
         self.config = config
@@ -83,7 +90,7 @@ class Server:
         self.fetch_sessions = FetchSessions(
             config.get_int("max.incremental.fetch.session.cache.slots"), random.SystemRandom().randrange
         )
-        limits = ConnectionLimits(
+        self.connection_limits = ConnectionLimits(
             config.get_int("max.connections"),
             config.get_int("max.connections.per.ip"),
             config.max_connections_per_host,
@@ -95,7 +102,7 @@ class Server:
                 listener.port,
                 listener.advertised or (listener.host, 0),
                 self.dispatcher,
-                limits,
+                self.connection_limits,
                 config.get_int("socket.request.max.bytes"),
             )
             for listener in config.listeners
@@ -151,42 +158,52 @@ class Server:
 
     def _open_directories(self) -> None:
         files.limit_open_files(_open_files_limit())
-        for path in self.config.log_dirs:
-            try:
-                self.directories.append(LogDirectory.open(path, background=self.background))
-            except files.LockedError as error:
-                raise StartError(f"{path} is in use by another broker") from error
-            except OSError as error:
-                raise StartError(f"{path} can't be used: {error.strerror or error}") from error
-        self.cluster_id, self._directories_by_id = identify(
-            self.directories,
-            node_id=self.node_id,
-            cluster_id=self.config.cluster_id,
-            new_id=lambda: random_uuid(secrets.token_bytes),
+        self._folders = open_directories(
+            self.config, self.background, lambda: random_uuid(secrets.token_bytes)
         )
-
-    def _metadata_directory(self) -> LogDirectory:
-        """`metadata.log.dir`, or else the first of `log.dirs`, as in Kafka."""
-        wanted = self.config.get_string("metadata.log.dir")
-        return next((found for found in self.directories if found.path == wanted), self.directories[0])
+        self.directories = self._folders.all()
+        self.cluster_id = self._folders.cluster_id
+        self._directories_by_id = self._folders.by_id
 
     def _open_metadata(self) -> None:
-        opened = self._metadata_directory().open_log(
+        directory = self._folders.metadata
+        assert directory is not None
+        opened = directory.open_log(
             METADATA_TOPIC,
             0,
             log_config_of_metadata(self.config),
             now_ms=self.clock.now_ms(),
             topic_id=uuid_to_text(METADATA_TOPIC_ID),
         )
-        self.metadata = MetadataLog(opened, ClusterImage(), self.clock)
+        self.metadata = MetadataLog(opened, ClusterImage(), self.clock, SnapshotPolicy.of(self.config))
         self.metadata.replay()
-        self.metadata.become_leader(self.node_id)
+        beginning = None
         if not self.metadata.image.features:
-            self.metadata.append_transaction(
-                "Bootstrap records",
-                registration.bootstrap_records(self.config.get_int("min.insync.replicas")),
+            beginning = bootstrap_records(
+                directory.path, self.config.get_int("min.insync.replicas"), self.clock.now_ms()
             )
+        self.metadata.become_leader(self.node_id)
+        if beginning is not None:
+            self.metadata.append_transaction("Bootstrap records", beginning)
+        self._correct_directories()
         self._register()
+
+    def _correct_directories(self) -> None:
+        """Where a partition's folder is, counts; what is no partition of ours is set aside."""
+        self._found = self._find_folders()
+        corrected = placement.corrections(
+            self.metadata.image,
+            self.node_id,
+            self._found,
+            self._directories_by_id,
+            bool(self._folders.failed),
+            self._placement().directory,
+        )
+        if corrected:
+            self.metadata.append(corrected)
+
+    def _placement(self) -> Placement:
+        return Placement(self.node_id, [*self._directories_by_id])
 
     def _register(self) -> None:
         """Register anew and be elected: what the controller does when a broker comes back."""
@@ -212,7 +229,10 @@ class Server:
             ]
         )
         self.metadata.append(
-            [registration.unfence(self.node_id, self.broker_epoch), *registration.elect(image, self.node_id)]
+            [
+                registration.unfence(self.node_id, self.broker_epoch),
+                *registration.elect(image, self.node_id, self._directories_by_id),
+            ]
         )
 
     def _open_partitions(self) -> None:
@@ -226,23 +246,35 @@ class Server:
             lambda: secrets.token_hex(16),
             random.SystemRandom().randrange,
         )
+        self.placement = self._placement()
         self.topics = Topics(
             self.metadata,
             self.config,
-            Placement(self.node_id, [*self._directories_by_id]),
+            self.placement,
             lambda: random_uuid(secrets.token_bytes),
             lambda configs: check_topic_configs(self.config, configs),
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self._set_strays_aside()
+        self.groups = Groups(
+            self.config,
+            self.partitions,
+            self.clock,
+            lambda: random_uuid(secrets.token_bytes),
+            self.stop_on_failure,
+        )
         self._follow_metadata()
         self.metadata.on_change = self._follow_metadata
 
-    def _set_strays_aside(self) -> None:
-        """Folders that are no topic's of ours, or an earlier one's of the same name: renamed, never deleted
-        (Kafka: `LogManager.isStrayReplica`)."""
-        for directory in self.directories:
+    def _find_folders(self) -> dict[tuple[str, int], bytes]:
+        """The directory id of each partition that has a folder.
+
+        Folders that are no topic's of ours, or an earlier one's of the same name, are renamed, never deleted
+        (Kafka: `LogManager.isStrayReplica`). Raises StartError for two folders of one partition.
+        """
+        found: dict[tuple[str, int], bytes] = {}
+        for directory_id, directory in self._directories_by_id.items():
             for folder in directory.folders():
+                key = (folder.topic, folder.partition)
                 if folder.topic == METADATA_TOPIC:
                     continue
                 topic = self.metadata.image.topics.get(folder.topic)
@@ -253,6 +285,15 @@ class Server:
                 ):
                     stray = directory.set_aside(folder, secrets.token_hex(16))
                     log.warning("%s belongs to no topic: renamed to %s", folder.path, stray)
+                elif key in found:
+                    other = self._directories_by_id[found[key]].path
+                    raise StartError(
+                        f"{folder.topic}-{folder.partition} is both in {other} and in {directory.path}: "
+                        "move the one away that is out of date"
+                    )
+                else:
+                    found[key] = directory_id
+        return found
 
     def _follow_metadata(self) -> None:
         """Make the settings and the partitions what the metadata says."""
@@ -264,8 +305,24 @@ class Server:
             )
             for complaint in complaints:
                 log.warning("%s", complaint)
+            self._apply_settings()
             self.partitions.configure_all()
-        self.partitions.follow(image)
+        self.groups.follow(self.partitions.follow(image))
+
+    def _apply_settings(self) -> None:
+        """Hand on what can be altered while we run, and isn't asked for each time."""
+        config = self.config
+        self.connection_limits.configure(
+            config.get_int("max.connections"),
+            config.get_int("max.connections.per.ip"),
+            config.max_connections_per_host,
+        )
+        cordoned = config.get_list("cordoned.log.dirs")
+        self.placement.cordoned = {
+            directory_id
+            for directory_id, directory in self._directories_by_id.items()
+            if "*" in cordoned or directory.path in cordoned
+        }
 
     def _allocate_producer_ids(self, size: int) -> int:
         """Record a block of producer ids in the metadata log (Kafka: `ProducerIdControlManager`); its first id."""
@@ -290,6 +347,7 @@ class Server:
         for listener in self.listeners.values():
             listener.stop_accepting()
         self.housekeeping.stop()
+        self.groups.stop()
         for listener in self.listeners.values():
             listener.close_connections()
         if self.failure is not None:

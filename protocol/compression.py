@@ -1,4 +1,4 @@
-"""The codecs of record batches, with what they may unpack to, and the checksum of batches and snapshots.
+"""The codecs of record batches, with what they may unpack to.
 
 gzip is in the standard library; snappy, lz4 and zstd come with the optional package `cramjam`, imported at first use.
 Sources: org.apache.kafka.common.compress, CompressionType; KIP-110 (zstd), KIP-390 (levels).
@@ -12,8 +12,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
-
-from crc32c import crc32c as crc32c
 
 if TYPE_CHECKING:
     from types import ModuleType

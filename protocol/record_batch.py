@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from protocol.compression import crc32c
+from protocol.checksum import crc32c
 
 Bytes = bytes | bytearray | memoryview
 WritableBytes = bytearray | memoryview

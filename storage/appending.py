@@ -13,11 +13,11 @@ from protocol.record_batch import (
     read_header,
 )
 from storage import flushing, recovery, rolling
-from storage.producer_state import Verification
 from storage.results import AppendOrigin, AppendResult
 from storage.segment import MAX_RELATIVE_OFFSET
 from storage.storage_errors import storage_error
 from storage.txn_markers import read_marker
+from storage.verification import Verification
 
 if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
@@ -136,7 +136,11 @@ def start_verification(
 
     Raises `KafkaError` (INVALID_PRODUCER_EPOCH).
     """
-    return log.producers.start_verification(producer_id, sequence, epoch, supports_epoch_bump, now_ms)
+    producers = log.producers
+    producers.check_epoch(producer_id, epoch)
+    if producers.has_ongoing_transaction(producer_id, epoch):
+        return None
+    return producers.verifications.start(producer_id, sequence, epoch, supports_epoch_bump, now_ms)
 
 
 def _make_ready(log: "PartitionLog", now_ms: int) -> None:

@@ -9,7 +9,7 @@ Only the last batch of a producer is kept. Source: org.apache.kafka.storage Prod
 from collections.abc import Iterable
 from struct import Struct
 
-from protocol.compression import crc32c
+from protocol.checksum import crc32c
 from storage import files
 from storage.producer_state import Producer, ProducerStates, cached_batch, is_expired
 from storage.segment_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_path

@@ -20,6 +20,7 @@ from protocol.record_batch import (
 )
 from storage.results import AppendOrigin
 from storage.transaction_index import AbortedTxn
+from storage.verification import Verification, Verifications
 
 BATCHES_TO_RETAIN = 5
 NO_OFFSET = -1
@@ -42,20 +43,6 @@ class Marker(NamedTuple):
     commit: bool
     coordinator_epoch: int
     timestamp_ms: int
-
-
-class Verification:
-    """A transactional append was announced and awaits the coordinator's word (KIP-890). Itself the guard to
-    show.
-    """
-
-    __slots__ = ("created_ms", "epoch", "lowest_sequence", "supports_epoch_bump")
-
-    def __init__(self, created_ms: int, sequence: int, epoch: int, supports_epoch_bump: bool) -> None:
-        self.created_ms = created_ms
-        self.lowest_sequence = sequence
-        self.epoch = epoch
-        self.supports_epoch_bump = supports_epoch_bump
 
 
 class Producer:
@@ -111,10 +98,10 @@ class ProducerStates:
     __slots__ = (
         "_ongoing",
         "_unreplicated",
-        "_verifications",
         "map_end_offset",
         "producers",
         "topic_partition",
+        "verifications",
     )
 
     def __init__(self, topic_partition: str) -> None:
@@ -125,7 +112,7 @@ class ProducerStates:
         self._ongoing: dict[int, int] = {}
         # first offset -> the marker's, of transactions whose marker isn't below the high watermark
         self._unreplicated: dict[int, int] = {}
-        self._verifications: dict[int, Verification] | None = None
+        self.verifications = Verifications()
 
     # ---- checks before the write
 
@@ -164,7 +151,7 @@ class ProducerStates:
 
     def _check_sequence(self, header: BatchHeader, producer: Producer | None, known_epoch: int) -> None:
         sequence = header.base_sequence
-        if self._verifications:
+        if self.verifications:
             self._check_verified_sequence(header, producer)
         if header.producer_epoch != known_epoch:
             if sequence == 0 or known_epoch == NO_PRODUCER_EPOCH:
@@ -184,7 +171,7 @@ class ProducerStates:
         )
 
     def _check_verified_sequence(self, header: BatchHeader, producer: Producer | None) -> None:
-        verification = self.verification(header.producer_id)
+        verification = self.verifications.get(header.producer_id)
         if verification is None:
             return
         sequence = header.base_sequence
@@ -208,7 +195,7 @@ class ProducerStates:
         if self.has_ongoing_transaction(producer_id, header.producer_epoch):
             return
         self.check_epoch(producer_id, header.producer_epoch)
-        if not header.is_control and (guard is None or self.verification(producer_id) is not guard):
+        if not header.is_control and (guard is None or self.verifications.get(producer_id) is not guard):
             raise KafkaError(
                 Error.INVALID_TXN_STATE, f"Record was not part of an ongoing transaction: {producer_id}"
             )
@@ -274,8 +261,8 @@ class ProducerStates:
             if producer.txn_first_offset < 0:
                 producer.txn_first_offset = base_offset
                 self._ongoing[base_offset] = producer_id
-            if self._verifications:
-                self._verifications.pop(producer_id, None)
+            if self.verifications:
+                self.verifications.pop(producer_id, None)
 
     def aborted_by(self, header: BatchHeader, marker: Marker, offset: int) -> AbortedTxn | None:
         """What the transaction index must say of the marker about to stand at `offset`: nothing unless it
@@ -310,12 +297,7 @@ class ProducerStates:
             producer.txn_first_offset = NO_OFFSET
             del self._ongoing[first_offset]
             self._unreplicated[first_offset] = offset
-        verification = self.verification(producer_id)
-        # a marker of the epoch that was announced doesn't end what was announced: it began after this marker
-        if verification is not None and not (
-            verification.supports_epoch_bump and header.producer_epoch == verification.epoch
-        ):
-            self.clear_verification(producer_id)
+        self.verifications.end_by_marker(producer_id, header.producer_epoch)
 
     # ---- transactions
 
@@ -353,38 +335,6 @@ class ProducerStates:
             if last_offset < high_watermark:
                 del self._unreplicated[first_offset]
 
-    # ---- verification (KIP-890)
-
-    def start_verification(
-        self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
-    ) -> Verification | None:
-        """The guard to show with the append; None where the producer's transaction is open already.
-
-        Raises `KafkaError` (INVALID_PRODUCER_EPOCH).
-        """
-        self.check_epoch(producer_id, epoch)
-        if self.has_ongoing_transaction(producer_id, epoch):
-            return None
-        if self._verifications is None:
-            self._verifications = {}
-        verification = self._verifications.get(producer_id)
-        if verification is None:
-            verification = Verification(now_ms, sequence, epoch, supports_epoch_bump)
-            self._verifications[producer_id] = verification
-        elif epoch > verification.epoch:
-            verification.epoch = epoch
-            verification.lowest_sequence = sequence
-        elif epoch == verification.epoch and sequence < verification.lowest_sequence:
-            verification.lowest_sequence = sequence
-        return verification
-
-    def verification(self, producer_id: int) -> Verification | None:
-        return self._verifications.get(producer_id) if self._verifications else None
-
-    def clear_verification(self, producer_id: int) -> None:
-        if self._verifications:
-            self._verifications.pop(producer_id, None)
-
     # ---- the whole of it
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
@@ -392,10 +342,7 @@ class ProducerStates:
         expired = [p for p in self.producers.values() if is_expired(p, now_ms, expiration_ms)]
         for producer in expired:
             del self.producers[producer.producer_id]
-        if self._verifications:
-            for producer_id, verification in list(self._verifications.items()):
-                if now_ms - verification.created_ms >= expiration_ms:
-                    del self._verifications[producer_id]
+        self.verifications.expire(now_ms, expiration_ms)
         return len(expired)
 
     def reset(self, producers: Iterable[Producer], map_end_offset: int) -> None:

@@ -7,7 +7,7 @@ of its indexes is missing or contradicts the `.log`.
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
-from protocol.record_batch import CONTROL_BIT
+from protocol.record_batch import CONTROL_BIT, CorruptRecordError
 from storage import files
 from storage.segment import Segment
 from storage.segment_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 def damaged(log: "PartitionLog", slot: int, names: set[str]) -> bool:
-    """Whether the segment's side files must be made anew. Zeros that Kafka left behind its index entries are
-    cut.
-    """
+    """Whether the segment must be read again. Zeros that Kafka left behind its index entries are cut."""
     segment = log.segments[slot]
     stem = f"{segment.base_offset:020d}"
     if stem + INDEX_SUFFIX not in names or stem + TIME_INDEX_SUFFIX not in names:
@@ -28,12 +26,15 @@ def damaged(log: "PartitionLog", slot: int, names: set[str]) -> bool:
     segment.offset_index.trim()
     segment.time_index.trim()
     last = slot + 1 == len(log.segments)
-    return (
-        not _indexes_agree(segment, None if last else log.base_offsets[slot + 1])
-        or (last and not _ends_whole(segment))
-        or not segment.txn_index.is_sane(segment.base_offset)
-        or (stem + TXN_INDEX_SUFFIX not in names and _lost_txn_index(log, slot))
-    )
+    try:
+        return (
+            not _indexes_agree(segment, None if last else log.base_offsets[slot + 1])
+            or (last and not _ends_whole(segment))
+            or not segment.txn_index.is_sane(segment.base_offset)
+            or (stem + TXN_INDEX_SUFFIX not in names and _lost_txn_index(log, slot))
+        )
+    except (KafkaError, CorruptRecordError):
+        return True
 
 
 def _indexes_agree(segment: Segment, next_base_offset: int | None) -> bool:
@@ -50,10 +51,7 @@ def _indexes_agree(segment: Segment, next_base_offset: int | None) -> bool:
 
 def _ends_whole(segment: Segment) -> bool:
     """Whether the walk from the last index entry ends where the file does."""
-    try:
-        return segment.walk_to_end()[1] == segment.size
-    except KafkaError:
-        return False
+    return segment.walk_to_end()[1] == segment.size
 
 
 def _lost_txn_index(log: "PartitionLog", slot: int) -> bool:

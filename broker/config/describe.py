@@ -9,6 +9,7 @@ from broker.config.broker_config import default_text
 from broker.config.broker_definitions import INTERNAL_ROWS, ROWS, broker_definition, synonyms_of
 from broker.config.definitions import ConfigType
 from broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
+from broker.config.single_node import SHOWN_AS_GIVEN
 from broker.config.topic_config import topic_values
 from broker.config.topic_definitions import SYNONYMS as TOPIC_SYNONYMS
 from broker.config.topic_definitions import topic_definition
@@ -88,6 +89,11 @@ def _broker_entry(config: BrokerConfig, name: str, *, every_source: bool) -> Con
     )
 
 
+def broker_synonyms(config: BrokerConfig, name: str) -> list[ConfigSynonym]:
+    """The synonyms that a topic's or a group's setting has of the broker's setting behind it."""
+    return _synonyms(config, name, synonyms_of(name), sensitive=False)
+
+
 def _synonyms(
     config: BrokerConfig, name: str, synonym_names: tuple[str, ...], *, sensitive: bool
 ) -> list[ConfigSynonym]:
@@ -101,7 +107,7 @@ def _synonyms(
     for other in synonym_names:
         definition = broker_definition(other)
         text = None if definition is None or other in INTERNAL_ROWS else default_text(definition)
-        if text is not None:
+        if text is not None and other not in SHOWN_AS_GIVEN:
             defaults[other] = text
     found = [
         ConfigSynonym(other, None if sensitive else texts[other], source)

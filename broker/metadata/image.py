@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from broker.metadata.kept_records import KEPT, KeptRecords
 from protocol.messages import metadata_records as records
 from protocol.schema import Message
 
@@ -18,6 +19,8 @@ NO_LEADER_CHANGE = -2  # PartitionChangeRecord.leader where the leader stays
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+CLIENT_METRICS_RESOURCE = 16
+GROUP_RESOURCE = 32
 
 
 class MetadataContradictionError(Exception):
@@ -92,7 +95,14 @@ class TopicImage:
 class BrokerImage:
     """One broker's registration (Kafka: `BrokerRegistration`)."""
 
-    __slots__ = ("broker_epoch", "fenced", "in_controlled_shutdown", "log_dirs", "record")
+    __slots__ = (
+        "broker_epoch",
+        "cordoned_log_dirs",
+        "fenced",
+        "in_controlled_shutdown",
+        "log_dirs",
+        "record",
+    )
 
     def __init__(self, record: records.RegisterBrokerRecord) -> None:
         self.record = record
@@ -100,6 +110,7 @@ class BrokerImage:
         self.fenced = record.fenced
         self.in_controlled_shutdown = record.in_controlled_shutdown
         self.log_dirs = record.log_dirs
+        self.cordoned_log_dirs = record.cordoned_log_dirs
 
 
 class ClusterImage:
@@ -113,6 +124,7 @@ class ClusterImage:
         self.brokers: dict[int, BrokerImage] = {}
         self.controllers: dict[int, records.RegisterControllerRecord] = {}
         self.next_producer_id = 0
+        self.kept = KeptRecords()
         self.changed_topics: set[str] = set()  # names touched since the last `take_changes`
         self.removed_topics: list[TopicImage] = []
         self.broker_configs_changed = False
@@ -223,6 +235,8 @@ class ClusterImage:
             broker.in_controlled_shutdown = record.in_controlled_shutdown > 0
         if record.log_dirs:
             broker.log_dirs = record.log_dirs
+        if record.cordoned_log_dirs is not None:
+            broker.cordoned_log_dirs = record.cordoned_log_dirs
 
     def _fence_broker(self, record: records.FenceBrokerRecord) -> None:
         self._set_fenced(record.id, True)
@@ -239,8 +253,11 @@ class ClusterImage:
     def _register_controller(self, record: records.RegisterControllerRecord) -> None:
         self.controllers[record.controller_id] = record
 
-    def _kept_in_the_log(self, record: Message) -> None:
-        """Quotas, credentials, ACLs and tokens: nothing here acts on them, and the log keeps them for Kafka."""
+    def _keep(self, record: Message) -> None:
+        self.kept.apply(record)
+
+    def _of_no_effect(self, record: Message) -> None:
+        """Records that Kafka passes over, too."""
 
 
 _REPLAY: dict[type[Message], Callable[[ClusterImage, Any], None]] = {
@@ -258,13 +275,7 @@ _REPLAY: dict[type[Message], Callable[[ClusterImage, Any], None]] = {
     records.FenceBrokerRecord: ClusterImage._fence_broker,
     records.UnfenceBrokerRecord: ClusterImage._unfence_broker,
     records.RegisterControllerRecord: ClusterImage._register_controller,
-    records.ClientQuotaRecord: ClusterImage._kept_in_the_log,
-    records.UserScramCredentialRecord: ClusterImage._kept_in_the_log,
-    records.RemoveUserScramCredentialRecord: ClusterImage._kept_in_the_log,
-    records.AccessControlEntryRecord: ClusterImage._kept_in_the_log,
-    records.RemoveAccessControlEntryRecord: ClusterImage._kept_in_the_log,
-    records.DelegationTokenRecord: ClusterImage._kept_in_the_log,
-    records.RemoveDelegationTokenRecord: ClusterImage._kept_in_the_log,
-    records.ZkMigrationStateRecord: ClusterImage._kept_in_the_log,
-    records.NoOpRecord: ClusterImage._kept_in_the_log,
+    records.ZkMigrationStateRecord: ClusterImage._of_no_effect,
+    records.NoOpRecord: ClusterImage._of_no_effect,
+    **dict.fromkeys(KEPT, ClusterImage._keep),
 }

@@ -1,20 +1,25 @@
 """`__cluster_metadata-0`: the log that the cluster's metadata is made of.
 
 Decide → append → apply: `append` writes a decision's records as one batch and applies them to the image; `replay`
-reads the log at start and applies it through the same function. Kafka writes a decision's records as one batch
-where they are atomic, or between BeginTransaction and EndTransaction records (KIP-868); both are read.
+reads the newest snapshot and the log behind it at start, and applies both through the same function. Kafka writes a
+decision's records as one batch where they are atomic, or between BeginTransaction and EndTransaction records
+(KIP-868); both are read. Kafka's NoOp records (metadata.max.idle.interval.ms) are not written: they move the high
+watermark of followers, and here what is appended is committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from broker.metadata import quorum_state
 from broker.metadata.image import ClusterImage, MetadataContradictionError
+from broker.metadata.image_records import image_records
+from broker.metadata.quorum_state import LEADER_CHANGE, Quorum, control_key
 from broker.metadata.record_serde import decode_record, encode_record
-from protocol.codec import encode
+from broker.metadata.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION, fitted, written_version
+from broker.metadata.snapshots import MetadataSnapshots, SnapshotPolicy
 from protocol.messages import metadata_records as records
-from protocol.messages.raft_records import LeaderChangeMessage, LeaderChangeVoter
 from protocol.record_batch import read_header
 from protocol.records import build_batch, build_control_batch, read_records
 from protocol.schema import Message
@@ -29,31 +34,36 @@ METADATA_TOPIC_ID = bytes(15) + b"\x01"
 READ_BYTES = 1024 * 1024
 MAX_RECORDS_PER_BATCH = 10_000  # QuorumController.MAX_RECORDS_PER_BATCH
 
-CONTROL_LEADER_CHANGE = 2  # ControlRecordType.LEADER_CHANGE
-
-# Versions are those that Kafka 4.3 writes at metadata.version 30.
-WRITTEN_VERSIONS: dict[type[Message], int] = {
-    records.RegisterBrokerRecord: 4,
-    records.BrokerRegistrationChangeRecord: 3,
-    records.PartitionRecord: 2,
-    records.PartitionChangeRecord: 2,
-}
-
 
 class MetadataLog:
     """The metadata log of a node that is the only voter: appended is committed."""
 
-    def __init__(self, log: PartitionLog, image: ClusterImage, clock: Clock) -> None:
+    def __init__(
+        self, log: PartitionLog, image: ClusterImage, clock: Clock, policy: SnapshotPolicy | None = None
+    ) -> None:
         self.log = log
         self.image = image
         self.epoch = 0  # the leader epoch of this run
+        self.quorum = Quorum()
+        self.snapshots = MetadataSnapshots(log, policy or SnapshotPolicy(), log.background)
         self.on_change: Callable[[], None] = lambda: None  # called after each decision has been applied
         self._clock = clock
+        self._has_open_transaction = False  # found by `replay`
 
     def replay(self) -> None:
-        """Apply everything in the log. Raises MetadataContradictionError, CodecError: the folder can't be used."""
+        """Apply the newest snapshot, and everything in the log behind it.
+
+        Raises MetadataContradictionError, CodecError: the folder can't be used.
+        """
         transaction: list[Message] | None = None
         position = self.log.log_start_offset
+        snapshot = self.snapshots.load(self._clock.now_ms())
+        if snapshot is not None and self.snapshots.newest is not None:
+            self.quorum = snapshot.quorum
+            for held in snapshot.records:
+                self.image.apply(held)
+            position = self.snapshots.newest.offset
+        self.log.update_high_watermark(self.log.log_end_offset)
         end = self.log.log_end_offset
         while position < end:
             data = self.log.read(position, READ_BYTES, upper_bound=end, min_one_batch=True).records
@@ -66,15 +76,19 @@ class MetadataLog:
                 if pos + size > len(view):
                     break
                 header = read_header(view, pos)
-                if not header.is_control:
-                    for record in read_records(view[pos : pos + size]):
-                        if record.value is None:
-                            raise MetadataContradictionError(
-                                f"a null record at offset {record.offset} of the metadata log"
-                            )
+                self.snapshots.count(size)
+                for record in read_records(view[pos : pos + size]):
+                    if header.is_control:
+                        self.quorum.apply(record)
+                    elif record.value is None:
+                        raise MetadataContradictionError(
+                            f"a null record at offset {record.offset} of the metadata log"
+                        )
+                    else:
                         transaction = self._replay_one(decode_record(bytes(record.value)), transaction)
                 position = header.last_offset + 1
                 pos += size
+        self._has_open_transaction = transaction is not None
 
     def _replay_one(self, record: Message, transaction: list[Message] | None) -> list[Message] | None:
         """Records between Begin and End count together, or not at all."""
@@ -93,36 +107,80 @@ class MetadataLog:
         return None
 
     def become_leader(self, node_id: int) -> None:
-        """Begin an epoch of our own with a LeaderChange record, as a KRaft leader does before anything else."""
-        last_epoch = self.log.leader_epochs.latest
-        self.epoch = max(last_epoch, 0) + 1
+        """Begin an epoch of our own with a LeaderChange record, as a KRaft leader does before anything else.
+
+        `quorum-state` has it first: an epoch is never used twice. A transaction of the leader before, without its
+        end, is aborted.
+        """
+        newest = self.snapshots.newest
+        known = [self.log.leader_epochs.latest, quorum_state.read_leader_epoch(self.log.directory)]
+        self.epoch = max(0, *known, newest.epoch if newest is not None else 0) + 1
         self.log.assign_leader_epoch(self.epoch)
-        now_ms = self._clock.now_ms()
-        voter = LeaderChangeVoter(voter_id=node_id)
-        message = LeaderChangeMessage(version=0, leader_id=node_id, voters=[voter], granting_voters=[voter])
-        key = b"\x00\x00" + CONTROL_LEADER_CHANGE.to_bytes(2, "big")
-        self._append_batch(build_control_batch(key, encode(message, 0), timestamp=now_ms))
+        value = self.quorum.leader_change(node_id)
+        batch = build_control_batch(control_key(LEADER_CHANGE), value, timestamp=self._clock.now_ms())
+        if self.log.created:
+            quorum_state.write_state(self.log.directory, self.quorum.encode_state(node_id, self.epoch))
+            self._append_batch(batch)
+        else:  # the first batch makes the folder
+            self._append_batch(batch)
+            quorum_state.write_state(self.log.directory, self.quorum.encode_state(node_id, self.epoch))
+
+        if self._has_open_transaction:
+            self._append_records([records.AbortTransactionRecord(reason="Controller failover")])
+            self._has_open_transaction = False
 
     def append(self, decided: Sequence[Message]) -> None:
         """Write a decision and apply it. Nothing is applied unless it is in the log."""
-        now_ms = self._clock.now_ms()
+        metadata_version = self._metadata_version
         for first in range(0, len(decided), MAX_RECORDS_PER_BATCH):
-            part = decided[first : first + MAX_RECORDS_PER_BATCH]
-            values = [encode_record(record, WRITTEN_VERSIONS.get(type(record), 0)) for record in part]
-            self._append_batch(build_batch([(now_ms, None, value, ()) for value in values]))
+            part = [
+                fitted(record, metadata_version) for record in decided[first : first + MAX_RECORDS_PER_BATCH]
+            ]
+            self._append_records(part)
             for record in part:
                 self.image.apply(record)
-        self.on_change()
+        self._changed()
 
     def append_transaction(self, name: str, decided: Sequence[Message]) -> None:
         """Write a decision between Begin and End records, then apply it (the bootstrap records of a new cluster)."""
-        bracketed = [records.BeginTransactionRecord(name=name), *decided, records.EndTransactionRecord()]
-        now_ms = self._clock.now_ms()
-        values = [encode_record(record, WRITTEN_VERSIONS.get(type(record), 0)) for record in bracketed]
-        self._append_batch(build_batch([(now_ms, None, value, ()) for value in values]))
+        metadata_version = next(
+            (
+                record.feature_level
+                for record in decided
+                if isinstance(record, records.FeatureLevelRecord) and record.name == METADATA_VERSION
+            ),
+            None,
+        )
+        self._append_records(
+            [records.BeginTransactionRecord(name=name), *decided, records.EndTransactionRecord()],
+            metadata_version,
+        )
         for record in decided:
             self.image.apply(record)
+        self._changed()
+
+    def _append_records(self, decided: Sequence[Message], metadata_version: int | None = None) -> None:
+        now_ms = self._clock.now_ms()
+        values = self._encoded(decided, metadata_version)
+        self._append_batch(build_batch([(now_ms, None, value, ()) for value in values]))
+
+    def _encoded(self, decided: Iterable[Message], metadata_version: int | None = None) -> Iterator[bytes]:
+        if metadata_version is None:
+            metadata_version = self._metadata_version
+        for record in decided:
+            yield encode_record(record, written_version(type(record), metadata_version))
+
+    @property
+    def _metadata_version(self) -> int:
+        return self.image.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
+
+    def _changed(self) -> None:
         self.on_change()
+        now_ms = self._clock.now_ms()
+        if self.snapshots.is_due(now_ms):
+            self.snapshots.write(
+                self._encoded(image_records(self.image)), self.quorum, epoch=self.epoch, now_ms=now_ms
+            )
 
     def _append_batch(self, batch: bytearray) -> None:
         self.log.append(
@@ -132,6 +190,7 @@ class MetadataLog:
             origin=AppendOrigin.RAFT_LEADER,
         )
         self.log.update_high_watermark(self.log.log_end_offset)
+        self.snapshots.count(len(batch))
 
     @property
     def next_offset(self) -> int:

@@ -7,9 +7,10 @@ therefore grows by 2 over a restart, clean or not (Kafka: `ReplicationControlMan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from broker.metadata.image import BROKER_RESOURCE, NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from broker.metadata.placement import is_online
 from protocol.messages import metadata_records as records
 from protocol.schema import Message
 
@@ -22,6 +23,7 @@ FEATURES: dict[str, tuple[int, int, int]] = {
     "streams.version": (0, 1, 1),
     "transaction.version": (0, 2, 2),
 }
+ELR_VERSION = "eligible.leader.replicas.version"
 KRAFT_VERSION_RANGE = (0, 1)  # supported, never finalized by a FeatureLevelRecord
 
 PLAINTEXT = 0  # SecurityProtocol.PLAINTEXT.id
@@ -31,19 +33,18 @@ UNFENCED = -1
 IN_CONTROLLED_SHUTDOWN = 1
 
 
-def bootstrap_records(min_insync_replicas: int) -> list[Message]:
-    """What formatting a folder leaves as the first records (Kafka: `ActivationRecordsGenerator`)."""
-    levels: list[Message] = [
+def feature_levels() -> list[Message]:
+    """The levels that formatting a folder leaves as a new cluster's."""
+    return [
         records.FeatureLevelRecord(name=name, feature_level=level) for name, (_, _, level) in FEATURES.items()
     ]
-    # With eligible leader replicas on, min.insync.replicas is a dynamic config of the cluster (KIP-966).
-    dynamic = records.ConfigRecord(
-        resource_type=BROKER_RESOURCE,
-        resource_name="",
-        name="min.insync.replicas",
-        value=str(min_insync_replicas),
+
+
+def min_insync_replicas(value: int) -> Message:
+    """The setting as a dynamic one of the cluster."""
+    return records.ConfigRecord(
+        resource_type=BROKER_RESOURCE, resource_name="", name="min.insync.replicas", value=str(value)
     )
-    return [*levels, dynamic]
 
 
 def register_broker(
@@ -77,7 +78,9 @@ def register_broker(
 
 
 def take_leadership_away(image: ClusterImage, node_id: int) -> list[Message]:
-    """Leader −1 for each partition that the node leads; it stays eligible."""
+    """Leader −1 for each partition that the node leads; it stays eligible: by the ELR, or else by an ISR that is
+    never empty."""
+    elr_enabled = image.features.get(ELR_VERSION, 0) > 0
     return [
         records.PartitionChangeRecord(
             partition_id=index,
@@ -87,13 +90,16 @@ def take_leadership_away(image: ClusterImage, node_id: int) -> list[Message]:
             eligible_leader_replicas=[node_id],
             last_known_elr=[node_id],
         )
+        if elr_enabled
+        else records.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=NO_LEADER)
         for topic, index, partition in _partitions(image)
         if partition.leader == node_id
     ]
 
 
-def elect(image: ClusterImage, node_id: int) -> list[Message]:
-    """The node becomes leader of each partition that is without one and has it as a replica."""
+def elect(image: ClusterImage, node_id: int, online: Collection[bytes]) -> list[Message]:
+    """The node becomes leader of each partition that is without one, and that it has in one of its directories,
+    `online` being their ids."""
     return [
         records.PartitionChangeRecord(
             partition_id=index,
@@ -104,7 +110,9 @@ def elect(image: ClusterImage, node_id: int) -> list[Message]:
             last_known_elr=[] if partition.last_known_elr else None,
         )
         for topic, index, partition in _partitions(image)
-        if partition.leader == NO_LEADER and node_id in partition.replicas
+        if partition.leader == NO_LEADER
+        and node_id in partition.replicas
+        and is_online(partition, node_id, online)
     ]
 
 

@@ -6,7 +6,7 @@ they were tried on 4.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from broker.metadata.image import ClusterImage, TopicImage
 from broker.metadata.topic_names import CLUSTER_METADATA_TOPIC, collision_key, invalid_name_reason
@@ -24,18 +24,29 @@ MAX_RECORDS_PER_REQUEST = 10_000  # QuorumController.MAX_RECORDS_PER_USER_OP
 class Placement:
     """Where new partitions go: the node, and one of its log directories for each."""
 
-    __slots__ = ("_directories", "_next", "node_id")
+    __slots__ = ("_directories", "_next", "cordoned", "node_id")
 
     def __init__(self, node_id: int, directories: Sequence[bytes]) -> None:
         self.node_id = node_id
+        self.cordoned: Container[bytes] = ()  # directories that get no new partitions (KIP-1066)
         self._directories = directories
         self._next = 0
 
     def directory(self) -> bytes:
         """Log directories take turns (Kafka: `StripedReplicaPlacer` leaves it to the broker's balance)."""
-        chosen = self._directories[self._next % len(self._directories)]
+        usable = [directory for directory in self._directories if directory not in self.cordoned]
+        directories = usable or self._directories  # an assignment by hand goes to a cordoned one too
+        chosen = directories[self._next % len(directories)]
         self._next += 1
         return chosen
+
+    def check_room(self) -> None:
+        """Raises KafkaError (INVALID_REPLICATION_FACTOR) where new partitions can go nowhere."""
+        if all(directory in self.cordoned for directory in self._directories):
+            raise KafkaError(
+                Error.INVALID_REPLICATION_FACTOR,
+                "Unable to replicate the partition 1 time(s): all log directories are cordoned.",
+            )
 
 
 def check_new_name(image: ClusterImage, name: str) -> None:
@@ -75,6 +86,7 @@ def new_topic(
         assigned = _assigned_replicas(image, wanted)
     else:
         count = _partition_count(wanted, default_partitions, default_replication_factor)
+        placement.check_room()
         assigned = [[placement.node_id]] * count
     decided: list[Message] = [records.TopicRecord(name=wanted.name, topic_id=topic_id)]
     decided += [
@@ -123,6 +135,8 @@ def more_partitions(
         replication_factor = len(next(iter(topic.partitions.values())).replicas)
         for assignment in wanted.assignments:
             _check_replicas(image, assignment.broker_ids, replication_factor)
+    else:
+        placement.check_room()
     return [_partition_record(topic.topic_id, index, placement) for index in range(count, wanted.count)]
 
 

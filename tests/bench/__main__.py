@@ -9,9 +9,11 @@ after a round that warms both up and does not count.
 from __future__ import annotations
 
 import argparse
+import compileall
 import contextlib
 import gc
 import itertools
+import os
 import sys
 import tempfile
 import time
@@ -34,9 +36,15 @@ ROWS = [
     Row("fetch", "fetch, confluent-kafka", "MB/s"),
     Row("single", "one by one, confluent-kafka", "requests/s", 8_500),
     Row("single-raw", "one by one, raw client", "requests/s"),
+    Row("produce-raw-cpu", "broker's processor time, produce", "s/GB", less_is_better=True, decimals=2),
+    Row("fetch-raw-cpu", "broker's processor time, fetch", "s/GB", less_is_better=True, decimals=2),
+    Row("single-raw-cpu", "broker's processor time, one by one", "µs/request", less_is_better=True),
 ]
 
+ROOT = Path(__file__).parents[2]
+
 IDLE_S = 3.0
+REMOVAL_S = 5.0
 # Deleted topics must not fill the page cache for the minute that is the default.
 CONFIG = {"log.segment.delete.delay.ms": 100}
 
@@ -46,6 +54,9 @@ MakeServer = Callable[[Path], Server]
 
 def main() -> int:
     options = _options()
+    # pip compiles what it installs; a checkout that is measured is compiled as well.
+    for folder in ("barnabas", "broker", "coordinator", "protocol", "storage"):
+        compileall.compile_dir(ROOT / folder, quiet=1)
     makers: dict[str, MakeServer] = {"barnabas": lambda folder: barnabas.Broker(data=folder, config=CONFIG)}
     reason = "it was not asked for" if options.alone else why_unavailable()
     if reason:
@@ -57,7 +68,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="barnabas-bench-") as folder:
         if options.only is None or options.only & {"launch", "rss", "pss"}:
             _measure_launches(makers, Path(folder), options.rounds, sides)
-        _measure_speeds(makers, Path(folder), options.rounds, options.only, sides)
+        if options.only is None or options.only - {"launch", "rss", "pss"}:
+            _measure_speeds(makers, Path(folder), options.rounds, options.only, sides)
 
     print()
     print(f"median of {options.rounds} rounds (least to most)")
@@ -113,19 +125,17 @@ def _measure_speeds(
             side: stack.enter_context(_running(make(folder / side.split()[0])))
             for side, make in makers.items()
         }
-        for number in range(rounds + 1):
-            for group in SPEEDS:
-                wanted = group if only is None else _needed(group, only)
-                for side, server in servers.items():
-                    figures = _measure_group(server.bootstrap, f"round-{number}-{group[0][0]}", wanted)
-                    for key, figure in figures.items():
-                        label = f"round {number}" if number else "warming up"
-                        print(f"{label}: {side} {key} {figure:,.0f}", flush=True)
-                        if number and (only is None or key in only):
-                            sides[side].setdefault(key, []).append(figure)
+        for number, group in itertools.product(range(rounds + 1), SPEEDS):
+            wanted = group if only is None else _needed(group, only)
+            for side, server in servers.items():
+                for key, figure in _measure_group(server, f"round-{number}-{group[0][0]}", wanted).items():
+                    label = f"round {number}" if number else "warming up"
+                    print(f"{label}: {side} {key} {figure:,.2f}", flush=True)
+                    if number and (only is None or key.removesuffix("-cpu") in only):
+                        sides[side].setdefault(key, []).append(figure)
 
 
-Speed = tuple[str, Callable[[str, str], float]]
+Speed = tuple[str, Callable[[str, str], measures.Pace]]
 
 # Those of a group share a topic: the first fills what the next ones read.
 SPEEDS: list[list[Speed]] = [
@@ -147,18 +157,49 @@ def _needed(group: list[Speed], only: set[str]) -> list[Speed]:
     return [speed for speed in group if speed is group[0] or speed[0] in only]
 
 
-def _measure_group(bootstrap: str, topic: str, group: list[Speed]) -> dict[str, float]:
+def _measure_group(server: Server, topic: str, group: list[Speed]) -> dict[str, float]:
+    """Each one's pace, and for those of the raw client the broker's processor time for a GB or a request."""
     if not group:
         return {}
-    measures.create_topic(bootstrap, topic)
+    measures.create_topic(server.bootstrap, topic)
+    _touch_memory(server.data.parent / "touched", measures.PRODUCED_RAW_MB)
     # A collection in the midst would be the client's time, not the broker's.
     gc.collect()
     gc.disable()
+    figures: dict[str, float] = {}
     try:
-        return {key: measure(bootstrap, topic) for key, measure in group}
+        for key, measure in group:
+            before_s = measures.processor_s(server.pid)
+            pace = measure(server.bootstrap, topic)
+            used_s = measures.processor_s(server.pid) - before_s
+            figures[key] = pace.amount / pace.took_s
+            if key.endswith("-raw"):
+                # Of a GB where the amount is in MB; in µs for a request.
+                figures[f"{key}-cpu"] = used_s / pace.amount * (1e6 if key == "single-raw" else 1e3)
     finally:
         gc.enable()
-        measures.delete_topic(bootstrap, topic)
+        measures.delete_topic(server.bootstrap, topic)
+        _wait_for_removal(server.data)
+    return figures
+
+
+def _touch_memory(file: Path, size_mb: int) -> None:
+    """Fill and free as much of the page cache as the broker will: on a virtual machine, memory that was not
+    in use for a while costs several times as much to write to, and whoever comes first pays for it.
+    """
+    megabyte = os.urandom(1_000_000)
+    with file.open("wb", buffering=0) as written:
+        for _ in range(size_mb):
+            written.write(megabyte)
+    file.unlink()
+
+
+def _wait_for_removal(data: Path) -> None:
+    """Until a deleted topic's files are gone: the next one's pages are to be free, and its time its own."""
+    deadline_s = time.monotonic() + REMOVAL_S
+    while list(data.glob("*-delete")) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    os.sync()
 
 
 @contextlib.contextmanager

@@ -9,7 +9,18 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from protocol import compression
+from tests.support.raw_client import RawClient, fetch_batches
+
 PATIENCE_S = 30.0
+
+CODECS = {
+    "none": compression.NONE,
+    "gzip": compression.GZIP,
+    "snappy": compression.SNAPPY,
+    "lz4": compression.LZ4,
+    "zstd": compression.ZSTD,
+}
 
 
 def create_topic(
@@ -69,3 +80,16 @@ def end_offsets(bootstrap: str, topic: str, partitions: int) -> list[int]:
     ends = [consumer.get_watermark_offsets(partition, timeout=PATIENCE_S)[1] for partition in asked]
     consumer.close()
     return ends
+
+
+def stored_codecs(bootstrap: str, topic: str, partitions: int = 1) -> set[str]:
+    """The codecs of the batches in the topic, as they lie there: a client may silently leave them uncompressed."""
+    names = {number: name for name, number in CODECS.items()}
+    client = RawClient(bootstrap)
+    found = {
+        names[header.compression]
+        for partition, end_offset in enumerate(end_offsets(bootstrap, topic, partitions))
+        for header in fetch_batches(client, topic, end_offset, 1_000_000, partition=partition)
+    }
+    client.close()
+    return found

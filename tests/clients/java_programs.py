@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.apache_kafka import tool
+from tests.support.requirements import need_program
 
 SOURCES = Path(__file__).parent / "java"
 
 
-def run_java(name: str, *arguments: str, folder: Path, package: str = "", timeout_s: float = 90.0) -> str:
-    """What the program `java/NAME.java` prints; its classes go into `folder`."""
+def run_java(name: str, *arguments: str, folder: Path, timeout_s: float = 90.0) -> str:
+    """What the program `java/NAME.java` prints; its classes go into `folder`. Skips without `javac`."""
     class_path = tool("classpath").strip()
-    compile_it = ["javac", "-cp", class_path, "-d", str(folder), str(SOURCES / f"{name}.java")]
+    compile_it = [need_program("javac"), "-cp", class_path, "-d", str(folder), str(SOURCES / f"{name}.java")]
     subprocess.run(compile_it, check=True, timeout=timeout_s)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KAFKA_CP", os.fspath(folder))
-        return tool("class", package + name, *arguments, timeout_s=timeout_s)
+        return tool("class", name, *arguments, timeout_s=timeout_s)

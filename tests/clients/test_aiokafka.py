@@ -10,6 +10,8 @@ import aiokafka.errors
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 
+from tests.clients.confluent import stored_codecs
+
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 PATIENCE_S = 30.0
 
@@ -107,6 +109,7 @@ def test_compressed_records_come_back(bootstrap: str, topic: str, codec: str | N
         assert [record.value for record in await read(bootstrap, topic, len(values))] == values
 
     run(test)
+    assert stored_codecs(bootstrap, topic) == {codec or "none"}
 
 
 def test_a_record_larger_than_the_fetch_size_comes_back(bootstrap: str, topic: str) -> None:

@@ -7,9 +7,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.clients.confluent import consumer_of, create_topic, read, send
-
-CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+from tests.clients.confluent import CODECS, consumer_of, create_topic, read, send, stored_codecs
 
 
 def delivery_error(
@@ -64,6 +62,7 @@ def test_compressed_records_come_back(bootstrap: str, topic: str, codec: str) ->
     messages = read(bootstrap, topic, len(values))
 
     assert [(m.key(), m.value()) for m in messages] == [(value[:3], value) for value in values]
+    assert stored_codecs(bootstrap, topic) == {codec}
 
 
 def test_an_idempotent_producer_keeps_order_over_many_batches_in_flight(bootstrap: str, topic: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import barnabas
+from tests.clients.confluent import CODECS, stored_codecs
 from tests.clients.flights import data
 from tests.clients.flights.readers import READERS, check
 from tests.clients.flights.sender import Expected, create_topic, send
@@ -16,7 +17,6 @@ from tests.support.kafka_server import KafkaServer, Server
 # One worker of xdist gets all of these, since each would send the flights again.
 pytestmark = pytest.mark.xdist_group("flights")
 
-CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 PARTITIONS = 3
 
 
@@ -62,6 +62,13 @@ def test_what_was_sent_comes_back_though_the_broker_was_killed(
     server: Server, sent: dict[str, Expected], reader: str, codec: str
 ) -> None:
     assert check(server.bootstrap, codec, sent[codec], READERS[reader]) == len(data.sample())
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_batches_are_stored_with_the_codec_they_were_sent_with(
+    server: Server, sent: dict[str, Expected], codec: str
+) -> None:
+    assert stored_codecs(server.bootstrap, codec, PARTITIONS) == {codec}
 
 
 @pytest.mark.usefixtures("needs_kafka")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.clients.confluent import stored_codecs
 from tests.clients.kafka_python import NewPartitions, NewTopic, kafka
 
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
@@ -79,6 +80,7 @@ def test_compressed_records_come_back(bootstrap: str, topic: str, codec: str | N
     send(bootstrap, topic, [{"value": v} for v in values], compression_type=codec, linger_ms=50)
 
     assert [record.value for record in read(bootstrap, topic, len(values))] == values
+    assert stored_codecs(bootstrap, topic) == {codec or "none"}
 
 
 def test_a_record_larger_than_the_fetch_size_comes_back(bootstrap: str, topic: str) -> None:

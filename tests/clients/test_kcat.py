@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.confluent import create_topic
-
-CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+from tests.clients.confluent import CODECS, create_topic, stored_codecs
 
 
 @pytest.fixture
@@ -54,6 +52,7 @@ def test_compressed_records_come_back(kcat: Any, bootstrap: str, topic: str, cod
     kcat("-P", "-t", topic, "-z", codec, stdin="\n".join(lines) + "\n")
 
     assert [record["payload"] for record in read(kcat, topic)] == lines
+    assert stored_codecs(bootstrap, topic) == {codec}
 
 
 def test_an_idempotent_producer_is_served(kcat: Any, bootstrap: str, topic: str) -> None:

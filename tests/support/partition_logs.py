@@ -75,9 +75,7 @@ def produced(
     sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0, **options: Any
 ) -> bytearray:
     """A batch of an idempotent producer."""
-    return batch(
-        count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **options
-    )
+    return batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **options)
 
 
 def marker(
@@ -107,7 +105,9 @@ def append(
     return result
 
 
-def end_transaction(log: PartitionLog, commit: bool, *, transaction_version: int = 0, **options: Any) -> AppendResult:
+def end_transaction(
+    log: PartitionLog, commit: bool, *, transaction_version: int = 0, **options: Any
+) -> AppendResult:
     return append(
         log,
         marker(commit, **options),
@@ -126,7 +126,9 @@ def names(log: PartitionLog) -> list[str]:
     return sorted(path.name for path in Path(log.directory).iterdir())
 
 
-def batches(log: PartitionLog, *, upper_bound: int | None = None, max_bytes: int = 1 << 20) -> Iterator[bytes]:
+def batches(
+    log: PartitionLog, *, upper_bound: int | None = None, max_bytes: int = 1 << 20
+) -> Iterator[bytes]:
     """All batches, fetched as a consumer does that begins at the log start."""
     bound = log.log_end_offset if upper_bound is None else upper_bound
     offset = log.log_start_offset

@@ -48,7 +48,9 @@ def send(
         "compression.type": codec,
         "linger.ms": 5,
         "queue.buffering.max.messages": 100_000,
-        "reconnect.backoff.max.ms": 500,
+        # Back as soon as the broker is: by itself it would forget it and start over, a second later.
+        "metadata.recovery.strategy": "none",
+        "reconnect.backoff.max.ms": 100,
         # The kill is meant: no need to say that the broker is away.
         "log_level": 0,
     }

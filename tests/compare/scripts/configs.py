@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..config_requests import (
     BROKER,
+    DELETE,
     GROUP,
     GROUP_CONFIGS,
     LOGGER,
@@ -77,7 +78,7 @@ def describe_brokers(play: Play) -> None:
     }.items():
         play.ask(case, "DescribeConfigs", 4, described(wanted))
     answer = play.quietly("DescribeConfigs", 4, described(resource(BROKER, name, every=True)))
-    shown = sorted((c.name, c.read_only, c.config_type, c.is_sensitive) for c in answer.results[0].configs)
+    shown = sorted([c.name, c.read_only, c.config_type, c.is_sensitive] for c in answer.results[0].configs)
     play.note("every setting, whether it is fixed, its type, whether it is hidden", shown)
 
 
@@ -117,3 +118,22 @@ def list_resources(play: Play) -> None:
         [TOPIC, 64],
     ):
         play.ask(f"types {kinds}", "ListConfigResources", 1, {"resource_types": kinds})
+
+
+@script(needs=NEEDS, properties="strict")
+def describe_with_a_file(play: Play) -> None:
+    """A broker whose file says otherwise than the defaults."""
+    name = broker_name(play)
+    a = play.topic("a", 1, retention_ms="1234", cleanup_policy="delete")
+    play.ask("a topic", "DescribeConfigs", 4, described(resource(TOPIC, a.name, every=True)))
+    play.ask("the broker", "DescribeConfigs", 4, described(resource(BROKER, name, *SHOWN_BROKER_CONFIGS)))
+    play.ask("the cluster", "DescribeConfigs", 4, described(resource(BROKER, "", every=True)))
+    minutes = changed(change(BROKER, "", ("log.retention.ms", SET, "60000")))
+    play.ask("another unit for all", "IncrementalAlterConfigs", 1, minutes)
+    until_set(play, BROKER, "", "log.retention.ms", "60000")
+    until_set(play, BROKER, name, "log.retention.ms", "60000")
+    kept = resource(BROKER, name, "log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    play.ask("a setting in three units", "DescribeConfigs", 4, described(kept))
+    play.ask("a topic's", "DescribeConfigs", 4, described(resource(TOPIC, a.name, "retention.ms")))
+    gone = changed(change(BROKER, "", ("log.retention.ms", DELETE, None)))
+    play.ask("deleted", "IncrementalAlterConfigs", 1, gone)

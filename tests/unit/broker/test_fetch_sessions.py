@@ -29,7 +29,9 @@ class Sessions:
             session_id=session_id,
             session_epoch=epoch,
             by_id=by_id,
-            wanted=[(topic, [FetchPartition(partition=index, fetch_offset=offset)]) for topic, index in partitions],
+            wanted=[
+                (topic, [FetchPartition(partition=index, fetch_offset=offset)]) for topic, index in partitions
+            ],
             forgotten=[ForgottenTopic(topic=topic, partitions=[index]) for topic, index in forget],
             now_ms=self.now_ms,
         )
@@ -41,7 +43,10 @@ class Sessions:
             (
                 target,
                 PartitionData(
-                    partition_index=target.index, high_watermark=high_watermark, error_code=error, records=records
+                    partition_index=target.index,
+                    high_watermark=high_watermark,
+                    error_code=error,
+                    records=records,
                 ),
             )
             for target in plan.targets

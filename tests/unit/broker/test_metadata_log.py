@@ -34,7 +34,13 @@ TOPIC_ID = b"T" * 16
 
 def open_log(folder: Path, clock: ManualClock) -> MetadataLog:
     log = PartitionLog.open(
-        str(folder), METADATA_TOPIC, 0, LogConfig(), now_ms=clock.now_ms(), clean=False, background=run_at_once
+        str(folder),
+        METADATA_TOPIC,
+        0,
+        LogConfig(),
+        now_ms=clock.now_ms(),
+        clean=False,
+        background=run_at_once,
     )
     return MetadataLog(log, ClusterImage(), clock)
 
@@ -43,7 +49,7 @@ def open_log(folder: Path, clock: ManualClock) -> MetadataLog:
 def metadata(tmp_path: Path) -> MetadataLog:
     metadata = open_log(tmp_path / "log", ManualClock())
     metadata.become_leader(NODE)
-    metadata.append_transaction("Bootstrap records", registration.bootstrap_records(1))
+    metadata.append_transaction("Bootstrap records", registration.feature_levels())
     register(metadata)
     return metadata
 
@@ -57,7 +63,9 @@ def register(metadata: MetadataLog) -> None:
             )
         ]
     )
-    metadata.append([registration.unfence(NODE, epoch), *registration.elect(metadata.image, NODE, [DIRECTORY])])
+    metadata.append(
+        [registration.unfence(NODE, epoch), *registration.elect(metadata.image, NODE, [DIRECTORY])]
+    )
 
 
 def replayed(metadata: MetadataLog) -> MetadataLog:
@@ -88,9 +96,7 @@ def state(image: ClusterImage) -> dict[str, Any]:
     }
 
 
-def create(
-    metadata: MetadataLog, name: str, *, topic_id: bytes = TOPIC_ID, **fields: Any
-) -> list[Message]:
+def create(metadata: MetadataLog, name: str, *, topic_id: bytes = TOPIC_ID, **fields: Any) -> list[Message]:
     fields = {"num_partitions": 2, "replication_factor": 1, **fields}
     decided = topic_decisions.new_topic(
         metadata.image,
@@ -182,7 +188,11 @@ def test_a_record_that_contradicts_the_ones_before_is_refused(record: Message) -
 def test_every_kind_of_record_has_its_place() -> None:
     from broker.metadata import image, record_serde
 
-    bracketing = {records.BeginTransactionRecord, records.EndTransactionRecord, records.AbortTransactionRecord}
+    bracketing = {
+        records.BeginTransactionRecord,
+        records.EndTransactionRecord,
+        records.AbortTransactionRecord,
+    }
     assert set(record_serde._TYPES.values()) == set(image._REPLAY) | bracketing
 
 

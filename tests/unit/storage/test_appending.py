@@ -141,3 +141,11 @@ def test_a_closed_log_takes_nothing_more(tmp_path: Path) -> None:
     with pytest.raises(KafkaError) as refused:
         append(log, batch())
     assert refused.value.error is Error.KAFKA_STORAGE_ERROR
+
+
+def test_a_batch_without_a_leader_epoch_begins_none(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(), leader_epoch=3)
+    append(log, batch(), leader_epoch=-1)
+    assert log.leader_epochs.entries == [(3, 0)]
+    assert [header.partition_leader_epoch for header in headers(log)] == [3, -1]

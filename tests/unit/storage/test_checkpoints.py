@@ -31,7 +31,14 @@ def test_a_missing_or_empty_checkpoint_says_nothing(tmp_path: Path, text: str | 
 
 @pytest.mark.parametrize(
     "text",
-    ["1\n0\n", "0\n2\norders 0 1\n", "0\n1\norders 0\n", "0\n1\norders x 1\n", "0\nmany\n", "0\n1\norders 0 1 2\n"],
+    [
+        "1\n0\n",
+        "0\n2\norders 0 1\n",
+        "0\n1\norders 0\n",
+        "0\n1\norders x 1\n",
+        "0\nmany\n",
+        "0\n1\norders 0 1 2\n",
+    ],
 )
 def test_a_malformed_checkpoint_is_an_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "checkpoint"
@@ -71,7 +78,9 @@ def test_partition_metadata_that_a_lost_power_supply_emptied_says_nothing(
     assert checkpoints.read_partition_metadata(str(path)) is None
 
 
-@pytest.mark.parametrize("text", ["version: 1\ntopic_id: " + "A" * 22, "version: 0\ntopic_id: short", "nonsense"])
+@pytest.mark.parametrize(
+    "text", ["version: 1\ntopic_id: " + "A" * 22, "version: 0\ntopic_id: short", "nonsense"]
+)
 def test_malformed_partition_metadata_is_an_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "partition.metadata"
     path.write_text(text)

@@ -27,7 +27,9 @@ def stopped(directory: Path) -> PartitionLog:
         for producer_id in (1, 2):
             producer = log.producers.producers.get(producer_id)
             sequence = producer.last_sequence + 1 if producer else 0
-            append(log, produced(sequence, 2, producer_id=producer_id, transactional=True, timestamp=NOW_MS + 5))
+            append(
+                log, produced(sequence, 2, producer_id=producer_id, transactional=True, timestamp=NOW_MS + 5)
+            )
         end_transaction(log, False, producer_id=1)
         end_transaction(log, True, producer_id=2)
         append(log, batch(3, timestamp=NOW_MS + 9))
@@ -233,3 +235,24 @@ def test_a_stray_snapshot_goes_unless_it_is_the_clean_stops(tmp_path: Path) -> N
         file(log, offset, ".snapshot").write_bytes(b"x")
     assert reopened(tmp_path).snapshots.offsets == [9, 22]
     assert not file(log, 12, ".snapshot").exists()
+
+
+def test_a_tail_that_is_no_batch_at_all_is_cut(tmp_path: Path) -> None:
+    log = stopped(tmp_path)
+    before = picture(reopened(tmp_path))
+    path = file(log, 9, ".log")
+    path.write_bytes(path.read_bytes() + bytes(500))
+    assert picture(reopened(tmp_path)) == before
+
+
+def test_nonsense_amid_a_segment_whose_transaction_index_is_lost_is_cut(tmp_path: Path) -> None:
+    log = stopped(tmp_path)
+    stored = list(batches(reopened(tmp_path)))
+    file(log, 9, ".txnindex").unlink()
+    path = file(log, 9, ".log")
+    data = bytearray(path.read_bytes())
+    # of the segment's first batch behind offset 14 the magic
+    at = sum(len(batch) for batch in stored if 9 <= int.from_bytes(batch[:8], "big") < 14)
+    data[at + 16] = 7
+    path.write_bytes(data)
+    assert reopened(tmp_path).log_end_offset == int.from_bytes(data[at : at + 8], "big")

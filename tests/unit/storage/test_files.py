@@ -54,8 +54,9 @@ def test_only_files_touches_files() -> None:
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 assert called != "open", f"{path.name}:{node.lineno}"
-                assert not called.startswith(("os.", "fcntl.", "shutil.")) or called.startswith("os.path.") and (
-                    called in ("os.path.join", "os.path.dirname", "os.path.basename")
+                assert not called.startswith(("os.", "fcntl.", "shutil.")) or (
+                    called.startswith("os.path.")
+                    and (called in ("os.path.join", "os.path.dirname", "os.path.basename"))
                 ), f"{path.name}:{node.lineno}: {called}"
 
 

@@ -160,7 +160,9 @@ def test_a_failed_sync_ends_the_log_and_is_told(tmp_path: Path, background: Held
     assert len(log.read(0, 1000, upper_bound=1).records) > 0
 
 
-def test_a_clean_stop_syncs_what_is_left(tmp_path: Path, background: HeldBackground, synced: list[str]) -> None:
+def test_a_clean_stop_syncs_what_is_left(
+    tmp_path: Path, background: HeldBackground, synced: list[str]
+) -> None:
     log = open_log(tmp_path, background=background)
     append(log, batch(3))
     log.close()
@@ -179,3 +181,33 @@ def test_a_stop_that_isnt_clean_syncs_and_writes_nothing(tmp_path: Path, synced:
     log.close(clean=False)
     assert synced == []
     assert not list((tmp_path / "orders-0").glob("*.snapshot"))
+
+
+def test_a_segment_that_is_synced_already_is_not_synced_with_the_next(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    log = open_log(tmp_path)
+    for _ in range(3):
+        append(log, batch())
+        synced.clear()
+        log.roll(NOW_MS)
+    stem = "00000000000000000002"
+    assert synced == [
+        f"{stem}.log",
+        f"{stem}.index",
+        f"{stem}.timeindex",
+        f"{stem}.txnindex",
+        "00000000000000000003.snapshot",
+        "partition.metadata",
+        "orders-0",
+    ]
+    assert log.recovery_point == 3
+
+
+def test_whoever_waits_for_a_sync_is_told_by_a_clean_stop(tmp_path: Path, background: HeldBackground) -> None:
+    log = open_log(tmp_path, background=background)
+    append(log, batch())
+    told: list[Exception | None] = []
+    log.when_flushed(1, told.append)
+    log.close()
+    assert told == [None]

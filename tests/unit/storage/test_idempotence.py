@@ -80,9 +80,7 @@ def test_sequences_begin_again_at_0_after_the_largest(log: PartitionLog) -> None
 def test_a_batch_may_wrap_inside_and_is_then_a_known_duplicate_too(log: PartitionLog) -> None:
     append(log, produced(MAX_INT - 1))
     wrapping = append(log, produced(MAX_INT, 3))
-    assert append(log, produced(MAX_INT, 3)) == wrapping._replace(
-        duplicate=True, log_append_time_ms=NOW_MS
-    )
+    assert append(log, produced(MAX_INT, 3)) == wrapping._replace(duplicate=True, log_append_time_ms=NOW_MS)
     assert append(log, produced(2)).base_offset == 4
 
 
@@ -187,3 +185,19 @@ def test_an_expired_producer_is_not_loaded(tmp_path: Path) -> None:
     log.close()
     log = open_log(tmp_path, now_ms=NOW_MS + 86_400_000)
     assert log.producers.producers == {}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("snapshot", [True, False])
+def test_producer_id_0_is_a_producer_like_any_other(tmp_path: Path, clean: bool, snapshot: bool) -> None:
+    log = open_log(tmp_path)
+    append(log, produced(0, 2, producer_id=0))
+    append(log, produced(2, 2, producer_id=0, transactional=True))
+    log.close(clean=clean)
+    if clean and not snapshot:
+        (tmp_path / "orders-0" / "00000000000000000004.snapshot").unlink()
+    log = open_log(tmp_path, clean=clean)
+    log.update_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == 2
+    assert append(log, produced(2, 2, producer_id=0, transactional=True)).duplicate
+    assert refusal(log, produced(9, producer_id=0)) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER

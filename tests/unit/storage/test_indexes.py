@@ -25,7 +25,9 @@ def test_exactly_the_interval_is_not_enough(tmp_path: Path) -> None:
     assert ints(file(log, 0, ".index").read_bytes(), (4, 4)) == [(3, 1500)]
 
 
-def test_an_entry_holds_the_last_offset_of_its_batch_and_the_position_of_its_first_byte(tmp_path: Path) -> None:
+def test_an_entry_holds_the_last_offset_of_its_batch_and_the_position_of_its_first_byte(
+    tmp_path: Path,
+) -> None:
     log = open_log(tmp_path, index_interval_bytes=0)
     first = batch(3)
     append(log, first)
@@ -137,7 +139,8 @@ def times(tmp_path: Path) -> TimeIndex:
 
 
 @pytest.mark.parametrize(
-    ("timestamp_ms", "entry"), [(9, (-1, 100)), (10, (10, 101)), (29, (20, 105)), (30, (30, 109)), (99, (30, 109))]
+    ("timestamp_ms", "entry"),
+    [(9, (-1, 100)), (10, (10, 101)), (29, (20, 105)), (30, (30, 109)), (99, (30, 109))],
 )
 def test_a_time_is_looked_for_from_the_last_entry_not_above_it(
     times: TimeIndex, timestamp_ms: int, entry: tuple[int, int]
@@ -189,7 +192,12 @@ def test_the_transaction_index_is_made_at_the_first_abort(tmp_path: Path) -> Non
 def test_transactions_are_collected_that_reach_into_the_range(tmp_path: Path) -> None:
     index = TransactionIndex(str(tmp_path / "a.txnindex"))
     # the cases of Kafka's own TransactionIndexTest
-    txns = [AbortedTxn(0, 0, 10, 11), AbortedTxn(1, 5, 15, 13), AbortedTxn(2, 18, 35, 25), AbortedTxn(3, 32, 50, 40)]
+    txns = [
+        AbortedTxn(0, 0, 10, 11),
+        AbortedTxn(1, 5, 15, 13),
+        AbortedTxn(2, 18, 35, 25),
+        AbortedTxn(3, 32, 50, 40),
+    ]
     for txn in txns:
         index.append(txn)
     assert index.collect(0, 100) == (txns, False)
@@ -211,7 +219,13 @@ def test_truncating_the_transaction_index_drops_markers_at_and_above_the_offset(
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda data: data[:-1], lambda data: data[34:] + data[:34], lambda data: b"\0\1" + data[2:]]
+    "damage",
+    [
+        lambda data: data[:-1],
+        lambda data: data[:34] + data[:34],
+        lambda data: data[34:] + data[:34],
+        lambda data: b"\0\1" + data[2:],
+    ],
 )
 def test_a_transaction_index_that_makes_no_sense_is_noticed(tmp_path: Path, damage: object) -> None:
     index = TransactionIndex(str(tmp_path / "a.txnindex"))

@@ -36,9 +36,7 @@ def open_all(directory: LogDirectory) -> dict[tuple[str, int], PartitionLog]:
 
 
 def open_one(directory: LogDirectory, folder: PartitionFolder) -> PartitionLog:
-    log = directory.open_log(
-        folder.topic, folder.partition, CONFIG, now_ms=NOW_MS, topic_id=folder.topic_id
-    )
+    log = directory.open_log(folder.topic, folder.partition, CONFIG, now_ms=NOW_MS, topic_id=folder.topic_id)
     log.update_high_watermark(log.log_end_offset)
     return log
 
@@ -90,7 +88,11 @@ def test_a_read_committed_consumer_gets_what_was_committed_before_the_open_trans
 @pytest.mark.parametrize("partition", [0, 1])
 def test_a_read_uncommitted_consumer_gets_aborted_and_open_records_too(kafka: Opened, partition: int) -> None:
     contents = kafka.contents
-    expected = [*contents["committed"][str(partition)], *contents["aborted"][str(partition)], *contents["open"][str(partition)]]
+    expected = [
+        *contents["committed"][str(partition)],
+        *contents["aborted"][str(partition)],
+        *contents["open"][str(partition)],
+    ]
     if partition == 0:
         expected.append("after the open one")
     assert sorted(fetch(kafka.logs["txn", partition], committed=False)) == sorted(expected)
@@ -150,7 +152,9 @@ def test_a_metadata_log_may_begin_behind_its_snapshot(tmp_path: Path) -> None:
 
 
 def test_nothing_is_lost_by_our_own_stop_and_start(kafka: Opened) -> None:
-    before = {key: fetch(log, committed=True) for key, log in kafka.logs.items() if key[0] in ("txn", "plain")}
+    before = {
+        key: fetch(log, committed=True) for key, log in kafka.logs.items() if key[0] in ("txn", "plain")
+    }
     kafka.directory.close()
     directory = LogDirectory.open(kafka.directory.path, background=run_at_once)
     assert directory.clean
@@ -159,10 +163,12 @@ def test_nothing_is_lost_by_our_own_stop_and_start(kafka: Opened) -> None:
     kafka.directory = directory
 
 
-@pytest.mark.parametrize("lost", ["*.txnindex", "*.snapshot", "*.index", "*.timeindex", "leader-epoch-checkpoint"])
+@pytest.mark.parametrize(
+    "lost", ["*.txnindex", "*.snapshot", "*.index", "*.timeindex", "leader-epoch-checkpoint"]
+)
 def test_a_side_file_that_was_lost_after_kafkas_clean_stop_changes_nothing(tmp_path: Path, lost: str) -> None:
     data = kafka_folders.unpack(DOWN, tmp_path)
-    removed = [path for path in data.glob(f"txn-*/{lost}")]
+    removed = list(data.glob(f"txn-*/{lost}"))
     assert removed
     for path in removed:
         path.unlink()

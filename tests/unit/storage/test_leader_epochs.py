@@ -79,7 +79,8 @@ def test_the_epoch_of_an_offset(epochs: LeaderEpochs, offset: int, epoch: int) -
 
 
 @pytest.mark.parametrize(
-    ("end", "left"), [(25, [(1, 5), (2, 10), (4, 20)]), (20, [(1, 5), (2, 10)]), (11, [(1, 5), (2, 10)]), (5, [])]
+    ("end", "left"),
+    [(25, [(1, 5), (2, 10), (4, 20)]), (20, [(1, 5), (2, 10)]), (11, [(1, 5), (2, 10)]), (5, [])],
 )
 def test_truncating_the_end_drops_epochs_that_began_there(
     epochs: LeaderEpochs, tmp_path: Path, end: int, left: list[tuple[int, int]]

@@ -28,7 +28,11 @@ def opened(path: Path, background: Background = run_at_once) -> LogDirectory:
 
 
 def log_of(
-    directory: LogDirectory, topic: str = "orders", partition: int = 0, topic_id: str | None = TOPIC_ID, **config: int
+    directory: LogDirectory,
+    topic: str = "orders",
+    partition: int = 0,
+    topic_id: str | None = TOPIC_ID,
+    **config: int,
 ) -> PartitionLog:
     return directory.open_log(topic, partition, LogConfig(**config), now_ms=NOW_MS, topic_id=topic_id)
 
@@ -191,7 +195,9 @@ def test_no_mark_is_written_where_a_log_failed(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = log_of(directory)
     append(log, batch())
-    files.set_fault_hook(lambda name, _path, _size: (_ for _ in ()).throw(OSError(5, "bad disk")) if name == "sync" else None)
+    files.set_fault_hook(
+        lambda name, _path, _size: (_ for _ in ()).throw(OSError(5, "bad disk")) if name == "sync" else None
+    )
     log.flush(NOW_MS)
     files.set_fault_hook(None)
     directory.close()

@@ -10,7 +10,6 @@ from storage.producer_state import CachedBatch, Producer
 from tests.support.partition_logs import NOW_MS, append, batch, end_transaction, file, open_log, produced
 
 
-
 def fields(producer: Producer) -> list[object]:
     return [getattr(producer, name) for name in Producer.__slots__]
 
@@ -38,7 +37,11 @@ def test_a_producer_known_by_a_marker_alone_has_no_batch() -> None:
 
 
 def test_entries_take_46_bytes_behind_10() -> None:
-    assert [len(producer_snapshot.encode([Producer(at) for at in range(n)])) for n in (0, 1, 5)] == [10, 56, 240]
+    assert [len(producer_snapshot.encode([Producer(at) for at in range(n)])) for n in (0, 1, 5)] == [
+        10,
+        56,
+        240,
+    ]
 
 
 @pytest.mark.parametrize("at", [0, 1, 2, 5, 6, 9, 10, 30, 55])
@@ -80,3 +83,19 @@ def test_a_snapshot_holds_open_transactions(tmp_path: Path) -> None:
     first, second = producer_snapshot.decode(file(log, 5, ".snapshot").read_bytes())
     assert (first.producer_id, first.coordinator_epoch, first.txn_first_offset) == (1, 6, -1)
     assert (second.producer_id, second.coordinator_epoch, second.txn_first_offset) == (2, -1, 2)
+
+
+def test_the_bytes_are_kafkas() -> None:
+    producers = [
+        Producer(9, 3, 4, 1000, -1),
+        Producer(2, 1, -1, 2000, 55, [CachedBatch(5, 7, 97, 99, 2000)]),
+    ]
+    assert producer_snapshot.encode(producers).hex(" ") == " ".join(
+        [
+            "00 01 b4 05 d4 e0 00 00 00 02",
+            "00 00 00 00 00 00 00 02 00 01 00 00 00 07 00 00 00 00 00 00 00 63 00 00 00 02",
+            "00 00 00 00 00 00 07 d0 ff ff ff ff 00 00 00 00 00 00 00 37",
+            "00 00 00 00 00 00 00 09 00 03 ff ff ff ff ff ff ff ff ff ff ff ff 00 00 00 00",
+            "00 00 00 00 00 00 03 e8 00 00 00 04 ff ff ff ff ff ff ff ff",
+        ]
+    )

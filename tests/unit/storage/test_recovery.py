@@ -256,7 +256,9 @@ def test_a_log_of_kafkas_old_formats_is_refused_and_not_cut(tmp_path: Path) -> N
     log = killed(tmp_path)
     path = file(log, 0, ".log")
     body = b"\1\0" + NOW_MS.to_bytes(8, "big") + b"\xff\xff\xff\xff" + b"\0\0\0\3old"
-    entry = bytes(7) + b"\x0a" + (len(body) + 4).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
+    entry = (
+        bytes(7) + b"\x0a" + (len(body) + 4).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
+    )
     path.write_bytes(path.read_bytes() + entry)
     size = path.stat().st_size
     with pytest.raises(segment_recovery.UnsupportedFormatError):

@@ -97,7 +97,9 @@ def test_records_above_the_high_watermark_are_never_deleted(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("policy", [frozenset({"compact"}), frozenset()])
-def test_without_the_delete_policy_neither_time_nor_size_deletes(tmp_path: Path, policy: frozenset[str]) -> None:
+def test_without_the_delete_policy_neither_time_nor_size_deletes(
+    tmp_path: Path, policy: frozenset[str]
+) -> None:
     log = filled(tmp_path, retention_ms=1000, retention_bytes=0, cleanup_policy=policy)
     assert log.apply_retention(NOW_MS + DAY_MS) == 0
 

@@ -127,7 +127,9 @@ def test_a_marker_is_kept_in_the_segment_where_it_stands(log: PartitionLog) -> N
     assert ints(file(log, 1, ".txnindex").read_bytes(), TXN_ENTRY) == [(0, 7, 0, 1, 2)]
 
 
-def test_a_segment_of_a_partition_that_knows_transactions_leaves_an_empty_index_behind(log: PartitionLog) -> None:
+def test_a_segment_of_a_partition_that_knows_transactions_leaves_an_empty_index_behind(
+    log: PartitionLog,
+) -> None:
     append(log, transactional(0))
     end_transaction(log, True)
     log.roll(NOW_MS)

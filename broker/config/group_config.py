@@ -1,0 +1,192 @@
+"""A group's own settings (KIP-848, KIP-932, KIP-1071): what they are, what is legal, what DescribeConfigs says.
+
+Kafka's GroupConfig. A group's settings are ConfigRecords, by name, as text; any name of a group has the defaults,
+which are the broker's settings of nearly the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from broker.config.definitions import Value, definition_of
+from broker.config.describe import broker_synonyms
+from broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
+from broker.config.errors import ConfigError
+from broker.config.parsing import parse_value
+from broker.config.value_text import value_text
+from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.config.definitions import Row
+
+_RESET = "latest, earliest, or by_duration:PnDTnHnMn.nS"
+
+ROWS: dict[str, Row] = {
+    "consumer.session.timeout.ms": ("INT", "45000", "[1,...]", "MEDIUM", "cluster-wide"),
+    "consumer.heartbeat.interval.ms": ("INT", "5000", "[1,...]", "MEDIUM", "cluster-wide"),
+    "consumer.assignment.interval.ms": ("INT", "1000", "[0,...]", "MEDIUM", "cluster-wide"),
+    "share.session.timeout.ms": ("INT", "45000", "[1,...]", "MEDIUM", "cluster-wide"),
+    "share.heartbeat.interval.ms": ("INT", "5000", "[1,...]", "MEDIUM", "cluster-wide"),
+    "share.record.lock.duration.ms": ("INT", "30000", "[1000,...]", "MEDIUM", "cluster-wide"),
+    "share.delivery.count.limit": ("INT", "5", "[2,...]", "MEDIUM", "cluster-wide"),
+    "share.partition.max.record.locks": ("INT", "2000", "[100,...]", "MEDIUM", "cluster-wide"),
+    "share.auto.offset.reset": ("STRING", "latest", "", "MEDIUM", "cluster-wide"),
+    "share.isolation.level": (
+        "STRING",
+        "read_uncommitted",
+        "[read_committed, read_uncommitted]",
+        "MEDIUM",
+        "cluster-wide",
+    ),
+    "share.renew.acknowledge.enable": ("BOOLEAN", "true", "", "MEDIUM", "cluster-wide"),
+    "share.assignment.interval.ms": ("INT", "1000", "[0,...]", "MEDIUM", "cluster-wide"),
+    "streams.session.timeout.ms": ("INT", "45000", "[1,...]", "MEDIUM", "cluster-wide"),
+    "streams.heartbeat.interval.ms": ("INT", "5000", "[1,...]", "MEDIUM", "cluster-wide"),
+    "streams.num.standby.replicas": ("INT", "0", "[0,...]", "MEDIUM", "cluster-wide"),
+    "streams.initial.rebalance.delay.ms": ("INT", "3000", "[0,...]", "MEDIUM", "cluster-wide"),
+    "streams.assignment.interval.ms": ("INT", "1000", "[0,...]", "MEDIUM", "cluster-wide"),
+}
+
+WITHOUT_SYNONYM = ("share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable")
+
+# In the order of Kafka's checks: setting → the broker's settings that bound it from below and above.
+_BOUNDS: dict[str, tuple[str | None, str]] = {
+    f"{kind}.{setting}": (f"group.{kind}.min.{setting}", f"group.{kind}.max.{setting}")
+    for kind, settings in {
+        "consumer": ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"),
+        "share": (
+            "heartbeat.interval.ms",
+            "session.timeout.ms",
+            "record.lock.duration.ms",
+            "delivery.count.limit",
+            "partition.max.record.locks",
+            "assignment.interval.ms",
+        ),
+        "streams": ("heartbeat.interval.ms", "session.timeout.ms"),
+    }.items()
+    for setting in settings
+} | {
+    "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
+    "streams.assignment.interval.ms": (
+        "group.streams.min.assignment.interval.ms",
+        "group.streams.max.assignment.interval.ms",
+    ),
+}
+
+
+def synonym_of(name: str) -> str | None:
+    """The broker's setting that stands behind a group's."""
+    return None if name in WITHOUT_SYNONYM else f"group.{name}"
+
+
+def check_group_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
+    """Names, values, and the broker's bounds for them. Raises KafkaError(INVALID_CONFIG)."""
+    for name in overrides:
+        if name not in ROWS:
+            raise _invalid(f"Unknown group config name: {name}")
+    values = _defaults(config)
+    try:
+        for name in ROWS:
+            if name in overrides:
+                values[name] = _parsed(name, overrides[name])
+    except ConfigError as error:
+        raise _invalid(str(error)) from None
+    for name, (lowest, highest) in _BOUNDS.items():
+        if name.endswith("assignment.interval.ms") and name not in overrides:
+            continue
+        value = _number(values, name)
+        if lowest is not None and value < config.get_int(lowest):
+            raise _invalid(f"{name} must be greater than or equal to {lowest}")
+        if value > config.get_int(highest):
+            raise _invalid(f"{name} must be less than or equal to {highest}")
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if _number(values, session) <= _number(values, heartbeat):
+            raise _invalid(f"{session} must be greater than {heartbeat}")
+
+
+def group_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Value]:
+    """All settings in force for a group. What the log says and is legal no more is brought within the bounds."""
+    values = _defaults(config)
+    for name, text in overrides.items():
+        if name not in ROWS:
+            continue
+        try:
+            values[name] = _parsed(name, text)
+        except ConfigError:
+            continue
+        if name in _BOUNDS:
+            lowest, highest = _BOUNDS[name]
+            value = min(_number(values, name), config.get_int(highest))
+            values[name] = value if lowest is None else max(value, config.get_int(lowest))
+    return values
+
+
+def describe_group(
+    config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """A group's settings for DescribeConfigs; only those in `names` where there are any."""
+    entries = []
+    values = _defaults(config) | {
+        name: _parsed(name, text) for name, text in overrides.items() if name in ROWS
+    }
+    for name, value in values.items():
+        if names and name not in names:
+            continue
+        definition = definition_of(name, ROWS[name])
+        behind = synonym_of(name)
+        if behind is None:
+            synonyms = [ConfigSynonym(name, definition.default, ConfigSource.DEFAULT_CONFIG)]
+        else:
+            synonyms = broker_synonyms(config, behind)
+        text = value_text(value)
+        if name in overrides:
+            synonyms.insert(0, ConfigSynonym(name, text, ConfigSource.GROUP_CONFIG))
+        entries.append(
+            ConfigEntry(name, text, synonyms[0].source, False, False, definition.type, tuple(synonyms))
+        )
+    return entries
+
+
+def _defaults(config: BrokerConfig) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for name, row in ROWS.items():
+        behind = synonym_of(name)
+        values[name] = parse_value(definition_of(name, row), row[1]) if behind is None else config.get(behind)
+    return values
+
+
+def _parsed(name: str, text: str) -> Value:
+    value = parse_value(definition_of(name, ROWS[name]), text)
+    if name == "share.auto.offset.reset" and not _is_reset(str(value)):
+        raise ConfigError(f"Invalid value {text} for configuration {name}: {_RESET} is expected", name)
+    return value
+
+
+def _is_reset(text: str) -> bool:
+    if text in ("latest", "earliest"):
+        return True
+    kind, colon, duration = text.partition(":")
+    return kind == "by_duration" and bool(colon) and _is_duration(duration)
+
+
+def _is_duration(text: str) -> bool:
+    """ISO 8601 as Java's Duration.parse takes it, without a negative one."""
+    import re
+
+    found = re.fullmatch(
+        r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:[.,]\d{0,9})?)S)?)?", text, re.IGNORECASE | re.ASCII
+    )
+    return found is not None and any(found.groups()) and text[-1:] not in "tT"
+
+
+def _number(values: Mapping[str, Value], name: str) -> int:
+    value = values[name]
+    assert isinstance(value, int), f"{name} is {value!r}"
+    return value
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(Error.INVALID_CONFIG, message)

@@ -1,0 +1,121 @@
+"""A coordinator's shard in this broker: its partition's log, its timers (Kafka: `CoordinatorRuntime`).
+
+`PartitionWorld` is the port `coordinator.ports.World`; `replay` reads a partition into a shard at start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from coordinator.ports import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Bytes, Record, append_error
+from protocol.errors import Error, KafkaError
+from protocol.record_batch import LOG_OVERHEAD, read_header
+from protocol.records import COMMIT, build_batch, read_control_type, read_records
+from storage.results import AppendOrigin
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
+    from broker.coordination.loop_timers import LoopTimers
+    from broker.partitions import Partition
+    from storage.partition_log import PartitionLog
+
+READ_BYTES = 1024 * 1024
+RECORDS_PER_BATCH = 1000  # where a batch need not hold all of them
+
+
+class ReplayedShard(Protocol):
+    """What `replay` needs of a shard."""
+
+    def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None: ...
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None: ...
+
+
+class PartitionWorld:
+    """One partition, the server's clock and timers, chance."""
+
+    def __init__(
+        self, partition: Partition, clock: Clock, timers: LoopTimers, new_uuid: Callable[[], bytes]
+    ) -> None:
+        self._partition = partition
+        self._clock = clock
+        self._timers = timers
+        self.new_uuid = new_uuid
+
+    def append(
+        self,
+        records: Sequence[Record],
+        *,
+        atomic: bool = True,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> int:
+        """See the port. One replica: what is in the log is committed. A batch may have `max.message.bytes`."""
+        at_once = len(records) if atomic else RECORDS_PER_BATCH
+        first = self._partition.log.log_end_offset
+        try:
+            for start in range(0, len(records), at_once):
+                self._append(records[start : start + at_once], producer_id, producer_epoch)
+        except KafkaError as error:
+            raise KafkaError(append_error(error.error), error.message) from error
+        return first
+
+    def _append(self, records: Sequence[Record], producer_id: int, producer_epoch: int) -> None:
+        partition = self._partition
+        if partition.is_gone:
+            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+        now_ms = self._clock.now_ms()
+        batch = build_batch(
+            [(now_ms, key, value, ()) for key, value in records],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=producer_id != NO_PRODUCER_ID,
+        )
+        limit = partition.topic.config.max_message_bytes
+        if len(batch) > limit:
+            raise KafkaError(Error.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes, {limit} are allowed")
+        partition.log.append(
+            batch, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
+        )
+        partition.advance()
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
+        self._timers.schedule((id(self), key), delay_ms, callback)
+
+    def cancel(self, key: Hashable) -> None:
+        self._timers.cancel((id(self), key))
+
+    def cancel_all(self) -> None:
+        """The shard is given up."""
+        owner = id(self)
+        self._timers.cancel_where(lambda key: isinstance(key, tuple) and key[0] == owner)
+
+
+def replay(log: PartitionLog, shard: ReplayedShard) -> None:
+    """Feed a shard the whole log. Raises CodecError, CorruptRecordError, KafkaError where it can't be read."""
+    position, end = log.log_start_offset, log.log_end_offset
+    while position < end:
+        data = memoryview(log.read(position, READ_BYTES, upper_bound=end, min_one_batch=True).records)
+        pos = 0
+        while pos + LOG_OVERHEAD <= len(data):
+            header = read_header(data, pos) if len(data) - pos >= 61 else None
+            if header is None or pos + header.size_bytes > len(data):
+                break
+            records = read_records(data[pos : pos + header.size_bytes])
+            if header.is_control:
+                for record in records:
+                    commit = read_control_type(record.key) == COMMIT
+                    shard.end_transaction(header.producer_id, commit=commit)
+            else:
+                producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+                for record in records:
+                    if record.key is not None:
+                        shard.replay(record.key, record.value, record.offset, producer_id)
+            position = header.last_offset + 1
+            pos += header.size_bytes
+        if pos == 0:
+            raise KafkaError(Error.KAFKA_STORAGE_ERROR, f"nothing can be read at offset {position}")

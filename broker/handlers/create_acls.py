@@ -1,0 +1,22 @@
+"""CreateAcls (30), versions 1 to 3: there is no authorizer, which is answered with SECURITY_DISABLED, as in Kafka."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.describe_acls import NO_AUTHORIZER
+from protocol.errors import Error
+from protocol.messages.acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+
+def handle(server: Server, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_code=Error.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+            for _ in request.creations
+        ]
+    )

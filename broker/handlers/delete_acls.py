@@ -1,0 +1,22 @@
+"""DeleteAcls (31), versions 1 to 3: there is no authorizer, which is answered with SECURITY_DISABLED, as in Kafka."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.describe_acls import NO_AUTHORIZER
+from protocol.errors import Error
+from protocol.messages.acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+
+def handle(server: Server, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(error_code=Error.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+            for _ in request.filters
+        ]
+    )

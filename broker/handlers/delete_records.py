@@ -1,0 +1,58 @@
+"""DeleteRecords (21), versions 0 to 2 (KIP-107): everything below an offset goes.
+
+The log start moves at once; segments go at the next retention run, and the offset is written down by the clock and
+at shutdown (`log-start-offset-checkpoint`), as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error, KafkaError
+from protocol.messages.topics import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+HIGH_WATERMARK = -1
+INVALID_LOW_WATERMARK = -1
+
+
+def handle(server: Server, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    wanted: dict[str, dict[int, int]] = {}  # of a partition that is named twice the last offset counts
+    for topic in request.topics:
+        offsets = wanted.setdefault(topic.name, {})
+        offsets.update((partition.partition_index, partition.offset) for partition in topic.partitions)
+    response = DeleteRecordsResponse()
+    for name, offsets in wanted.items():
+        if not offsets:
+            continue
+        results = []
+        for index, offset in offsets.items():
+            result = DeleteRecordsPartitionResult(partition_index=index)
+            try:
+                result.low_watermark = _delete(server, name, index, offset)
+            except KafkaError as error:
+                result.low_watermark, result.error_code = INVALID_LOW_WATERMARK, error.error
+            results.append(result)
+        response.topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
+    return response
+
+
+def _delete(server: Server, name: str, index: int, offset: int) -> int:
+    """The low watermark after it: where the log starts. Raises KafkaError."""
+    partition = server.partitions.get(name, index)
+    if partition.topic.is_internal:
+        raise KafkaError(Error.INVALID_TOPIC_EXCEPTION)
+    policy = partition.topic.config.cleanup_policy
+    if policy and "delete" not in policy:
+        raise KafkaError(Error.POLICY_VIOLATION)
+    if offset == HIGH_WATERMARK:
+        offset = partition.log.high_watermark
+    return partition.log.delete_records_before(offset)

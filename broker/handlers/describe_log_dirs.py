@@ -1,0 +1,76 @@
+"""DescribeLogDirs (35), versions 1 to 5 (KIP-113): what lies in which log directory, and how large it is.
+
+v3: an error for the whole request; v4: size and room of the volume (KIP-827); v5: cordoned directories (KIP-1066).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error
+from protocol.messages.cluster_admin import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from storage.log_directory import METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+    from storage.log_directory import LogDirectory
+
+EVERY_DIRECTORY = "*"
+
+
+def handle(
+    server: Server, context: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    cordoned = server.config.get_list("cordoned.log.dirs")
+    return DescribeLogDirsResponse(
+        results=[
+            _describe(os.path.abspath(path), directory, wanted, cordoned)
+            for path, directory in log_directories(server).items()
+        ]
+    )
+
+
+def log_directories(server: Server) -> dict[str, LogDirectory | None]:
+    """The log directories by their path in `log.dirs`; None for one that is offline."""
+    opened = {directory.path: directory for directory in server.directories}
+    return {path: opened.get(path) for path in server.config.log_dirs}
+
+
+def _describe(
+    path: str,
+    directory: LogDirectory | None,
+    wanted: Container[tuple[str, int]] | None,
+    cordoned: tuple[str, ...],
+) -> DescribeLogDirsResult:
+    try:
+        volume = os.statvfs(path)
+    except OSError:
+        directory = None
+    if directory is None:
+        return DescribeLogDirsResult(error_code=Error.KAFKA_STORAGE_ERROR, log_dir=path)
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for key, log in directory.logs.items():
+        name, index = key
+        if name == METADATA_TOPIC or (wanted is not None and key not in wanted):
+            continue
+        topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
+        topic.partitions.append(DescribeLogDirsPartition(partition_index=index, partition_size=log.size))
+    return DescribeLogDirsResult(
+        log_dir=path,
+        topics=[*topics.values()],
+        total_bytes=volume.f_blocks * volume.f_frsize,
+        usable_bytes=volume.f_bavail * volume.f_frsize,
+        is_cordoned=EVERY_DIRECTORY in cordoned or path in cordoned,
+    )

@@ -1,0 +1,20 @@
+"""ExpireDelegationToken (40), versions 1 to 2 (KIP-48): no tokens over an unauthenticated connection, as in Kafka."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error
+from protocol.messages.delegation_tokens import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+
+def handle(
+    server: Server, context: RequestContext, request: ExpireDelegationTokenRequest
+) -> ExpireDelegationTokenResponse:
+    return ExpireDelegationTokenResponse(
+        error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
+    )

@@ -1,0 +1,42 @@
+"""ListConfigResources (74), versions 0 to 1.
+
+v0: subscriptions to client metrics (KIP-714, as ListClientMetricsResources); v1: any types (KIP-1142).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
+from broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from protocol.errors import Error
+from protocol.messages.configs import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+
+def handle(
+    server: Server, context: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    supported = RESOURCE_TYPES if context.api_version >= 1 else (CLIENT_METRICS_RESOURCE,)
+    wanted = request.resource_types or supported
+    if any(resource_type not in supported for resource_type in wanted):
+        return ListConfigResourcesResponse(error_code=Error.UNSUPPORTED_VERSION)
+    image = server.metadata.image
+    names = {
+        GROUP_RESOURCE: [name for kind, name in image.configs if kind == GROUP_RESOURCE],
+        CLIENT_METRICS_RESOURCE: [name for kind, name in image.configs if kind == CLIENT_METRICS_RESOURCE],
+        BROKER_LOGGER_RESOURCE: [str(server.node_id)],
+        BROKER_RESOURCE: [str(server.node_id)],
+        TOPIC_RESOURCE: [*image.topics],
+    }
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=resource_type)
+            for resource_type, found in names.items()
+            if resource_type in wanted
+            for name in found
+        ]
+    )

@@ -1,0 +1,43 @@
+"""ListPartitionReassignments (46), version 0 (KIP-455): those under way. A single node has none, but for a folder
+that a cluster of several nodes left amid one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.messages.cluster_admin import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+
+def handle(
+    server: Server, context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    image = server.metadata.image
+    if request.topics is None:
+        asked = {name: [*topic.partitions] for name, topic in image.topics.items()}
+    else:
+        asked = {topic.name: topic.partition_indexes for topic in request.topics}
+    response = ListPartitionReassignmentsResponse(error_message=None)
+    for name, indexes in asked.items():
+        partitions = image.topics[name].partitions if name in image.topics else {}
+        ongoing = [
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=found.replicas,
+                adding_replicas=found.adding_replicas,
+                removing_replicas=found.removing_replicas,
+            )
+            for index, found in ((index, partitions[index]) for index in indexes if index in partitions)
+            if found.adding_replicas or found.removing_replicas
+        ]
+        if ongoing:
+            response.topics.append(OngoingTopicReassignment(name=name, partitions=ongoing))
+    return response

@@ -1,0 +1,130 @@
+"""OffsetCommit (8), versions 2 to 10.
+
+v2 to v4: a retention time, for records of the older format that expire by themselves; v6: leader epochs; v7: static
+members; v8: flexible; v9: GROUP_ID_NOT_FOUND; v10: topic ids instead of names.
+
+Topics and partitions that don't exist are answered without asking the coordinator; where nothing else is left, group
+and member aren't looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.group.offsets.committing import Committer, NewOffset
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.metadata.image import TopicImage
+    from broker.server import Server
+
+TOPIC_ID_VERSION = 10
+
+
+class _Answers:
+    """The answer as it grows.
+
+    Kafka puts what it refuses by itself together by topic and merges the coordinator's answer into that; where it
+    refuses nothing, the coordinator's answer goes out as it is, a topic that was named twice in it twice.
+    """
+
+    def __init__(self, *, by_id: bool) -> None:
+        self.topics: list[OffsetCommitResponseTopic] = []
+        self._by_id = by_id
+        self._found: dict[str | bytes, OffsetCommitResponseTopic] = {}
+
+    def refuse(self, asked: OffsetCommitRequestTopic, index: int, error: Error) -> None:
+        topic = self._found.get(self._key(asked))
+        if topic is None:
+            topic = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
+            self.topics.append(topic)
+            self._found[self._key(asked)] = topic
+        topic.partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
+
+    def add(self, asked: OffsetCommitRequestTopic, partitions: list[OffsetCommitResponsePartition]) -> None:
+        topic = self._found.get(self._key(asked))
+        if topic is None:
+            self.topics.append(
+                OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
+            )
+            if self._found:
+                self._found[self._key(asked)] = self.topics[-1]
+        else:
+            topic.partitions += partitions
+
+    def _key(self, asked: OffsetCommitRequestTopic) -> str | bytes:
+        return asked.topic_id if self._by_id else asked.name
+
+
+def handle(server: Server, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    by_id = context.api_version >= TOPIC_ID_VERSION
+    image = server.metadata.image
+    answers = _Answers(by_id=by_id)
+    offsets: list[NewOffset] = []
+    of_topics: list[tuple[OffsetCommitRequestTopic, list[int]]] = []
+    for asked in request.topics:
+        topic: TopicImage | None
+        if by_id:
+            topic, unknown = image.topics_by_id.get(asked.topic_id), Error.UNKNOWN_TOPIC_ID
+        else:
+            topic, unknown = image.topics.get(asked.name), Error.UNKNOWN_TOPIC_OR_PARTITION
+        known: list[int] = []
+        for wanted in asked.partitions:
+            index = wanted.partition_index
+            if topic is None:
+                answers.refuse(asked, index, unknown)
+            elif index not in topic.partitions:
+                answers.refuse(asked, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                known.append(index)
+                offsets.append(
+                    NewOffset(
+                        topic.name,
+                        topic.topic_id,
+                        index,
+                        wanted.committed_offset,
+                        wanted.committed_leader_epoch,
+                        wanted.committed_metadata,
+                    )
+                )
+        if known:
+            of_topics.append((asked, known))
+    if offsets:
+        errors = iter(_commit(server, context, request, offsets))
+        for asked, known in of_topics:
+            answers.add(
+                asked,
+                [
+                    OffsetCommitResponsePartition(partition_index=index, error_code=next(errors))
+                    for index in known
+                ],
+            )
+    return OffsetCommitResponse(topics=answers.topics)
+
+
+def _commit(
+    server: Server, context: RequestContext, request: OffsetCommitRequest, offsets: list[NewOffset]
+) -> list[Error]:
+    committer = Committer(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+    )
+    try:
+        return server.groups.shard_of(request.group_id).commit_offsets(
+            committer,
+            offsets,
+            api_version=context.api_version,
+            retention_ms=request.retention_time_ms,
+        )
+    except KafkaError as error:
+        return [error.error] * len(offsets)

@@ -1,0 +1,21 @@
+"""SaslAuthenticate (36), versions 0 to 2: every listener is PLAINTEXT, where Kafka answers with ILLEGAL_SASL_STATE."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error
+from protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+
+def handle(
+    server: Server, context: RequestContext, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        error_code=Error.ILLEGAL_SASL_STATE,
+        error_message="SaslAuthenticate request received after successful authentication",
+    )

@@ -1,0 +1,16 @@
+"""SaslHandshake (17), versions 0 to 1: every listener is PLAINTEXT, where Kafka answers with ILLEGAL_SASL_STATE."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error
+from protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+
+def handle(server: Server, context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=Error.ILLEGAL_SASL_STATE)

@@ -1,0 +1,65 @@
+"""The levels of this process's loggers, by Kafka's names for them (KIP-412; Kafka: `RuntimeLoggerManager`).
+
+The loggers are those of this process, not Kafka's classes. What is altered lasts until the process ends, as in
+Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from broker.config.alterations import Alteration
+
+ROOT = "root"
+LEVELS = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE": 5}
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def level_name(level: int) -> str:
+    """The name of the most talkative level that this one lets through."""
+    return next((name for name, least in LEVELS.items() if level >= least), "TRACE")
+
+
+def logger_levels() -> dict[str, str]:
+    """Each logger with the level in force for it, by name."""
+    loggers = logging.Logger.manager.loggerDict
+    levels = {
+        name: level_name(logger.getEffectiveLevel())
+        for name, logger in sorted(loggers.items())
+        if isinstance(logger, logging.Logger)
+    }
+    return {ROOT: level_name(logging.getLogger().level), **levels}
+
+
+def check_alterations(alterations: Sequence[Alteration]) -> None:
+    """Raises KafkaError: INVALID_CONFIG for a logger or level that there is not, INVALID_REQUEST."""
+    known = logger_levels()
+    for name, operation, level in alterations:
+        if operation not in (SET, DELETE, APPEND, SUBTRACT):
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+        if operation not in (SET, DELETE):
+            raise KafkaError(
+                Error.INVALID_REQUEST, f"Operation {operation} is not allowed for the BROKER_LOGGER resource"
+            )
+        if name not in known:
+            raise KafkaError(Error.INVALID_CONFIG, f"Logger {name} does not exist!")
+        if operation == SET and level not in LEVELS:
+            raise KafkaError(
+                Error.INVALID_CONFIG,
+                f"Cannot set the log level of {name} to {level}: it can be one of {', '.join(LEVELS)}",
+            )
+        if operation == DELETE and name == ROOT:
+            raise KafkaError(Error.INVALID_REQUEST, f"The log level of the {ROOT} logger can't be removed")
+
+
+def alter(alterations: Sequence[Alteration]) -> None:
+    """Put levels into force, after `check_alterations`; one that is removed is that of the logger above."""
+    for name, operation, level in alterations:
+        logger = logging.getLogger() if name == ROOT else logging.getLogger(name)
+        logger.setLevel(LEVELS[level or ""] if operation == SET else logging.NOTSET)

@@ -1,0 +1,72 @@
+"""Which directory each partition of this node is in (KIP-858): what the records say, and what the folders show.
+
+The folder counts: where a partition was found in another directory than its record names, the record is corrected.
+A partition whose directory isn't there, while one of `log.dirs` has failed, is offline: it may be in that one.
+Source: ReplicaManager.maybeUpdateTopicAssignment, Partition.createLogInAssignedDirectoryId, DirectoryId.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from broker.metadata.image import ClusterImage, PartitionImage
+from broker.metadata.record_versions import DIRECTORIES_SINCE, METADATA_VERSION
+from protocol.messages import metadata_records as records
+from protocol.schema import Message
+
+UNASSIGNED = bytes(16)
+LOST = bytes(15) + b"\x01"
+MIGRATING = bytes(15) + b"\x02"
+
+
+def directory_of(partition: PartitionImage, node_id: int) -> bytes:
+    """The directory id that the record names for the node, UNASSIGNED where it names none."""
+    place = partition.replicas.index(node_id)
+    return partition.directories[place] if place < len(partition.directories) else UNASSIGNED
+
+
+def is_online(partition: PartitionImage, node_id: int, online: Collection[bytes]) -> bool:
+    """Whether the node can have the partition, `online` being the ids of its directories."""
+    directory_id = directory_of(partition, node_id)
+    return directory_id in (UNASSIGNED, MIGRATING) or directory_id in online
+
+
+def corrections(
+    image: ClusterImage,
+    node_id: int,
+    found: Mapping[tuple[str, int], bytes],
+    online: Collection[bytes],
+    any_failed: bool,
+    choose: Callable[[], bytes],
+) -> list[Message]:
+    """The changes that make the records name the directories where partitions are.
+
+    `found`: the directory id of each partition that has a folder; `choose()`: the one for a partition that has none
+    and whose directory is gone for good.
+    """
+    decided: list[Message] = []
+    if image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE:
+        return decided
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            if node_id not in partition.replicas:
+                continue
+            named = directory_of(partition, node_id)
+            actual = found.get((topic.name, index))
+            if (
+                actual is None
+                and named not in online
+                and (named in (UNASSIGNED, MIGRATING) or not any_failed)
+            ):
+                actual = choose()
+            if actual is None or actual == named:
+                continue
+            directories = [*partition.directories]
+            directories += [UNASSIGNED] * (len(partition.replicas) - len(directories))
+            directories[partition.replicas.index(node_id)] = actual
+            decided.append(
+                records.PartitionChangeRecord(
+                    partition_id=index, topic_id=topic.topic_id, directories=directories
+                )
+            )
+    return decided

@@ -1,0 +1,317 @@
+"""A classic group: its state, its members, its generation (Kafka: `ClassicGroup`).
+
+Generation, protocol, leader and assignments are durable: the group's record carries them (`to_record`, `from_record`).
+The rest lives in memory alone, as in Kafka: pending member ids, parked joins and syncs, a rebalance under way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from coordinator.group.classic import votes
+from coordinator.group.classic.member import ClassicMember, JoinReply, Protocols
+from coordinator.group.classic.states import COMPLETING, DEAD, EMPTY, ENTERED_FROM, STABLE, State
+from coordinator.group.classic.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from coordinator.java_hash import JavaHashMap
+from protocol.errors import Error
+from protocol.messages.group_records import GroupMetadataValue, MemberMetadata
+from protocol.messages.groups_classic import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
+
+
+class ClassicGroup:
+    """`state_timestamp_ms`: of the last change of state, −1 where an old record doesn't say."""
+
+    __slots__ = (
+        "_supported",
+        "generation",
+        "group_id",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "parked_joins",
+        "pending_joins",
+        "pending_syncs",
+        "previous_state",
+        "protocol",
+        "protocol_type",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "subscribed_topics",
+    )
+
+    def __init__(self, group_id: str, state_timestamp_ms: int) -> None:
+        self.group_id = group_id
+        self.state = EMPTY
+        self.previous_state = DEAD
+        self.state_timestamp_ms = state_timestamp_ms
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.generation = 0
+        self.leader_id: str | None = None
+        self.members: JavaHashMap[ClassicMember] = JavaHashMap()
+        self.static_members: dict[str, str] = {}  # instance id → member id
+        self.pending_joins: dict[str, None] = {}  # ids given out with MEMBER_ID_REQUIRED
+        self.pending_syncs: dict[str, None] = {}  # members of this generation that haven't synced
+        self.parked_joins = 0
+        self.new_member_added = False  # while the initial delay runs
+        self.subscribed_topics: frozenset[str] | None = None
+        self._supported: Counter[str] = Counter()  # protocol → how many members support it
+
+    # --- what it is -----------------------------------------------------------------------------------------
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it is there for its offsets alone."""
+        return self.protocol_type is None and self.state is EMPTY and not self.pending_joins
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def all_have_joined(self) -> bool:
+        return len(self.members) == self.parked_joins and not self.pending_joins
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def is_leader(self, member_id: str) -> bool:
+        return self.leader_id == member_id
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """With a subscription that can't be read, a consumer group may be subscribed to anything."""
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols can be one of the group."""
+        if self.state is EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        count = len(self.members)
+        return self.protocol_type == protocol_type and any(
+            self._supported[name] == count for name, _ in protocols
+        )
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Error:
+        """NONE where this is a member: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for a static one that was replaced."""
+        if instance_id is not None:
+            current = self.static_members.get(instance_id)
+            if current is None:
+                return Error.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return Error.FENCED_INSTANCE_ID
+        return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
+
+    def vote(self) -> str:
+        """The protocol that the members agree on."""
+        return votes.select_protocol([[name for name, _ in m.protocols] for m in self.members.values()])
+
+    # --- members --------------------------------------------------------------------------------------------
+
+    def move_to(self, state: State, now_ms: int) -> None:
+        assert self.state in ENTERED_FROM[state], f"group {self.group_id} from {self.state} to {state}"
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    def add(self, member: ClassicMember, join_reply: JoinReply | None = None) -> None:
+        if member.instance_id is not None:
+            assert member.instance_id not in self.static_members, f"{member.instance_id} is a member already"
+            self.static_members[member.instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        assert self.protocol_type == member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._supported.update(name for name, _ in member.protocols)
+        self._park(member, join_reply)
+        self.pending_joins.pop(member.member_id, None)
+
+    def update(
+        self,
+        member: ClassicMember,
+        protocols: Protocols,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        join_reply: JoinReply | None,
+    ) -> None:
+        """A member joins again."""
+        self._supported.subtract(name for name, _ in member.protocols)
+        member.protocols = protocols
+        self._supported.update(name for name, _ in protocols)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+        self._park(member, join_reply)
+
+    def _park(self, member: ClassicMember, join_reply: JoinReply | None) -> None:
+        self.parked_joins += (join_reply is not None) - (member.join_reply is not None)
+        member.join_reply = join_reply
+
+    def remove(self, member_id: str) -> None:
+        """A member or a pending id goes; where it led, the first that is left leads.
+
+        Answers to what it has parked are the caller's, but for a sync that nobody else would answer.
+        """
+        member = self.members.pop(member_id)
+        if member is not None:
+            self._supported.subtract(name for name, _ in member.protocols)
+            self.parked_joins -= member.join_reply is not None
+            if member.instance_id is not None:
+                del self.static_members[member.instance_id]
+            member.answer_sync(SyncGroupResponse(error_code=Error.UNKNOWN_MEMBER_ID))
+        if self.is_leader(member_id):
+            self.leader_id = next(iter(self.members), None)
+        self.pending_joins.pop(member_id, None)
+        self.pending_syncs.pop(member_id, None)
+
+    def replace_static(self, instance_id: str, new_member_id: str) -> ClassicMember:
+        """A static member came back: it goes on under a new id, and what the old one has parked is fenced."""
+        old_member_id = self.static_members[instance_id]
+        old = self.members.pop(old_member_id)
+        assert old is not None
+        self.answer_join(
+            old,
+            JoinGroupResponse(
+                member_id=old_member_id, protocol_name=None, error_code=Error.FENCED_INSTANCE_ID
+            ),
+        )
+        old.answer_sync(SyncGroupResponse(error_code=Error.FENCED_INSTANCE_ID))
+        member = old.with_id(new_member_id)
+        self.members[new_member_id] = member
+        if self.is_leader(old_member_id):
+            self.leader_id = new_member_id
+        self.static_members[instance_id] = new_member_id
+        return member
+
+    def answer_join(self, member: ClassicMember, response: JoinGroupResponse) -> None:
+        self.parked_joins -= member.answer_join(response)
+
+    def elect_joined_leader(self) -> bool:
+        """Let somebody lead who has joined; False where nobody has."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].join_reply is not None:
+            return True
+        for member in self.members.values():
+            if member.join_reply is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    def next_generation(self, now_ms: int) -> None:
+        """The members that are there are the group from here on; without any it is empty."""
+        self.generation += 1
+        if self.members:
+            self.protocol = self.vote()
+            self.subscribed_topics = self._subscribed_topics()
+            self.move_to(COMPLETING, now_ms)
+        else:
+            self.protocol = None
+            self.subscribed_topics = self._subscribed_topics()
+            self.move_to(EMPTY, now_ms)
+        self.pending_syncs.clear()
+
+    def joined_members(self) -> list[JoinGroupResponseMember]:
+        """All members, as its leader is told them."""
+        assert self.protocol is not None
+        return [
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata(self.protocol),
+            )
+            for member in self.members.values()
+        ]
+
+    def current_generation(self, member_id: str) -> JoinGroupResponse:
+        """What a member that joined is answered; the leader learns of all."""
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=self.leader_id or "",
+            member_id=member_id,
+            members=self.joined_members() if self.is_leader(member_id) else [],
+        )
+
+    def _subscribed_topics(self) -> frozenset[str] | None:
+        if not self.uses_consumer_protocol:
+            return None
+        if not self.members:
+            return frozenset()
+        protocol = self.protocol
+        if protocol is None:
+            return None
+        return subscribed_topics(member.metadata(protocol) for member in self.members.values())
+
+    # --- the record -----------------------------------------------------------------------------------------
+
+    def to_record(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
+        """The group as its record says it, with the assignments that are to be, by member id."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader_id,
+            current_state_timestamp=self.state_timestamp_ms,
+            members=[
+                MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.metadata(self.protocol or ""),
+                    assignment=assignments[member.member_id],
+                )
+                for member in self.members.values()
+            ],
+        )
+
+    @classmethod
+    def from_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+        """The group as a restart finds it: Stable with members, else Empty."""
+        group = cls(group_id, value.current_state_timestamp)
+        group.protocol_type = value.protocol_type or None
+        group.protocol = value.protocol
+        group.generation = value.generation
+        group.leader_id = value.leader
+        if value.members:
+            group.state = STABLE
+        for member in value.members:
+            timeout = member.rebalance_timeout
+            group.add(
+                ClassicMember(
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.session_timeout if timeout == -1 else timeout,
+                    member.session_timeout,
+                    value.protocol_type,
+                    [(value.protocol or "", member.subscription)],
+                    member.assignment,
+                )
+            )
+        group.subscribed_topics = group._subscribed_topics()
+        return group
+
+    def is_said_by(self, value: GroupMetadataValue) -> bool:
+        """Whether the record is one of the generation that is at work here."""
+        return value.generation == self.generation and {m.member_id for m in value.members} == {*self.members}
+
+    def adopt(self, value: GroupMetadataValue, now_ms: int) -> None:
+        """Apply a record of the generation at work: what its members were assigned is theirs, and it is stable."""
+        for written in value.members:
+            self.members[written.member_id].assignment = written.assignment
+        if self.state is COMPLETING:
+            self.move_to(STABLE, now_ms)
+        elif self.state is EMPTY:
+            self.protocol_type = value.protocol_type or None
+            self.state_timestamp_ms = value.current_state_timestamp

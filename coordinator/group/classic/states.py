@@ -1,0 +1,137 @@
+"""The states of a classic group, as tables.
+
+`ENTERED_FROM` says which moves are legal; `ANSWERS` what each request meets in each state, once group, member and
+generation are found right: an error, or what happens. Source: `ClassicGroupState`, `GroupMetadataManager`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from protocol.errors import Error
+
+
+class State(Enum):
+    """The values are Kafka's names, as clients see them."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = State
+
+ENTERED_FROM: dict[State, frozenset[State]] = {
+    EMPTY: frozenset({PREPARING}),
+    PREPARING: frozenset({EMPTY, COMPLETING, STABLE}),
+    COMPLETING: frozenset({PREPARING}),
+    STABLE: frozenset({COMPLETING}),
+    DEAD: frozenset({EMPTY, PREPARING, COMPLETING, STABLE, DEAD}),
+}
+
+
+class Request(Enum):
+    """What is asked of a group."""
+
+    JOIN_NEW = "JoinGroup without a member id"
+    JOIN_KNOWN = "JoinGroup of a member"
+    SYNC = "SyncGroup of a member"
+    HEARTBEAT = "Heartbeat of a member"
+    OFFSET_COMMIT = "OffsetCommit of a member"
+    OFFSET_COMMIT_ANONYMOUS = "OffsetCommit with neither member id nor generation"
+    LEAVE = "LeaveGroup of a member"
+    OFFSET_DELETE = "OffsetDelete, where the group's type isn't consumer"
+    DELETE = "DeleteGroups"
+
+
+class Move(Enum):
+    """What a request sets off where it isn't refused."""
+
+    ACCEPT = "it is done, and the state stays"
+    REBALANCE = "a rebalance starts"
+    PARK = "the answer waits for the rebalance at hand"
+    UNLESS_SAME = "the current generation, at once; changed protocols start a rebalance"
+    UNLESS_SAME_FOLLOWER = (
+        "a follower with the same protocols gets the current generation; else a rebalance starts"
+    )
+    PARK_FOR_LEADER = "the answer waits for the leader's assignments"
+    COMPLETE_JOIN = "the join may be complete without this member"
+
+
+ANSWERS: dict[Request, dict[State, Error | Move]] = {
+    Request.JOIN_NEW: {
+        EMPTY: Move.REBALANCE,
+        PREPARING: Move.PARK,
+        COMPLETING: Move.REBALANCE,
+        STABLE: Move.REBALANCE,
+        DEAD: Error.COORDINATOR_NOT_AVAILABLE,
+    },
+    Request.JOIN_KNOWN: {
+        EMPTY: Error.UNKNOWN_MEMBER_ID,
+        PREPARING: Move.PARK,
+        COMPLETING: Move.UNLESS_SAME,
+        STABLE: Move.UNLESS_SAME_FOLLOWER,
+        DEAD: Error.COORDINATOR_NOT_AVAILABLE,
+    },
+    Request.SYNC: {
+        EMPTY: Error.UNKNOWN_MEMBER_ID,
+        PREPARING: Error.REBALANCE_IN_PROGRESS,
+        COMPLETING: Move.PARK_FOR_LEADER,
+        STABLE: Move.ACCEPT,
+        DEAD: Error.COORDINATOR_NOT_AVAILABLE,
+    },
+    Request.HEARTBEAT: {
+        EMPTY: Error.UNKNOWN_MEMBER_ID,
+        PREPARING: Error.REBALANCE_IN_PROGRESS,
+        COMPLETING: Move.ACCEPT,
+        STABLE: Move.ACCEPT,
+        DEAD: Error.COORDINATOR_NOT_AVAILABLE,
+    },
+    Request.OFFSET_COMMIT: {
+        EMPTY: Error.UNKNOWN_MEMBER_ID,
+        PREPARING: Move.ACCEPT,
+        COMPLETING: Error.REBALANCE_IN_PROGRESS,
+        STABLE: Move.ACCEPT,
+        DEAD: Error.COORDINATOR_NOT_AVAILABLE,
+    },
+    Request.OFFSET_COMMIT_ANONYMOUS: {
+        EMPTY: Move.ACCEPT,
+        PREPARING: Error.UNKNOWN_MEMBER_ID,
+        COMPLETING: Error.UNKNOWN_MEMBER_ID,
+        STABLE: Error.UNKNOWN_MEMBER_ID,
+        DEAD: Error.COORDINATOR_NOT_AVAILABLE,
+    },
+    Request.LEAVE: {
+        EMPTY: Error.UNKNOWN_MEMBER_ID,
+        PREPARING: Move.COMPLETE_JOIN,
+        COMPLETING: Move.REBALANCE,
+        STABLE: Move.REBALANCE,
+        DEAD: Error.COORDINATOR_NOT_AVAILABLE,
+    },
+    Request.OFFSET_DELETE: {
+        EMPTY: Move.ACCEPT,
+        PREPARING: Error.NON_EMPTY_GROUP,
+        COMPLETING: Error.NON_EMPTY_GROUP,
+        STABLE: Error.NON_EMPTY_GROUP,
+        DEAD: Error.GROUP_ID_NOT_FOUND,
+    },
+    Request.DELETE: {
+        EMPTY: Move.ACCEPT,
+        PREPARING: Error.NON_EMPTY_GROUP,
+        COMPLETING: Error.NON_EMPTY_GROUP,
+        STABLE: Error.NON_EMPTY_GROUP,
+        DEAD: Error.GROUP_ID_NOT_FOUND,
+    },
+}
+
+
+def answer(request: Request, state: State) -> Error | Move:
+    return ANSWERS[request][state]
+
+
+def refuse_or_move(request: Request, state: State) -> Error:
+    """The error of a request whose only other answer is to go on; NONE for that."""
+    found = ANSWERS[request][state]
+    return found if isinstance(found, Error) else Error.NONE

@@ -1,0 +1,174 @@
+"""The records of `__consumer_offsets` as keys and values of log records.
+
+A key begins with its type, a value with its version (int16 each); versions are those that Kafka 4.3 writes, and all
+that it reads are read. Types other than those of classic groups and of offsets stay in the log untouched.
+Source: `GroupCoordinatorRecordSerde`, `GroupCoordinatorRecordHelpers`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from coordinator.ports import Bytes, Record
+from protocol.codec import decode, encode
+from protocol.errors import CodecError
+from protocol.messages.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from protocol.schema import ZERO_UUID, Message
+
+LEGACY_OFFSET_COMMIT = 0
+OFFSET_COMMIT = 1
+GROUP_METADATA = 2
+CONSUMER_GROUP_METADATA = 3
+SHARE_GROUP_METADATA = 11
+STREAMS_GROUP_METADATA = 17
+
+GROUP_METADATA_VERSION = 3
+OFFSET_COMMIT_VERSION = 4
+OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
+
+_INT16 = Struct(">h")
+
+
+class OffsetKey(NamedTuple):
+    """What an offset is committed for."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class CommittedOffset(NamedTuple):
+    """A committed offset (Kafka: `OffsetAndMetadata`)."""
+
+    offset: int
+    leader_epoch: int  # −1 where unknown
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = -1  # only from OffsetCommit v2 to v4
+    topic_id: bytes = ZERO_UUID
+    record_offset: int = -1  # of the record that says so, in the log
+
+
+class GroupRecord(NamedTuple):
+    """A classic group's record; no value: the group is deleted."""
+
+    group_id: str
+    value: GroupMetadataValue | None
+
+
+class OffsetRecord(NamedTuple):
+    """An offset's record; no value: it is deleted."""
+
+    key: OffsetKey
+    value: CommittedOffset | None
+
+
+class OtherGroupRecord(NamedTuple):
+    """A record of a group of another type: consumer, share, streams. `exists` says whether it makes or ends one, None
+    that it does neither."""
+
+    group_id: str
+    exists: bool | None
+
+
+AnyRecord = GroupRecord | OffsetRecord | OtherGroupRecord
+
+
+def _key(message: Message) -> bytes:
+    return _INT16.pack(type(message).API_KEY) + encode(message, 0)
+
+
+def _value(message: Message, version: int) -> bytes:
+    return _INT16.pack(version) + encode(message, version)
+
+
+def encode_record(record: AnyRecord) -> Record:
+    """Key and value, as Kafka 4.3 writes them."""
+    if isinstance(record, GroupRecord):
+        key = _key(GroupMetadataKey(group=record.group_id))
+        return key, None if record.value is None else _value(record.value, GROUP_METADATA_VERSION)
+    if isinstance(record, OffsetRecord):
+        group_id, topic, partition = record.key
+        key = _key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+        return key, None if record.value is None else _encode_offset(record.value)
+    raise AssertionError(f"{record} is not written here")
+
+
+def _encode_offset(offset: CommittedOffset) -> bytes:
+    expires = offset.expire_timestamp_ms != -1
+    return _value(
+        OffsetCommitValue(
+            offset=offset.offset,
+            leader_epoch=offset.leader_epoch,
+            metadata=offset.metadata,
+            commit_timestamp=offset.commit_timestamp_ms,
+            expire_timestamp=offset.expire_timestamp_ms,
+            topic_id=offset.topic_id,
+        ),
+        OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else OFFSET_COMMIT_VERSION,
+    )
+
+
+def decode_record(key: Bytes, value: Bytes | None, record_offset: int) -> AnyRecord | None:
+    """What a record says; None for a key of no known type. Raises CodecError where it makes no sense."""
+    if len(key) < _INT16.size:
+        raise CodecError(f"a key of {len(key)} bytes")
+    (key_type,) = _INT16.unpack_from(key)
+    if key_type in (OFFSET_COMMIT, LEGACY_OFFSET_COMMIT):
+        return _decode_offset(key_type, key, value, record_offset)
+    if key_type == GROUP_METADATA:
+        group_id = decode(GroupMetadataKey, 0, key, 2).group
+        if value is None:
+            return GroupRecord(group_id, None)
+        return GroupRecord(group_id, decode(GroupMetadataValue, _version(value), value, 2))
+    if CONSUMER_GROUP_METADATA <= key_type <= 23:
+        # Each of these keys begins with the group's id, as a classic group's does.
+        group_id = decode(GroupMetadataKey, 0, key, 2).group
+        makes_a_group = key_type in (CONSUMER_GROUP_METADATA, SHARE_GROUP_METADATA, STREAMS_GROUP_METADATA)
+        return OtherGroupRecord(group_id, value is not None if makes_a_group else None)
+    return None
+
+
+def _version(value: Bytes) -> int:
+    if len(value) < _INT16.size:
+        raise CodecError(f"a value of {len(value)} bytes")
+    version: int = _INT16.unpack_from(value)[0]
+    return version
+
+
+def _decode_offset(key_type: int, key: Bytes, value: Bytes | None, record_offset: int) -> OffsetRecord:
+    found: OffsetCommitKey | LegacyOffsetCommitKey
+    if key_type == OFFSET_COMMIT:
+        found = decode(OffsetCommitKey, 0, key, 2)
+    else:
+        found = decode(LegacyOffsetCommitKey, 0, key, 2)
+    offset_key = OffsetKey(found.group, found.topic, found.partition)
+    if value is None:
+        return OffsetRecord(offset_key, None)
+    if key_type == LEGACY_OFFSET_COMMIT:
+        old = decode(LegacyOffsetCommitValue, _version(value), value, 2)
+        return OffsetRecord(
+            offset_key,
+            CommittedOffset(old.offset, -1, old.metadata, old.commit_timestamp, record_offset=record_offset),
+        )
+    new = decode(OffsetCommitValue, _version(value), value, 2)
+    return OffsetRecord(
+        offset_key,
+        CommittedOffset(
+            new.offset,
+            new.leader_epoch,
+            new.metadata,
+            new.commit_timestamp,
+            new.expire_timestamp,
+            new.topic_id,
+            record_offset,
+        ),
+    )

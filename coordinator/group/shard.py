@@ -1,0 +1,166 @@
+"""The groups of one partition of `__consumer_offsets`, and how its records make them.
+
+Decide → append → apply: whatever is decided goes through `commit`, and `apply` alone changes durable state. A start
+replays the log through the same `apply`, then calls `start`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from coordinator.group import admin
+from coordinator.group.classic import joining, membership, rebalance
+from coordinator.group.classic.group import ClassicGroup
+from coordinator.group.classic.states import DEAD
+from coordinator.group.offsets import committing, expiry, fetching
+from coordinator.group.offsets.store import OffsetStore
+from coordinator.group.records import (
+    AnyRecord,
+    GroupRecord,
+    OffsetRecord,
+    decode_record,
+    encode_record,
+)
+from coordinator.group.settings import GroupSettings
+from coordinator.ports import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Bytes, World
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_classic import JoinGroupResponse, SyncGroupResponse
+
+log = logging.getLogger("barnabas.groups")
+
+_EXPIRY = ("expire offsets",)
+
+
+class Client(NamedTuple):
+    """Who sent a request. `host` is its address with a slash before it, as Kafka records it."""
+
+    client_id: str
+    host: str
+    api_version: int
+
+
+class GroupShard:
+    """One shard. It is of one thread; replies are called while a request or a timer is served."""
+
+    def __init__(self, world: World, settings: GroupSettings) -> None:
+        self.world = world
+        self.settings = settings
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = OffsetStore()
+        self.other_groups: set[str] = set()
+        """Consumer, share and streams groups, which other brokers have recorded: nothing here serves them."""
+
+    # ---- what it does, each verb in its own room
+
+    join = joining.join
+    sync = membership.sync
+    heartbeat = membership.heartbeat
+    leave = membership.leave
+
+    commit_offsets = committing.commit_offsets
+    commit_offsets_in_transaction = committing.commit_offsets_in_transaction
+    delete_offsets = committing.delete_offsets
+    fetch_offsets = fetching.fetch_offsets
+    fetch_all_offsets = fetching.fetch_all_offsets
+    forget_topics = expiry.forget_topics
+
+    list_groups = admin.list_groups
+    describe_group = admin.describe_group
+    delete_groups = admin.delete_groups
+
+    # ---- records
+
+    def commit(
+        self,
+        records: Sequence[AnyRecord],
+        *,
+        atomic: bool = True,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> None:
+        """Append records and apply them. Raises KafkaError where they can't be written: nothing is changed then."""
+        if not records:
+            return
+        first = self.world.append(
+            [encode_record(record) for record in records],
+            atomic=atomic,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+        for index, record in enumerate(records):
+            if isinstance(record, OffsetRecord) and record.value is not None:
+                record = OffsetRecord(record.key, record.value._replace(record_offset=first + index))
+            self.apply(record, producer_id)
+
+    def apply(self, record: AnyRecord, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Change the durable state by one record of the log."""
+        if isinstance(record, OffsetRecord):
+            group_id = record.key.group_id
+            if record.value is not None and not (group_id in self.groups or group_id in self.other_groups):
+                # Offsets without a group: somebody commits who assigns partitions to itself.
+                self.groups[group_id] = ClassicGroup(group_id, self.world.now_ms())
+            self.offsets.apply(record.key, record.value, producer_id)
+        elif isinstance(record, GroupRecord):
+            self._apply_group(record)
+        elif record.exists is not None:
+            if record.exists:
+                self.groups.pop(record.group_id, None)
+                self.other_groups.add(record.group_id)
+            else:
+                self.other_groups.discard(record.group_id)
+
+    def _apply_group(self, record: GroupRecord) -> None:
+        if record.value is None:
+            self.groups.pop(record.group_id, None)
+            return
+        group = self.groups.get(record.group_id)
+        if group is not None and group.is_said_by(record.value):
+            group.adopt(record.value, self.world.now_ms())
+        else:
+            self.groups[record.group_id] = ClassicGroup.from_record(record.group_id, record.value)
+
+    def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None:
+        """One record of the log, at start. Raises CodecError for one that this version of Kafka doesn't read."""
+        record = decode_record(key, value, record_offset)
+        if record is None:
+            log.warning("the record at offset %d is of no known type; it stays in the log", record_offset)
+        else:
+            self.apply(record, producer_id)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """A transaction's marker is in the log, read or just written: its offsets count now, or never."""
+        self.offsets.end_transaction(producer_id, commit=commit)
+
+    # ---- start and end
+
+    def start(self) -> None:
+        """Everything is replayed: sessions begin anew, and too large groups shrink."""
+        for group in self.groups.values():
+            for member in group.members.values():
+                rebalance.restart_session(self, group, member)
+            if len(group.members) > self.settings.max_size:
+                rebalance.prepare_rebalance(self, group, f"group.max.size is {self.settings.max_size}")
+        self._expire_later()
+
+    def unload(self) -> None:
+        """The partition is led elsewhere, or gone: who waits here has to look for the coordinator again."""
+        for group in self.groups.values():
+            group.move_to(DEAD, self.world.now_ms())
+            for member in group.members.values():
+                group.answer_join(
+                    member, JoinGroupResponse(member_id=member.member_id, error_code=Error.NOT_COORDINATOR)
+                )
+                member.answer_sync(SyncGroupResponse(error_code=Error.NOT_COORDINATOR))
+        self.groups.clear()
+
+    def _expire_later(self) -> None:
+        self.world.schedule(_EXPIRY, self.settings.offsets_retention_check_interval_ms, self._expire)
+
+    def _expire(self) -> None:
+        try:
+            expiry.expire(self)
+        except KafkaError as error:
+            log.warning("expired offsets can't be deleted: %s", error)
+        self._expire_later()

@@ -1,0 +1,77 @@
+"""What a coordinator needs of the world. The broker has one such port for each partition that is coordinated.
+
+A coordinator's shard runs on one thread and is never entered twice: callbacks of timers and replies come in between
+requests. Decide → append → apply: what a shard decides goes through `append` as records and becomes its state by being
+applied; a restart applies the same records again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol
+
+from protocol.errors import Error
+
+Bytes = bytes | bytearray | memoryview
+Record = tuple[bytes, bytes | None]
+"""Key and value of one record; a null value is a tombstone."""
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+
+
+class World(Protocol):
+    """The partition of a shard, time, chance."""
+
+    def append(
+        self,
+        records: Sequence[Record],
+        *,
+        atomic: bool = True,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> int:
+        """Write records to the shard's partition, where they are committed at once; the offset of the first.
+
+        `atomic`: in one batch, or not at all. With a producer id they are part of its transaction. Raises KafkaError
+        with what a client is told (`append_error`); then nothing was written, if it was to be atomic.
+        """
+        ...
+
+    def now_ms(self) -> int:
+        """Wall-clock time, for what records say and for what expires by them."""
+        ...
+
+    def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Call back once the delay has passed, unless cancelled. A timer of the same key is replaced."""
+        ...
+
+    def cancel(self, key: Hashable) -> None:
+        """Forget the timer of this key, if there is one."""
+        ...
+
+    def new_uuid(self) -> bytes:
+        """A random uuid of version 4, 16 bytes."""
+        ...
+
+
+_APPEND_ERRORS: dict[Error, Error] = {
+    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
+    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
+    Error.MESSAGE_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
+    Error.RECORD_LIST_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
+    Error.INVALID_FETCH_SIZE: Error.UNKNOWN_SERVER_ERROR,
+    Error.NETWORK_EXCEPTION: Error.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
+
+def append_error(error: Error) -> Error:
+    """What a client is told where the coordinator's own append failed so.
+
+    Kafka: `GroupMetadataManager.appendGroupMetadataErrorToResponseError`, `CoordinatorOperationExceptionHelper`.
+    """
+    return _APPEND_ERRORS.get(error, error)

@@ -1,0 +1,98 @@
+"""A broker that ends by SIGKILL at one of its operations on files: `python -m tests.crash.doomed_broker PLAN ARGS...`.
+
+The plan is JSON: `record`, a file to which the name of every operation's point is appended; or `point`, `count` and
+`torn`: die at the count-th operation of that point, in the middle of the write if torn. What happens by the clock
+alone happens soon. For tests: nothing of this is in the broker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from storage import files
+
+SOON_MS = 100
+
+
+def point_of(operation: str, path: str) -> str:
+    """What is done to which kind of file: `append topic/*.log`, `rename metadata/*.checkpoint.part`."""
+    folder = os.path.basename(os.path.dirname(path))
+    name = os.path.basename(path)
+    room = "data"
+    for candidate in (name, folder):
+        if candidate.startswith("__cluster_metadata-"):
+            room = "metadata"
+        elif re.search(r"-\d+$|-delete$|-stray$", candidate):
+            room = "topic"
+        else:
+            continue
+        if candidate is name:
+            name = "." + ("-delete" if name.endswith("-delete") else "")
+        break
+    else:
+        if "checkpoint" not in name and not name.startswith((".", "meta")):
+            name = "."
+    name = re.sub(r"\d{6,}(-\d+)?", "*", name)
+    return f"{operation} {room}/{name}"
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killer(point: str, count: int, torn: bool) -> files.FaultHook:
+    left = count
+    half_done = False
+
+    def hook(operation: str, path: str, size: int) -> int | None:
+        nonlocal left, half_done
+        if half_done:
+            die()
+        if point_of(operation, path) == point:
+            left -= 1
+            if left == 0:
+                if torn and size > 1:
+                    half_done = True
+                    return size // 2
+                die()
+        return None
+
+    return hook
+
+
+def recorder(path: str) -> files.FaultHook:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def hook(operation: str, path: str, size: int) -> int | None:
+        os.write(descriptor, f"{point_of(operation, path)}\n".encode())
+        return None
+
+    return hook
+
+
+def main() -> int:
+    plan = json.loads(sys.argv[1])
+    sys.argv[1:2] = []
+    if "record" in plan:
+        files.set_fault_hook(recorder(plan["record"]))
+    else:
+        files.set_fault_hook(killer(plan["point"], plan["count"], plan["torn"]))
+    from broker import housekeeping
+    from broker.__main__ import main as run_broker
+
+    for name in ("HIGH_WATERMARK_CHECKPOINT_MS", "INITIAL_TASK_DELAY_MS", "METADATA_CLEANING_MS"):
+        assert hasattr(housekeeping, name)
+        setattr(housekeeping, name, SOON_MS)
+    run: Callable[[], int] = run_broker
+    return run()
+
+
+if __name__ == "__main__":
+    assert Path.cwd().joinpath("storage").is_dir()
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Folders handed from Apache Kafka to barnabas and back."""

@@ -1,0 +1,143 @@
+"""barnabas and Apache Kafka as they take turns on one folder, behind one port."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import struct
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import barnabas
+from protocol.codec import decode, encode
+from protocol.errors import Error
+from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from tests.support.apache_kafka import RUNNER
+from tests.support.ports import free_ports
+from tests.support.waiting import process_is_gone, until
+
+START_ATTEMPTS = 3
+NO_PRODUCER = -1
+_INIT_PRODUCER_ID = 22
+_VERSION = 1
+
+
+class Turns:
+    """The folder `directory/data`, and whoever runs on it: nobody at first. A context manager that leaves nobody.
+
+    `settings` go to both brokers.
+    """
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.data = directory / "data"
+        self.settings = dict(settings or {})
+        self.port, self.controller_port = free_ports(2)
+        self._barnabas: barnabas.Broker | None = None
+        self._kafka_pid = 0
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self, who: str) -> None:
+        """`barnabas` or `kafka`, on the folder as it is."""
+        if who == "barnabas":
+            self._barnabas = barnabas.Broker(data=self.data, port=self.port, config=self.settings).start()
+        else:
+            self.start_kafka()
+
+    def start_kafka(self) -> None:
+        """Apache Kafka, on the folder as it is."""
+        controller = f"127.0.0.1:{self.controller_port}"
+        settings = {
+            "controller.quorum.voters": f"1@{controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            **self.settings,
+        }
+        for _ in range(START_ATTEMPTS):
+            started = subprocess.run(
+                [RUNNER, "up", self.directory, str(self.port), *(f"{k}={v}" for k, v in settings.items())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "KAFKA_OPTS": "-Xmx512m -XX:TieredStopAtLevel=1"},
+                check=False,
+            )
+            if started.returncode == 0:
+                self._kafka_pid = int((self.directory / "pid").read_text())
+                return
+        raise AssertionError(f"Apache Kafka did not start: {started.stderr}\n{self.kafka_log[-4000:]}")
+
+    @property
+    def kafka_log(self) -> str:
+        """What the last Kafka printed."""
+        path = self.directory / "broker.log"
+        return path.read_text() if path.exists() else ""
+
+    def stop(self) -> None:
+        """End whoever runs, cleanly."""
+        if self._barnabas is not None:
+            self._barnabas.stop()
+            self._barnabas = None
+        self._end_kafka(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End whoever runs by SIGKILL."""
+        if self._barnabas is not None:
+            self._barnabas.kill()
+            self._barnabas = None
+        self._end_kafka(signal.SIGKILL)
+
+    def _end_kafka(self, number: int) -> None:
+        pid, self._kafka_pid = self._kafka_pid, 0
+        if pid:
+            os.kill(pid, number)
+            until(lambda: process_is_gone(pid), "Apache Kafka is gone", timeout_s=60)
+            # the process counts as gone with its first thread, its locks go with the last one
+            until(lambda: _is_unlocked(self.data), "Apache Kafka's lock is gone")
+
+    def __enter__(self) -> Turns:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.kill()
+
+    def new_producer_id(self) -> int:
+        """What InitProducerId gives to an idempotent producer that has none yet."""
+        while (response := self._init_producer_id()).error_code == Error.COORDINATOR_LOAD_IN_PROGRESS:
+            pass  # Kafka asks its controller for a block first
+        assert response.error_code == 0, response
+        return response.producer_id
+
+    def _init_producer_id(self) -> InitProducerIdResponse:
+        request = InitProducerIdRequest(
+            transactional_id=None,
+            transaction_timeout_ms=1000,
+            producer_id=NO_PRODUCER,
+            producer_epoch=NO_PRODUCER,
+        )
+        head = struct.pack(">hhih", _INIT_PRODUCER_ID, _VERSION, 1, -1)
+        body = encode(request, _VERSION)
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+            connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+            stream = connection.makefile("rb")
+            (size,) = struct.unpack(">i", stream.read(4))
+            answer = stream.read(size)
+        return decode(InitProducerIdResponse, _VERSION, answer, 4)
+
+
+def _is_unlocked(data: Path) -> bool:
+    path = data / ".lock"
+    if not path.exists():  # Kafka takes it away when it stops
+        return True
+    with path.open("r+b") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True

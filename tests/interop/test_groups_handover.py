@@ -1,0 +1,108 @@
+"""Groups and their offsets as barnabas and Apache Kafka take turns on one folder: each finds what the other wrote."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.interop.nodes import Turns
+from tests.support.requirements import need_apache_kafka
+from tests.support.waiting import until
+
+PATIENCE_S = 60.0
+TURNS = (
+    ("barnabas", Turns.stop),
+    ("kafka", Turns.stop),
+    ("barnabas", Turns.kill),
+    ("kafka", Turns.kill),
+    ("barnabas", Turns.stop),
+)
+
+
+class Member:
+    """A consumer that outlives the brokers, what it reads and how often it is assigned anything."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.assignments = 0
+        self.values: list[bytes] = []
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "the-group",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "reconnect.backoff.max.ms": 200,
+                "heartbeat.interval.ms": 500,
+            }
+        )
+        self.consumer.subscribe(["t"], on_assign=self._assigned)
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.assignments += 1
+
+    def read(self, value: bytes) -> None:
+        """Read on until this value has come."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while value not in self.values:
+            assert time.monotonic() < deadline_s, f"{value!r} never came"
+            message = self.consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                self.values.append(message.value() or b"")
+
+
+def eventually(what: str, ask: Callable[[], None]) -> None:
+    """Ask until it is answered: a broker that has just started takes a moment to serve its groups."""
+    last: Exception | None = None
+
+    def answered() -> bool:
+        nonlocal last
+        try:
+            ask()
+        except Exception as error:
+            last = error
+            return False
+        return True
+
+    try:
+        until(answered, what, PATIENCE_S)
+    except AssertionError:
+        raise AssertionError(f"{what}: {last}") from last
+
+
+@pytest.mark.timeout(300)
+def test_a_member_goes_on_over_every_change_of_brokers(tmp_path: Path) -> None:
+    need_apache_kafka()
+    with Turns(tmp_path) as turns:
+        turns.start(TURNS[0][0])
+        AdminClient({"bootstrap.servers": turns.bootstrap}).create_topics([NewTopic("t", 1, 1)])
+        producer = Producer({"bootstrap.servers": turns.bootstrap, "reconnect.backoff.max.ms": 200})
+        member = Member(turns.bootstrap)
+        for number, (who, end) in enumerate(TURNS):
+            if number:
+                turns.start(who)
+            producer.produce("t", b"%d" % number)
+            assert producer.flush(PATIENCE_S) == 0
+            member.read(b"%d" % number)
+            eventually(f"a commit with {who}", lambda: member.consumer.commit(asynchronous=False) and None)
+            eventually(f"the group with {who}", lambda number=number: check(turns.bootstrap, number))
+            end(turns)
+
+        assert member.values == [b"%d" % number for number in range(len(TURNS))]
+        assert member.assignments == 1, "nobody ever had to join again"
+
+
+def check(bootstrap: str, number: int) -> None:
+    """What each of the two has to say of the group."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    offsets = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("the-group")])
+    (committed,) = offsets["the-group"].result(5).topic_partitions
+    assert (committed.topic, committed.partition, committed.offset) == ("t", 0, number + 1)
+    described = admin.describe_consumer_groups(["the-group"])["the-group"].result(5)
+    assert described.state.name == "STABLE"
+    assert described.partition_assignor == "range"
+    assert len(described.members) == 1

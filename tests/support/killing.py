@@ -1,0 +1,69 @@
+"""Ending a process at any operation on its files, without ending this one.
+
+What a killed process leaves behind is what it had handed to the operating system: every operation that was done, and
+nothing after it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from storage import files
+
+WRITES = ("append", "write_whole")
+"""Operations that may end half-done."""
+
+
+class Killed(BaseException):
+    """Not an `Exception`: nothing in a killed process handles it."""
+
+
+@dataclass
+class Killer:
+    """Counts operations and ends the process at one of them; at a torn write, in the middle of it."""
+
+    at: int | None = None
+    torn: bool = False
+    operations: list[str] = field(default_factory=list)
+    dead: bool = False
+    name: str = ""
+
+    def __call__(self, operation: str, path: str, size: int) -> int | None:
+        if self.dead:
+            raise Killed
+        self.operations.append(operation)
+        if len(self.operations) != self.at:
+            return None
+        self.dead = True
+        self.name = f"{operation} {os.path.basename(path)}"
+        if self.torn and operation in WRITES and size > 1:
+            return size // 2
+        raise Killed
+
+
+def run(work: Callable[[], object], *, at: int | None = None, torn: bool = False) -> Killer:
+    """Does the work in a process that dies at operation number `at`, counted from 1."""
+    killer = Killer(at, torn)
+    files.set_fault_hook(killer)
+    try:
+        work()
+    except Killed:
+        pass
+    except Exception:
+        # a torn write is an error to whoever wrote, who doesn't live to see it
+        if not killer.dead:
+            raise
+    finally:
+        files.set_fault_hook(None)
+        let_go()
+    return killer
+
+
+def let_go() -> None:
+    """What the kernel does for a process that is gone: descriptors and locks are given back."""
+    for file in list(files._open_files):
+        files.close(file)
+    for path in list(files._locked_paths):
+        os.close(files._locked_paths.pop(path))

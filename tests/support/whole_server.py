@@ -1,0 +1,52 @@
+"""A whole broker in this process, with a clock that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from broker.clock import ManualClock
+from broker.command_line import parse_command_line
+from broker.server import Server
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that is a coroutine, run in a loop of its own."""
+
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
+def server(folder: Path, *settings: str, port: int = 0, now_ms: int | None = None) -> Server:
+    """Not started yet; `settings` are `name=value`."""
+    arguments = ["--data", str(folder), "--port", str(port)]
+    for setting in settings:
+        arguments += ["-o", setting]
+    clock = ManualClock() if now_ms is None else ManualClock(now_ms)
+    return Server(parse_command_line(arguments, {}).config, clock)
+
+
+async def started(folder: Path, *settings: str, now_ms: int | None = None) -> Server:
+    node = server(folder, *settings, now_ms=now_ms)
+    await node.start()
+    return node
+
+
+def clock_of(node: Server) -> ManualClock:
+    assert isinstance(node.clock, ManualClock)
+    return node.clock
+
+
+def crash(node: Server) -> None:
+    """Let go of everything as a killed process does."""
+    node.housekeeping.stop()
+    for listener in node.listeners.values():
+        listener.stop_accepting()
+    for directory in node.directories:
+        directory.close(clean=False)

@@ -1,0 +1,293 @@
+"""Decisions of the control plane: settings, features, replicas, credentials."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import pytest
+
+from broker.config.alterations import Alteration
+from broker.config.assembly import assemble, settings_of
+from broker.config.broker_config import BrokerConfig
+from broker.metadata import config_decisions, feature_decisions, replica_decisions, scram_decisions
+from broker.metadata.feature_decisions import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate
+from broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from broker.metadata.registration import feature_levels, min_insync_replicas, register_broker
+from protocol.errors import Error, KafkaError
+from protocol.messages import metadata_records as records
+from protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion
+from protocol.schema import Message
+
+NODE = 1
+TOPIC_ID = b"T" * 16
+SET, DELETE = 0, 1
+
+
+@pytest.fixture
+def image() -> ClusterImage:
+    """A cluster of one broker with the topic t of one partition."""
+    image = ClusterImage()
+    apply(image, *feature_levels(), min_insync_replicas(1))
+    apply(image, register_broker(NODE, b"i" * 16, 5, [("PLAINTEXT", "127.0.0.1", 9092)], [b"d" * 16], None))
+    apply(image, records.TopicRecord(name="t", topic_id=TOPIC_ID))
+    apply(
+        image,
+        records.PartitionRecord(
+            partition_id=0, topic_id=TOPIC_ID, replicas=[NODE], isr=[NODE], leader=NODE, leader_epoch=0
+        ),
+    )
+    return image
+
+
+@pytest.fixture
+def config() -> BrokerConfig:
+    return assemble([settings_of({})])
+
+
+def apply(image: ClusterImage, *decided: Message) -> None:
+    for record in decided:
+        image.apply(record)
+
+
+def setting(kind: int, name: str, key: str, value: str | None) -> Message:
+    return records.ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
+
+
+# --- settings -----------------------------------------------------------------------------------------------
+
+
+def test_what_is_set_becomes_a_record(image: ClusterImage, config: BrokerConfig) -> None:
+    wanted = [Alteration("retention.ms", SET, "5"), Alteration("segment.ms", DELETE, None)]
+
+    decided = config_decisions.altered(image, config, TOPIC_RESOURCE, "t", wanted)
+
+    assert decided == [setting(TOPIC_RESOURCE, "t", "retention.ms", "5")]
+
+
+def test_what_is_as_wanted_already_needs_no_record(image: ClusterImage, config: BrokerConfig) -> None:
+    apply(image, setting(TOPIC_RESOURCE, "t", "retention.ms", "5"))
+
+    same = [Alteration("retention.ms", SET, "5")]
+
+    assert config_decisions.altered(image, config, TOPIC_RESOURCE, "t", same) == []
+
+
+def test_replacing_takes_away_what_is_not_named(image: ClusterImage, config: BrokerConfig) -> None:
+    apply(image, setting(GROUP_RESOURCE, "g", "consumer.session.timeout.ms", "50000"))
+
+    decided = config_decisions.replaced(
+        image, config, GROUP_RESOURCE, "g", {"consumer.heartbeat.interval.ms": "6000"}
+    )
+    apply(image, *decided)
+
+    assert image.configs[GROUP_RESOURCE, "g"] == {"consumer.heartbeat.interval.ms": "6000"}
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("", Error.INVALID_REQUEST),
+        ("a/b", Error.INVALID_TOPIC_EXCEPTION),
+        ("nowhere", Error.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_a_topic_that_is_not_there_has_no_settings(
+    image: ClusterImage, config: BrokerConfig, name: str, error: Error
+) -> None:
+    with pytest.raises(KafkaError) as refused:
+        config_decisions.altered(image, config, TOPIC_RESOURCE, name, [Alteration("retention.ms", SET, "5")])
+    assert refused.value.error is error
+
+
+def test_another_number_in_sync_clears_who_is_eligible(image: ClusterImage) -> None:
+    decided = [
+        setting(TOPIC_RESOURCE, "t", "min.insync.replicas", "2"),
+        setting(BROKER_RESOURCE, "", "min.insync.replicas", "2"),
+        setting(TOPIC_RESOURCE, "t", "retention.ms", "2"),
+    ]
+
+    cleared = config_decisions.cleared_elr(image, decided)
+
+    assert cleared == [records.ClearElrRecord(topic_name="t"), records.ClearElrRecord(topic_name="")]
+
+
+# --- features -----------------------------------------------------------------------------------------------
+
+
+def update(image: ClusterImage, *wanted: tuple[str, int, int]) -> list[Message]:
+    updates = [FeatureUpdate(*update) for update in wanted]
+    return feature_decisions.updated(image, updates, kraft_version=0, static_min_insync_replicas=3)
+
+
+def test_a_feature_is_lowered_and_raised_again(image: ClusterImage) -> None:
+    apply(image, *update(image, ("group.version", 0, SAFE_DOWNGRADE)))
+    assert "group.version" not in image.features
+
+    apply(image, *update(image, ("group.version", 1, UPGRADE)))
+    assert image.features["group.version"] == 1
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        ("group.version", 0, UPGRADE),
+        ("group.version", 2, UPGRADE),
+        ("group.version", -1, SAFE_DOWNGRADE),
+        ("group.version", 1, 0),
+        ("no.such", 1, UPGRADE),
+        ("metadata.version", 29, SAFE_DOWNGRADE),
+        ("metadata.version", 29, UNSAFE_DOWNGRADE),
+        ("kraft.version", 1, UPGRADE),
+    ],
+)
+def test_a_level_that_cannot_be_is_refused(image: ClusterImage, wanted: tuple[str, int, int]) -> None:
+    with pytest.raises(KafkaError) as refused:
+        update(image, ("share.version", 0, SAFE_DOWNGRADE), wanted)
+    assert refused.value.error is Error.INVALID_UPDATE_VERSION
+
+
+def test_metadata_goes_back_where_no_record_changed(image: ClusterImage) -> None:
+    apply(image, records.FeatureLevelRecord(name="metadata.version", feature_level=29))
+
+    assert update(image, ("metadata.version", 24, SAFE_DOWNGRADE))
+    with pytest.raises(KafkaError):
+        update(image, ("metadata.version", 22, SAFE_DOWNGRADE))
+
+
+def test_eligible_replicas_bring_the_number_in_sync_to_the_cluster(image: ClusterImage) -> None:
+    apply(image, *update(image, ("eligible.leader.replicas.version", 0, SAFE_DOWNGRADE)))
+    apply(image, setting(BROKER_RESOURCE, "", "min.insync.replicas", None))
+    apply(image, setting(BROKER_RESOURCE, "1", "min.insync.replicas", "2"))
+
+    apply(image, *update(image, ("eligible.leader.replicas.version", 1, UPGRADE)))
+
+    assert image.configs == {(BROKER_RESOURCE, ""): {"min.insync.replicas": "3"}}
+
+
+# --- replicas -----------------------------------------------------------------------------------------------
+
+
+def refusal_of_election(image: ClusterImage, topic: str, index: int, kind: int) -> Error:
+    with pytest.raises(KafkaError) as refused:
+        replica_decisions.elected(image, topic, index, kind, NODE)
+    return refused.value.error
+
+
+def test_who_leads_as_preferred_needs_no_election(image: ClusterImage) -> None:
+    for kind in (replica_decisions.PREFERRED, replica_decisions.UNCLEAN):
+        assert refusal_of_election(image, "t", 0, kind) is Error.ELECTION_NOT_NEEDED
+        assert refusal_of_election(image, "t", 1, kind) is Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_partition_without_a_leader_gets_one(image: ClusterImage) -> None:
+    apply(image, records.PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
+
+    apply(image, *replica_decisions.elected(image, "t", 0, replica_decisions.PREFERRED, NODE))
+
+    assert image.topics["t"].partitions[0].leader == NODE
+
+
+def reassign(image: ClusterImage, replicas: list[int] | None, *, factor: bool = True) -> list[Message]:
+    return replica_decisions.reassigned(image, "t", 0, replicas, node_id=NODE, allow_factor_change=factor)
+
+
+def test_a_partition_is_reassigned_to_where_it_is(image: ClusterImage) -> None:
+    assert reassign(image, [NODE]) == []
+
+
+@pytest.mark.parametrize(
+    ("replicas", "error"),
+    [
+        ([], Error.INVALID_REPLICA_ASSIGNMENT),
+        ([1, 1], Error.INVALID_REPLICA_ASSIGNMENT),
+        ([2], Error.INVALID_REPLICA_ASSIGNMENT),
+        (None, Error.NO_REASSIGNMENT_IN_PROGRESS),
+    ],
+)
+def test_a_reassignment_that_cannot_be_is_refused(
+    image: ClusterImage, replicas: list[int] | None, error: Error
+) -> None:
+    with pytest.raises(KafkaError) as refused:
+        reassign(image, replicas)
+    assert refused.value.error is error
+
+
+def test_a_partition_that_had_more_replicas_shrinks_to_the_one_here(image: ClusterImage) -> None:
+    wide = records.PartitionChangeRecord(
+        partition_id=0, topic_id=TOPIC_ID, replicas=[2, NODE], isr=[2], leader=2
+    )
+    apply(image, wide)
+    with pytest.raises(KafkaError) as refused:
+        reassign(image, [NODE], factor=False)
+    assert refused.value.error is Error.INVALID_REPLICATION_FACTOR
+
+    apply(image, *reassign(image, [NODE]))
+
+    partition = image.topics["t"].partitions[0]
+    assert (partition.replicas, partition.isr, partition.leader) == ([NODE], [NODE], NODE)
+
+
+# --- credentials --------------------------------------------------------------------------------------------
+
+
+def upsert(user: str, mechanism: int = 1, iterations: int = 4096) -> ScramCredentialUpsertion:
+    return ScramCredentialUpsertion(
+        name=user, mechanism=mechanism, iterations=iterations, salt=b"s", salted_password=b"p"
+    )
+
+
+def test_a_credential_holds_keys_and_no_password(image: ClusterImage) -> None:
+    decided, outcomes = scram_decisions.altered(image, [], [upsert("a")])
+    apply(image, *decided)
+
+    stored = scram_decisions.credentials(image)["a", 1]
+    client_key = hmac.digest(b"p", b"Client Key", "sha256")
+    assert outcomes == {"a": None}
+    assert stored.stored_key == hashlib.sha256(client_key).digest()
+    assert stored.server_key == hmac.digest(b"p", b"Server Key", "sha256")
+
+
+def test_a_user_that_is_altered_twice_is_refused_and_the_others_are_not(image: ClusterImage) -> None:
+    decided, outcomes = scram_decisions.altered(image, [], [upsert("a"), upsert("b"), upsert("a", 2)])
+    apply(image, *decided)
+
+    assert [*scram_decisions.credentials(image)] == [("b", 1)]
+    refusal = outcomes["a"]
+    assert refusal is not None
+    assert refusal.error is Error.DUPLICATE_RESOURCE
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"),
+    [
+        (upsert(""), Error.UNACCEPTABLE_CREDENTIAL),
+        (upsert("a", 1, 4095), Error.UNACCEPTABLE_CREDENTIAL),
+        (upsert("a", 1, 16385), Error.UNACCEPTABLE_CREDENTIAL),
+        (upsert("a", 3), Error.UNSUPPORTED_SASL_MECHANISM),
+    ],
+)
+def test_a_credential_that_cannot_be_is_refused(
+    image: ClusterImage, wanted: ScramCredentialUpsertion, error: Error
+) -> None:
+    decided, outcomes = scram_decisions.altered(image, [], [wanted])
+
+    refusal = outcomes[wanted.name]
+    assert decided == []
+    assert refusal is not None
+    assert refusal.error is error
+
+
+def test_a_credential_is_deleted_once(image: ClusterImage) -> None:
+    decided, _ = scram_decisions.altered(image, [], [upsert("a")])
+    apply(image, *decided)
+    deletion = ScramCredentialDeletion(name="a", mechanism=1)
+
+    decided, _ = scram_decisions.altered(image, [deletion], [])
+    apply(image, *decided)
+    _, again = scram_decisions.altered(image, [deletion], [])
+
+    assert scram_decisions.credentials(image) == {}
+    refusal = again["a"]
+    assert refusal is not None
+    assert refusal.error is Error.RESOURCE_NOT_FOUND

@@ -1,0 +1,319 @@
+"""What is altered on a running broker is in force with the answer, and after a restart."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker import logger_levels
+from broker.config.alterations import Alteration
+from broker.handlers import (
+    alter_configs,
+    delete_records,
+    describe_configs,
+    describe_log_dirs,
+    incremental_alter_configs,
+)
+from broker.server import Server
+from protocol.errors import Error, KafkaError
+from protocol.messages.cluster_admin import DescribeLogDirsRequest
+from protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from protocol.messages.topics import (
+    CreatableTopic,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from protocol.records import build_batch
+from storage.partition_log import PartitionLog
+from tests.support.whole_server import clock_of, crash, in_loop, started
+
+TOPIC, BROKER = 2, 4
+SET, DELETE = 0, 1
+NO_CONTEXT: Any = None
+HOUR_MS = 3_600_000
+
+
+def create(node: Server, name: str) -> PartitionLog:
+    node.topics.create([CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+    return node.partitions.get(name, 0).log
+
+
+def append(node: Server, topic: str, size: int = 100) -> None:
+    partition = node.partitions.get(topic, 0)
+    batch = build_batch([(node.clock.now_ms(), b"k", b"v" * size, ())])
+    partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=node.clock.now_ms())
+    partition.advance()
+
+
+def alter(node: Server, kind: int, name: str, *changes: tuple[str, int, str | None]) -> Error:
+    configs = [
+        IncrementalAlterableConfig(name=key, config_operation=operation, value=value)
+        for key, operation, value in changes
+    ]
+    resource = IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    (response,) = incremental_alter_configs.handle(node, NO_CONTEXT, request).responses
+    return Error(response.error_code)
+
+
+def described(node: Server, kind: int, name: str, key: str) -> tuple[str | None, int]:
+    """Value and source."""
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[key])
+    request = DescribeConfigsRequest(resources=[resource])
+    (result,) = describe_configs.handle(node, NO_CONTEXT, request).results
+    (config,) = result.configs
+    return config.value, config.config_source
+
+
+def delete_before(node: Server, topic: str, offset: int) -> tuple[Error, int]:
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])])
+    (answer,) = delete_records.handle(node, NO_CONTEXT, request).topics
+    (result,) = answer.partitions
+    return Error(result.error_code), result.low_watermark
+
+
+@in_loop
+async def test_a_topics_setting_reaches_its_log_and_its_checks(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    log = create(node, "t")
+
+    assert (
+        alter(node, TOPIC, "t", ("segment.ms", SET, "5000"), ("max.message.bytes", SET, "77")) is Error.NONE
+    )
+
+    assert log.config.segment_ms == 5000
+    assert node.partitions.by_name["t"].rules.max_message_bytes == 77
+    alter(node, TOPIC, "t", ("segment.ms", DELETE, None))
+    assert log.config.segment_ms == 604_800_000
+    await node.stop()
+
+
+@in_loop
+async def test_nothing_is_altered_where_one_setting_is_bad(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    log = create(node, "t")
+
+    assert alter(node, TOPIC, "t", ("flush.ms", SET, "5"), ("segment.ms", SET, "x")) is Error.INVALID_CONFIG
+
+    assert log.config.flush_ms == 2**63 - 1
+    assert node.metadata.image.config_of_topic("t") == {}
+    await node.stop()
+
+
+@in_loop
+async def test_nothing_is_altered_where_it_is_only_validated(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "t")
+    end = node.metadata.next_offset
+    configs = [AlterableConfig(name="retention.ms", value="5")]
+    resource = AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=configs)
+
+    request = AlterConfigsRequest(resources=[resource], validate_only=True)
+    (response,) = alter_configs.handle(node, NO_CONTEXT, request).responses
+
+    assert response.error_code == Error.NONE
+    assert node.metadata.next_offset == end
+    await node.stop()
+
+
+@in_loop
+async def test_a_brokers_setting_reaches_topics_that_have_none_of_their_own(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    inheriting, own = create(node, "a"), create(node, "b")
+    alter(node, TOPIC, "b", ("retention.ms", SET, "5"))
+
+    alter(node, BROKER, "", ("log.retention.ms", SET, "7777"))
+    alter(node, BROKER, str(node.node_id), ("log.segment.bytes", SET, "3000000"))
+
+    assert (inheriting.config.retention_ms, own.config.retention_ms) == (7777, 5)
+    assert inheriting.config.segment_bytes == 3_000_000
+    assert described(node, TOPIC, "a", "retention.ms") == ("7777", 3)
+    assert described(node, TOPIC, "a", "segment.bytes") == ("3000000", 2)
+    await node.stop()
+
+
+@in_loop
+async def test_the_limit_of_connections_follows(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    assert node.connection_limits.admit("10.0.0.1") is None
+
+    alter(node, BROKER, "", ("max.connections.per.ip", SET, "1"))
+
+    assert node.connection_limits.admit("10.0.0.1") is not None
+    assert node.connection_limits.admit("10.0.0.2") is None
+    await node.stop()
+
+
+@in_loop
+async def test_cordoned_directories_get_no_new_partitions(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    node = await started(tmp_path, f"log.dirs={first},{second}")
+    alter(node, BROKER, str(node.node_id), ("cordoned.log.dirs", SET, str(first)))
+
+    for name in ("a", "b", "c"):
+        create(node, name)
+
+    assert {node.partitions.get(name, 0).directory.path for name in ("a", "b", "c")} == {str(second)}
+    alter(node, BROKER, str(node.node_id), ("cordoned.log.dirs", SET, "*"))
+    wanted = CreatableTopic(name="d", num_partitions=1, replication_factor=1)
+    ((_, refusal),) = node.topics.create([wanted])
+    assert isinstance(refusal, KafkaError)
+    assert refusal.error is Error.INVALID_REPLICATION_FACTOR
+    await node.stop()
+
+
+@in_loop
+async def test_a_restart_finds_what_was_altered(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "t")
+    alter(node, TOPIC, "t", ("retention.ms", SET, "5"))
+    alter(node, BROKER, "", ("log.segment.bytes", SET, "3000000"))
+    crash(node)
+
+    again = await started(tmp_path)
+
+    log = again.partitions.get("t", 0).log
+    assert (log.config.retention_ms, log.config.segment_bytes) == (5, 3_000_000)
+    await again.stop()
+
+
+@in_loop
+async def test_a_shorter_retention_takes_old_segments_at_the_next_run(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    log = create(node, "t")
+    append(node, "t")
+    clock_of(node).advance_ms(HOUR_MS)
+    log.roll(node.clock.now_ms())
+    append(node, "t")
+    node.housekeeping.enforce_retention()
+    assert log.log_start_offset == 0
+
+    alter(node, TOPIC, "t", ("retention.ms", SET, str(HOUR_MS // 2)))
+    node.housekeeping.enforce_retention()
+
+    assert (log.log_start_offset, log.log_end_offset) == (1, 2)
+    await node.stop()
+
+
+@in_loop
+async def test_a_smaller_retention_takes_what_is_too_much_at_the_next_run(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    log = create(node, "t")
+    for _ in range(4):
+        append(node, "t", 1000)
+        log.roll(node.clock.now_ms())
+
+    alter(node, TOPIC, "t", ("retention.bytes", SET, "2000"))
+    node.housekeeping.enforce_retention()
+
+    assert log.log_start_offset == 2
+    await node.stop()
+
+
+@in_loop
+async def test_nothing_is_deleted_of_a_topic_that_is_compacted_now(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    log = create(node, "t")
+    append(node, "t")
+    clock_of(node).advance_ms(HOUR_MS)
+
+    alter(node, TOPIC, "t", ("retention.ms", SET, "5"), ("cleanup.policy", SET, "compact"))
+    node.housekeeping.enforce_retention()
+
+    assert log.log_start_offset == 0
+    assert delete_before(node, "t", 1) == (Error.POLICY_VIOLATION, -1)
+    await node.stop()
+
+
+@in_loop
+async def test_deleted_records_are_gone_at_once_and_their_segments_at_the_next_run(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    log = create(node, "t")
+    for _ in range(3):
+        append(node, "t")
+        log.roll(node.clock.now_ms())
+
+    assert delete_before(node, "t", 2) == (Error.NONE, 2)
+    assert (log.log_start_offset, len(log.segments)) == (2, 4)
+    assert delete_before(node, "t", 4) == (Error.OFFSET_OUT_OF_RANGE, -1)
+    node.housekeeping.enforce_retention()
+
+    assert len(log.segments) == 2
+    assert delete_before(node, "t", -1) == (Error.NONE, 3)
+    await node.stop()
+
+
+@in_loop
+async def test_a_restart_begins_where_records_were_deleted(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "t")
+    for _ in range(3):
+        append(node, "t")
+    delete_before(node, "t", 2)
+    node.housekeeping.checkpoint_log_start_offsets()
+    await node.background.finish()
+    crash(node)
+
+    again = await started(tmp_path)
+
+    log = again.partitions.get("t", 0).log
+    assert (log.log_start_offset, log.log_end_offset) == (2, 3)
+    await again.stop()
+
+
+@in_loop
+async def test_the_size_of_a_partition_is_that_of_its_records(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    log = create(node, "t")
+    append(node, "t")
+
+    (directory,) = describe_log_dirs.handle(node, NO_CONTEXT, DescribeLogDirsRequest(topics=None)).results
+
+    (topic,) = directory.topics
+    (partition,) = topic.partitions
+    files = sum(path.stat().st_size for path in Path(log.directory).glob("*.log"))
+    assert (topic.name, partition.partition_size) == ("t", files)
+    assert directory.log_dir == str(tmp_path)
+    await node.stop()
+
+
+def test_a_loggers_level_is_set_and_given_back() -> None:
+    logger = logging.getLogger("barnabas.tried_by_a_test")
+    try:
+        logger_levels.alter([Alteration(logger.name, SET, "DEBUG")])
+        assert logger.isEnabledFor(logging.DEBUG)
+        assert logger_levels.logger_levels()[logger.name] == "DEBUG"
+
+        logger_levels.alter([Alteration(logger.name, DELETE, None)])
+        assert logger.level == logging.NOTSET
+    finally:
+        logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize(
+    ("alteration", "error"),
+    [
+        (Alteration("no.such.logger", SET, "INFO"), Error.INVALID_CONFIG),
+        (Alteration("root", SET, "LOUD"), Error.INVALID_CONFIG),
+        (Alteration("root", DELETE, None), Error.INVALID_REQUEST),
+        (Alteration("root", 2, "INFO"), Error.INVALID_REQUEST),
+    ],
+)
+def test_a_logger_is_not_altered_where_that_makes_no_sense(alteration: Alteration, error: Error) -> None:
+    with pytest.raises(KafkaError) as refused:
+        logger_levels.check_alterations([alteration])
+    assert refused.value.error is error

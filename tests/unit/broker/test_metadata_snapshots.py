@@ -1,0 +1,407 @@
+"""Snapshots of the metadata: what they hold, when they are written, what goes with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.clock import ManualClock
+from broker.metadata import registration
+from broker.metadata.image import ClusterImage, MetadataContradictionError, TopicImage
+from broker.metadata.image_records import image_records
+from broker.metadata.metadata_log import METADATA_TOPIC, MetadataLog
+from broker.metadata.quorum_state import Quorum
+from broker.metadata.record_serde import decode_record, encode_record
+from broker.metadata.record_versions import fitted, written_version
+from broker.metadata.snapshot_file import (
+    SnapshotError,
+    SnapshotId,
+    encode_snapshot,
+    parse_name,
+    read_snapshot,
+)
+from broker.metadata.snapshots import SnapshotPolicy
+from protocol.messages import metadata_records as records
+from protocol.messages.raft_records import KRaftVersionFeature, Voter, VotersRecord
+from protocol.record_batch import walk_batches
+from protocol.schema import Message
+from storage.background import run_at_once
+from storage.log_config import LogConfig
+from storage.partition_log import PartitionLog
+
+NODE = 1
+NEVER = SnapshotPolicy(2**62, 0, -1, -1)
+ALWAYS = SnapshotPolicy(1, 0, -1, -1)
+DIRECTORY = bytes(range(16))
+
+
+def open_log(
+    folder: Path, policy: SnapshotPolicy = NEVER, clock: ManualClock | None = None, segment_bytes: int = 2**20
+) -> MetadataLog:
+    clock = clock or ManualClock()
+    log = PartitionLog.open(
+        str(folder),
+        METADATA_TOPIC,
+        0,
+        LogConfig(segment_bytes=segment_bytes, retention_ms=-1),
+        now_ms=clock.now_ms(),
+        clean=False,
+        background=run_at_once,
+    )
+    metadata = MetadataLog(log, ClusterImage(), clock, policy)
+    metadata.replay()
+    return metadata
+
+
+def begin(folder: Path, policy: SnapshotPolicy = NEVER, **options: Any) -> MetadataLog:
+    metadata = open_log(folder, policy, **options)
+    metadata.become_leader(NODE)
+    if not metadata.image.features:
+        metadata.append_transaction("Bootstrap records", registration.feature_levels())
+    return metadata
+
+
+def topic(name: str, partitions: int = 1) -> list[Message]:
+    topic_id = name.encode().ljust(16, b"-")
+    made: list[Message] = [records.TopicRecord(name=name, topic_id=topic_id)]
+    made += (
+        records.PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=[NODE],
+            isr=[NODE],
+            leader=NODE,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=[DIRECTORY],
+        )
+        for index in range(partitions)
+    )
+    return made
+
+
+def state(image: ClusterImage) -> Any:
+    """All of an image, in a form that can be compared."""
+
+    def of_topic(topic: TopicImage) -> Any:
+        return {
+            index: {name: getattr(partition, name) for name in partition.__slots__}
+            for index, partition in topic.partitions.items()
+        }
+
+    return (
+        {name: (found.topic_id, of_topic(found)) for name, found in image.topics.items()},
+        {topic_id: found.name for topic_id, found in image.topics_by_id.items()},
+        image.configs,
+        image.features,
+        image.next_producer_id,
+        {
+            key: [getattr(broker, name) for name in broker.__slots__ if name != "record"]
+            for key, broker in image.brokers.items()
+        },
+        image.controllers,
+        {kind.__name__: sorted(map(repr, image.kept.of_type(kind))) for kind in KEPT},
+    )
+
+
+LEVEL = records.FeatureLevelRecord(name="metadata.version", feature_level=30)
+KEPT: tuple[type[Message], ...] = (
+    records.ClientQuotaRecord,
+    records.UserScramCredentialRecord,
+    records.AccessControlEntryRecord,
+    records.DelegationTokenRecord,
+)
+
+
+def quota(user: str | None, key: str, value: float, *, remove: bool = False) -> records.ClientQuotaRecord:
+    entity = [records.EntityData(entity_type="user", entity_name=user)]
+    return records.ClientQuotaRecord(entity=entity, key=key, value=value, remove=remove)
+
+
+EVERYTHING: list[Message] = [
+    *topic("a", 3),
+    *topic("b"),
+    records.PartitionChangeRecord(
+        topic_id=b"a".ljust(16, b"-"),
+        partition_id=1,
+        isr=[],
+        leader=-1,
+        eligible_leader_replicas=[NODE],
+        last_known_elr=[NODE],
+    ),
+    records.ConfigRecord(resource_type=2, resource_name="a", name="retention.ms", value="5"),
+    records.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1"),
+    records.RegisterBrokerRecord(
+        broker_id=NODE,
+        incarnation_id=b"i" * 16,
+        broker_epoch=9,
+        end_points=[records.BrokerEndpoint(name="PLAINTEXT", host="h", port=65535)],
+        features=[records.BrokerFeature(name="x", max_supported_version=3)],
+        rack="r",
+        log_dirs=[DIRECTORY],
+    ),
+    records.BrokerRegistrationChangeRecord(broker_id=NODE, broker_epoch=9, fenced=-1, cordoned_log_dirs=[]),
+    records.RegisterControllerRecord(controller_id=7, incarnation_id=b"c" * 16),
+    records.ProducerIdsRecord(broker_id=NODE, broker_epoch=9, next_producer_id=3000),
+    quota("u", "producer_byte_rate", 1.5),
+    quota("u", "consumer_byte_rate", 2.5),
+    quota(None, "producer_byte_rate", 3.5),
+    records.UserScramCredentialRecord(name="u", mechanism=1, salt=b"s", stored_key=b"k", iterations=4096),
+    records.UserScramCredentialRecord(name="u", mechanism=2, salt=b"t", stored_key=b"l", iterations=4096),
+    records.AccessControlEntryRecord(id=b"1" * 16, resource_name="x", principal="User:u", host="*"),
+    records.DelegationTokenRecord(owner="u", requester="u", token_id="t", renewers=["v"]),
+    records.NoOpRecord(),
+]
+
+
+def test_an_image_made_of_its_own_records_is_the_same() -> None:
+    image, again = ClusterImage(), ClusterImage()
+    for record in [*registration.feature_levels(), *EVERYTHING]:
+        image.apply(record)
+    for record in image_records(image):
+        again.apply(decode_record(encode_record(record, written_version(type(record), 30))))
+    assert state(again) == state(image)
+
+
+def test_the_first_record_of_an_image_is_the_metadata_version() -> None:
+    image = ClusterImage()
+    for record in [*EVERYTHING, *reversed(registration.feature_levels())]:
+        image.apply(record)
+    first = next(iter(image_records(image)))
+    assert first == records.FeatureLevelRecord(name="metadata.version", feature_level=30)
+
+
+@pytest.mark.parametrize(
+    "removal",
+    [
+        quota("u", "producer_byte_rate", 0, remove=True),
+        records.RemoveUserScramCredentialRecord(name="u", mechanism=1),
+        records.RemoveAccessControlEntryRecord(id=b"1" * 16),
+        records.RemoveDelegationTokenRecord(token_id="t"),
+    ],
+)
+def test_what_was_removed_is_in_no_snapshot(removal: Message) -> None:
+    image = ClusterImage()
+    for record in [*registration.feature_levels(), *EVERYTHING]:
+        image.apply(record)
+    before = list(image_records(image))
+    image.apply(removal)
+    after = list(image_records(image))
+    assert len(after) == len(before) - 1
+    assert all(record in before for record in after)
+
+
+def test_a_later_record_of_the_same_identity_takes_the_place_of_the_earlier() -> None:
+    image = ClusterImage()
+    image.apply(quota("u", "producer_byte_rate", 1))
+    image.apply(quota("u", "producer_byte_rate", 2))
+    assert [record.value for record in image.kept.of_type(records.ClientQuotaRecord)] == [2]  # type: ignore[attr-defined]
+
+
+def test_a_start_from_snapshot_and_log_finds_all_that_was_applied(tmp_path: Path) -> None:
+    metadata = begin(tmp_path, SnapshotPolicy(3000, 0, -1, -1))
+    metadata.append(EVERYTHING)
+    for index in range(40):
+        metadata.append(topic(f"t{index}"))
+    newest = metadata.snapshots.newest
+    assert newest is not None
+    assert metadata.log.log_start_offset < newest.offset < metadata.log.log_end_offset
+    again = open_log(tmp_path)
+    assert again.snapshots.ids == metadata.snapshots.ids
+    assert state(again.image) == state(metadata.image)
+
+
+def test_a_log_that_begins_above_0_needs_only_its_snapshot(tmp_path: Path) -> None:
+    clock = ManualClock()
+    policy = SnapshotPolicy(1, 0, 1, -1)
+    metadata = begin(tmp_path, policy, clock=clock, segment_bytes=1000)
+    metadata.append(EVERYTHING[:6])
+    metadata.append(EVERYTHING[6:])
+    assert len(metadata.snapshots.ids) > 1
+    assert metadata.snapshots.clean(clock.now_ms())
+    assert len(metadata.snapshots.ids) == 1
+    assert metadata.log.base_offsets[0] > 0
+    again = open_log(tmp_path)
+    assert again.log.log_start_offset > 0
+    assert state(again.image) == state(metadata.image)
+    for path in tmp_path.glob("*.checkpoint"):
+        path.unlink()
+    with pytest.raises(MetadataContradictionError, match="no snapshot"):
+        open_log(tmp_path)
+
+
+def test_a_snapshot_is_due_by_bytes_of_the_log_or_by_time(tmp_path: Path) -> None:
+    clock = ManualClock()
+    metadata = begin(tmp_path, SnapshotPolicy(2**40, 1000, -1, -1), clock=clock)
+    metadata.append(topic("a"))
+    assert metadata.snapshots.ids == []
+    clock.advance_ms(1000)
+    assert metadata.snapshots.ids == []  # never without an append
+    metadata.append(topic("b"))
+    assert metadata.snapshots.ids == [SnapshotId(metadata.epoch, metadata.log.log_end_offset)]
+    metadata.append(topic("c"))
+    assert len(metadata.snapshots.ids) == 1
+
+
+def test_bytes_that_were_replayed_count_towards_the_next_snapshot(tmp_path: Path) -> None:
+    metadata = begin(tmp_path)
+    metadata.append(topic("a", 100))
+    again = begin(tmp_path, SnapshotPolicy(metadata.log.size, 0, -1, -1))
+    again.append(topic("b"))
+    assert len(again.snapshots.ids) == 1
+
+
+def test_old_snapshots_go_by_age_but_never_the_newest(tmp_path: Path) -> None:
+    clock = ManualClock()
+    metadata = begin(tmp_path, SnapshotPolicy(1, 0, -1, 5000), clock=clock)
+    for name in ("a", "b", "c"):
+        clock.advance_ms(4000)
+        metadata.append(topic(name))
+    ids = metadata.snapshots.ids[:]
+    assert metadata.snapshots.clean(clock.now_ms())
+    assert metadata.snapshots.ids == ids[-2:]
+    clock.advance_ms(100_000)
+    metadata.snapshots.clean(clock.now_ms())
+    assert metadata.snapshots.ids == ids[-1:]
+    assert metadata.log.log_start_offset == ids[-1].offset
+    assert not metadata.snapshots.clean(clock.now_ms())
+    assert [path.name for path in tmp_path.glob("*.checkpoint*")] == [f"{ids[-1].name}.checkpoint"]
+
+
+def test_the_file_is_a_header_the_records_and_a_footer(tmp_path: Path) -> None:
+    metadata = begin(tmp_path, ALWAYS)
+    (newest,) = metadata.snapshots.ids
+    path = tmp_path / f"{newest.name}.checkpoint"
+    assert path.name == f"{newest.offset:020d}-{newest.epoch:010d}.checkpoint"
+    batches = [header for _, header in walk_batches(path.read_bytes())]
+    assert [header.is_control for header in batches] == [True, False, True]
+    offsets = [(header.base_offset, header.last_offset) for header in batches]
+    assert offsets == [(0, 0), (1, 6), (7, 7)]
+    assert {header.partition_leader_epoch for header in batches} == {newest.epoch}
+    assert read_snapshot(str(path)).last_contained_log_timestamp_ms == ManualClock().now_ms()
+
+
+def test_records_are_spread_over_batches_of_1024(tmp_path: Path) -> None:
+    metadata = begin(tmp_path, SnapshotPolicy(20_000, 0, -1, -1))
+    metadata.append(topic("a", 3000))
+    (newest,) = metadata.snapshots.ids
+    data = (tmp_path / f"{newest.name}.checkpoint").read_bytes()
+    counts = [header.records_count for _, header in walk_batches(data)]
+    assert counts == [1, 1024, 1024, 6 + 3001 - 2048, 1]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "no footer", "empty"])
+def test_a_snapshot_that_is_not_whole_is_none(tmp_path: Path, damage: str) -> None:
+    data = bytearray(
+        encode_snapshot(
+            [encode_record(LEVEL, 0)], Quorum(), epoch=1, last_contained_log_timestamp_ms=0, now_ms=0
+        )
+    )
+    if damage == "cut":
+        del data[-1:]
+    elif damage == "flip":
+        data[100] ^= 1
+    elif damage == "no footer":
+        del data[[pos for pos, _ in walk_batches(data)][-1] :]
+    else:
+        data.clear()
+    path = tmp_path / "x"
+    path.write_bytes(data)
+    with pytest.raises(SnapshotError):
+        read_snapshot(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("00000000000000000097-0000000001.checkpoint", (SnapshotId(1, 97), ".checkpoint")),
+        ("00000000000000000097-0000000001.checkpoint.deleted", (SnapshotId(1, 97), ".checkpoint.deleted")),
+        ("00000000000000000097-0000000001-5.checkpoint.part", (SnapshotId(1, 97), "-5.checkpoint.part")),
+        ("00000000000000000097.snapshot", None),
+        ("bootstrap.checkpoint", None),
+        ("leader-epoch-checkpoint", None),
+    ],
+)
+def test_the_name_of_a_snapshot_says_where_it_ends(name: str, found: object) -> None:
+    assert parse_name(name) == found
+
+
+def test_the_voters_of_a_dynamic_quorum_survive_snapshot_and_log(tmp_path: Path) -> None:
+    voters = VotersRecord(
+        voters=[
+            Voter(
+                voter_id=NODE,
+                voter_directory_id=DIRECTORY,
+                kraft_version_feature=KRaftVersionFeature(max_supported_version=1),
+            )
+        ]
+    )
+    quorum = Quorum(1, voters)
+    data = encode_snapshot((), quorum, epoch=0, last_contained_log_timestamp_ms=0, now_ms=0)
+    (tmp_path / f"{SnapshotId(0, 0).name}.checkpoint").write_bytes(data)
+    metadata = begin(tmp_path, ALWAYS)
+    assert metadata.quorum == quorum
+    assert metadata.snapshots.newest is not None
+    assert metadata.snapshots.newest.offset > 0
+    assert open_log(tmp_path).quorum == quorum
+    assert json.loads((tmp_path / "quorum-state").read_text()) == {
+        "leaderId": 1,
+        "leaderEpoch": 1,
+        "votedId": -1,
+        "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAAAA",
+        "data_version": 1,
+    }
+
+
+def test_the_quorum_state_is_as_kafka_writes_it_with_static_voters(tmp_path: Path) -> None:
+    begin(tmp_path)
+    assert (tmp_path / "quorum-state").read_text() == (
+        '{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,'
+        '"currentVoters":[{"voterId":1}],"data_version":0}'
+    )
+
+
+@pytest.mark.parametrize("text", ['{"leaderEpoch":8}', '{"leaderEpoch":7}\n'])
+def test_an_epoch_that_the_quorum_state_has_seen_is_not_used_again(tmp_path: Path, text: str) -> None:
+    begin(tmp_path)
+    (tmp_path / "quorum-state").write_text(text)
+    assert begin(tmp_path).epoch == json.loads(text)["leaderEpoch"] + 1
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"leaderEpoch":null}'])
+def test_a_quorum_state_that_makes_no_sense_is_written_anew(tmp_path: Path, text: str) -> None:
+    begin(tmp_path)
+    (tmp_path / "quorum-state").write_text(text)
+    assert begin(tmp_path).epoch == 2
+    assert json.loads((tmp_path / "quorum-state").read_text())["leaderEpoch"] == 2
+
+
+def test_a_transaction_that_a_killed_leader_left_is_aborted_by_the_next(tmp_path: Path) -> None:
+    metadata = begin(tmp_path)
+    metadata._append_records([records.BeginTransactionRecord(name="x"), *topic("a")])
+    again = begin(tmp_path)
+    again.append(topic("b"))
+    assert set(open_log(tmp_path).image.topics) == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("metadata_version", "version", "directories", "elr"),
+    [
+        (30, 2, [DIRECTORY], [NODE]),
+        (23, 2, [DIRECTORY], [NODE]),
+        (22, 1, [DIRECTORY], None),
+        (7, 0, [], None),
+    ],
+)
+def test_records_say_what_their_clusters_version_can_say(
+    metadata_version: int, version: int, directories: list[bytes], elr: list[int] | None
+) -> None:
+    record = records.PartitionRecord(directories=[DIRECTORY], eligible_leader_replicas=[NODE])
+    assert written_version(type(record), metadata_version) == version
+    found = fitted(record, metadata_version)
+    assert isinstance(found, records.PartitionRecord)
+    assert (found.directories, found.eligible_leader_replicas) == (directories, elr)
+    assert decode_record(encode_record(found, version)) == found

@@ -1,0 +1,132 @@
+"""`offsets.retention.minutes`: what goes when, and what stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.group.offsets.committing import Committer, NewOffset
+from protocol.codec import encode
+from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from tests.unit.coordinator.world import Groups
+
+MINUTE_MS = 60_000
+RETENTION_MS = 60 * MINUTE_MS
+CHECK_MS = 10 * MINUTE_MS
+
+
+@pytest.fixture
+def groups() -> Groups:
+    found = Groups(offsets_retention_ms=RETENTION_MS, offsets_retention_check_interval_ms=CHECK_MS)
+    found.shard.start()
+    return found
+
+
+def keep_alive(groups: Groups, member_id: str, for_ms: int) -> None:
+    end_ms = groups.world.elapsed_ms + for_ms
+    while groups.world.elapsed_ms < end_ms:
+        groups.world.pass_ms(min(5_000, end_ms - groups.world.elapsed_ms))
+        groups.heartbeat(member_id, 1)
+
+
+def subscription(*topics: str) -> bytes:
+    return b"\0\1" + encode(ConsumerProtocolSubscription(topics=[*topics]), 1)
+
+
+def test_offsets_without_members_expire_by_their_commit(groups: Groups) -> None:
+    groups.commit(("t", 0, 1))
+    groups.world.pass_ms(30 * MINUTE_MS)
+    groups.commit(("t", 1, 2))
+
+    groups.world.pass_ms(RETENTION_MS - 30 * MINUTE_MS - 1)
+    assert groups.committed("t", 0) == 1
+    groups.world.pass_ms(1)
+    assert (groups.committed("t", 0), groups.committed("t", 1)) == (-1, 2)
+    assert "g" in groups.shard.groups
+
+
+def test_a_group_goes_with_its_last_offset(groups: Groups) -> None:
+    groups.commit(("t", 0, 1))
+    groups.world.pass_ms(RETENTION_MS)
+
+    assert groups.shard.groups == {}
+    assert groups.restarted().shard.groups == {}
+
+
+def test_an_empty_group_without_offsets_goes_at_the_next_check(groups: Groups) -> None:
+    (me,) = groups.stable()
+    groups.leave(me)
+
+    groups.world.pass_ms(CHECK_MS)
+    assert groups.shard.groups == {}
+
+
+def test_a_group_with_members_stays_without_offsets_too(groups: Groups) -> None:
+    (me,) = groups.stable()
+    keep_alive(groups, me, 2 * CHECK_MS)
+
+    assert groups.state == "Stable"
+
+
+def test_offsets_of_a_group_expire_by_the_time_at_which_it_became_empty(groups: Groups) -> None:
+    (me,) = groups.stable()
+    groups.commit(("t", 0, 1), member_id=me, generation=1)
+    keep_alive(groups, me, 2 * RETENTION_MS)
+    groups.leave(me)
+
+    groups.world.pass_ms(RETENTION_MS - 1)
+    assert groups.committed() == 1
+    groups.world.pass_ms(CHECK_MS)
+    assert groups.shard.groups == {}
+
+
+def test_a_stable_group_keeps_the_offsets_of_what_it_consumes_and_no_others(groups: Groups) -> None:
+    (me,) = groups.stable(protocols=[("range", subscription("t"))])
+    groups.commit(("t", 0, 1), ("u", 0, 2), member_id=me, generation=1)
+    keep_alive(groups, me, RETENTION_MS + CHECK_MS)
+
+    assert (groups.committed("t"), groups.committed("u")) == (1, -1)
+
+
+@pytest.mark.parametrize(("protocol_type", "metadata"), [("consumer", b"?"), ("connect", subscription("t"))])
+def test_without_knowing_what_members_consume_nothing_expires(
+    groups: Groups, protocol_type: str, metadata: bytes
+) -> None:
+    (me,) = groups.stable(protocols=[("range", metadata)], protocol_type=protocol_type)
+    groups.commit(("u", 0, 2), member_id=me, generation=1)
+    keep_alive(groups, me, 2 * RETENTION_MS)
+
+    assert groups.committed("u") == 2
+
+
+def test_nothing_expires_while_members_rebalance(groups: Groups) -> None:
+    (me,) = groups.stable(protocols=[("range", subscription("t"))])
+    groups.commit(("u", 0, 2), member_id=me, generation=1)
+    keep_alive(groups, me, RETENTION_MS - 1000)
+    groups.join(version=3, rebalance_ms=CHECK_MS, protocols=[("range", subscription("t"))])
+    keep_alive(groups, me, 2_000)
+
+    assert groups.state == "PreparingRebalance"
+    assert groups.committed("u") == 2
+
+
+def test_an_offset_with_a_time_of_its_own_expires_by_that(groups: Groups) -> None:
+    groups.commit(("t", 0, 1), retention_ms=CHECK_MS)
+    groups.commit(("t", 1, 1), retention_ms=3 * RETENTION_MS)
+
+    groups.world.pass_ms(CHECK_MS)
+    assert groups.committed("t", 0) == -1
+    groups.world.pass_ms(2 * RETENTION_MS)
+    assert groups.committed("t", 1) == 1
+
+
+def test_an_open_transaction_keeps_offset_and_group(groups: Groups) -> None:
+    groups.commit(("t", 0, 1))
+    groups.shard.commit_offsets_in_transaction(
+        Committer("g"), [NewOffset("t", bytes(16), 0, 9, -1, "")], producer_id=7, producer_epoch=0
+    )
+    groups.world.pass_ms(2 * RETENTION_MS)
+    assert groups.committed() == 1
+
+    groups.shard.end_transaction(7, commit=False)
+    groups.world.pass_ms(CHECK_MS)
+    assert groups.shard.groups == {}

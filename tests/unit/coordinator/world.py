@@ -1,0 +1,262 @@
+"""A world for coordinators: a log in memory, time that a test moves, uuids that count up, disks that fail at will."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from coordinator.group.offsets.committing import Committer, NewOffset
+from coordinator.group.records import AnyRecord, decode_record
+from coordinator.group.settings import GroupSettings
+from coordinator.group.shard import Client, GroupShard
+from coordinator.ports import Record
+from coordinator.timers import TimerQueue
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_classic import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+
+START_MS = 1_700_000_000_000
+
+
+class FakeWorld:
+    """The port `coordinator.ports.World`. `failing` is what the next appends raise."""
+
+    def __init__(self) -> None:
+        self.elapsed_ms = 0
+        self.log: list[tuple[Record, int]] = []  # with the producer id
+        self.failing: Error | None = None
+        self.timers = TimerQueue(lambda: self.elapsed_ms)
+        self._uuids = 0
+
+    def append(
+        self,
+        records: Sequence[Record],
+        *,
+        atomic: bool = True,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> int:
+        if self.failing is not None:
+            raise KafkaError(self.failing)
+        first = len(self.log)
+        self.log += [(record, producer_id) for record in records]
+        return first
+
+    def now_ms(self) -> int:
+        return START_MS + self.elapsed_ms
+
+    def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
+        self.timers.schedule(key, delay_ms, callback)
+
+    def cancel(self, key: Hashable) -> None:
+        self.timers.cancel(key)
+
+    def new_uuid(self) -> bytes:
+        self._uuids += 1
+        return self._uuids.to_bytes(16, "big")
+
+    def pass_ms(self, by_ms: int) -> None:
+        """Let time go by, and fire what is due at each moment of it."""
+        end_ms = self.elapsed_ms + by_ms
+        while (next_ms := self.timers.next_ms) is not None and next_ms <= end_ms:
+            self.elapsed_ms = max(self.elapsed_ms, next_ms)
+            self.timers.fire_due()
+        self.elapsed_ms = end_ms
+
+    def written(self) -> list[AnyRecord]:
+        found = [decode_record(key, value, offset) for offset, ((key, value), _) in enumerate(self.log)]
+        return [record for record in found if record is not None]
+
+
+class Answer:
+    """What comes of a join or a sync; None while it is parked."""
+
+    def __init__(self) -> None:
+        self.join: JoinGroupResponse | None = None
+        self.sync: SyncGroupResponse | None = None
+
+    def on_join(self, response: JoinGroupResponse) -> None:
+        assert self.join is None, "answered twice"
+        self.join = response
+
+    def on_sync(self, response: SyncGroupResponse) -> None:
+        assert self.sync is None, "answered twice"
+        self.sync = response
+
+    @property
+    def is_parked(self) -> bool:
+        return self.join is None and self.sync is None
+
+    @property
+    def error(self) -> Error:
+        response = self.join or self.sync
+        assert response is not None, "not answered yet"
+        return Error(response.error_code)
+
+
+class Groups:
+    """A shard with short words for what members ask. The group is "g" where nothing else is said."""
+
+    def __init__(self, world: FakeWorld | None = None, **settings: Any) -> None:
+        self.world = world or FakeWorld()
+        self.settings = GroupSettings(**{"initial_rebalance_delay_ms": 0} | settings)
+        self.shard = GroupShard(self.world, self.settings)
+
+    @property
+    def state(self) -> str:
+        return self.shard.groups["g"].state.value
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        version: int = 5,
+        group: str = "g",
+        client: str = "c",
+        instance: str | None = None,
+        protocols: Sequence[tuple[str, bytes]] = (("range", b"r"),),
+        protocol_type: str = "consumer",
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+    ) -> Answer:
+        answer = Answer()
+        request = JoinGroupRequest(
+            group_id=group,
+            member_id=member_id,
+            group_instance_id=instance,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            protocol_type=protocol_type,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols
+            ],
+        )
+        self.shard.join(Client(client, "/host", version), request, answer.on_join)
+        return answer
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        protocol_type: str | None = None,
+        protocol: str | None = None,
+    ) -> Answer:
+        answer = Answer()
+        request = SyncGroupRequest(
+            group_id=group,
+            member_id=member_id,
+            generation_id=generation,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocol_name=protocol,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=each, assignment=assignment)
+                for each, assignment in (assignments or {}).items()
+            ],
+        )
+        self.shard.sync(request, answer.on_sync)
+        return answer
+
+    def heartbeat(
+        self, member_id: str, generation: int, instance: str | None = None, *, group: str = "g"
+    ) -> Error:
+        return self.shard.heartbeat(
+            HeartbeatRequest(
+                group_id=group, member_id=member_id, generation_id=generation, group_instance_id=instance
+            )
+        )
+
+    def leave(self, *members: str | tuple[str, str | None], group: str = "g") -> list[Error]:
+        _, answers = self.leave_answers(*members, group=group)
+        return [Error(answer.error_code) for answer in answers]
+
+    def leave_answers(
+        self, *members: str | tuple[str, str | None], group: str = "g"
+    ) -> tuple[Error, list[MemberResponse]]:
+        pairs = [(each, None) if isinstance(each, str) else each for each in members]
+        identities = [MemberIdentity(member_id=each, group_instance_id=instance) for each, instance in pairs]
+        return self.shard.leave(LeaveGroupRequest(group_id=group, members=identities))
+
+    def commit(
+        self,
+        *parts: tuple[str, int, int],
+        member_id: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        group: str = "g",
+        version: int = 9,
+        metadata: str | None = "",
+        topic_id: bytes = bytes(16),
+        retention_ms: int = -1,
+    ) -> list[Error]:
+        """The error of each (topic, partition, offset); one for the whole commit is in each of them."""
+        offsets = [
+            NewOffset(topic, topic_id, partition, offset, -1, metadata) for topic, partition, offset in parts
+        ]
+        try:
+            return self.shard.commit_offsets(
+                Committer(group, member_id, instance, generation),
+                offsets,
+                api_version=version,
+                retention_ms=retention_ms,
+            )
+        except KafkaError as error:
+            return [error.error] * len(parts)
+
+    def committed(self, topic: str = "t", partition: int = 0, *, group: str = "g") -> int:
+        """The committed offset, −1 without one."""
+        found = self.shard.offsets.of_group(group).get(topic, {}).get(partition)
+        return -1 if found is None else found.offset
+
+    # --- whole rebalances -----------------------------------------------------------------------------------
+
+    def stable(self, count: int = 1, **fields: Any) -> list[str]:
+        """A stable group of so many dynamic members, in its second generation where there are several; the first id
+        leads."""
+        answers = [self.join(version=3, **fields)]
+        self.world.pass_ms(0)
+        first = answers[0].join
+        assert first is not None
+        ids = [first.member_id]
+        if count > 1:
+            answers = [self.join(version=3, **fields) for _ in range(count - 1)]
+            answers.insert(0, self.join(ids[0], **fields))
+            ids = [answer.join.member_id for answer in answers if answer.join is not None]
+            assert len(ids) == count
+        self.share(ids)
+        return ids
+
+    def share(self, ids: Sequence[str]) -> None:
+        """Everybody syncs; each is assigned its own id."""
+        group = self.shard.groups["g"]
+        assert group.leader_id is not None
+        others = [self.sync(each, group.generation) for each in ids if each != group.leader_id]
+        leader = self.sync(group.leader_id, group.generation, {each: each.encode() for each in ids})
+        assert all(answer.error is Error.NONE for answer in [*others, leader])
+
+    def restarted(self) -> Groups:
+        """The same log in a new shard, as after a restart."""
+        world = FakeWorld()
+        world.elapsed_ms = self.world.elapsed_ms
+        world.log = [*self.world.log]
+        again = Groups(world)
+        again.settings = self.settings
+        again.shard = GroupShard(world, self.settings)
+        for offset, ((key, value), producer_id) in enumerate(world.log):
+            again.shard.replay(key, value, offset, producer_id)
+        again.shard.start()
+        return again
