@@ -13,8 +13,7 @@ Then = Callable[[Exception | None], None]
 
 class Background(Protocol):
     def __call__(self, work: Work, then: Then, /, *, delay_ms: int = 0) -> None:
-        """Runs `work` after `delay_ms`, in any thread; then, on the loop, `then(None)` or `then(what work
-        raised)`.
+        """Runs `work` after `delay_ms` in any thread, then `then` on the loop: with None, or what work raised.
 
         Work that is still waiting for its delay when the process ends may be dropped: it is found again at
         the next start (`.deleted` files, `-delete` folders).

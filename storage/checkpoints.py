@@ -1,5 +1,4 @@
-"""Kafka's small text files: offset checkpoints, leader epochs, partition.metadata, meta.properties, the clean
-mark.
+"""Kafka's small text files: checkpoints, leader epochs, partition and node metadata, the clean mark.
 
 The encoders make bytes, whoever writes them does so by `files.replace_whole`. Sources:
 org.apache.kafka.server.common CheckpointFile, org.apache.kafka.storage.internals.checkpoint,

@@ -34,9 +34,7 @@ _locked_paths: dict[str, int] = {}
 
 
 class TornWriteError(OSError):
-    """A write that failed part-way, and could not be taken back: the file no longer ends where the log
-    believes.
-    """
+    """A write failed part-way and couldn't be taken back: the file no longer ends where the log believes."""
 
 
 class LockedError(Exception):
@@ -104,9 +102,7 @@ def _keep(file: File, descriptor: int) -> int:
 
 @_operation
 def open_existing(file: File) -> int:
-    """The descriptor, opened where it isn't. Raises `FileNotFoundError`: a missing file is never made in
-    passing.
-    """
+    """The descriptor, opened if need be. Raises `FileNotFoundError`: no file is ever made in passing."""
     if file.descriptor >= 0:
         file.used_lately = True
         return file.descriptor
@@ -205,9 +201,7 @@ def exists(path: str) -> bool:
 
 @_operation
 def sync(path: str) -> None:
-    """Waits until the file's bytes are on the disk. A file that is gone needs none (it was renamed to be
-    deleted).
-    """
+    """Waits until the file's bytes are on the disk. A file that is gone (renamed to be deleted) needs none."""
     _ask("sync", path)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -257,8 +251,7 @@ def write_whole(path: str, data: Bytes) -> None:
 
 
 def replace_whole(path: str, data: Bytes, *, synced: bool = True) -> None:
-    """The file with these bytes or the old ones, never a part of them: written beside it as `.tmp`, then
-    renamed.
+    """The file with these bytes or the old ones, never a part: written beside it as `.tmp`, then renamed.
 
     With `synced` false that holds for a killed process, though not for a lost power supply until `sync` is
     called.

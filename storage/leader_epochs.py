@@ -38,9 +38,7 @@ class LeaderEpochs:
         self._write()
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """An epoch begins. What contradicts it, epochs or starts that aren't below, was never written to:
-        dropped.
-        """
+        """An epoch begins. Entries that contradict it, not being below it, were never written in: dropped."""
         if self._assign(epoch, start_offset):
             self._write()
 

@@ -8,8 +8,7 @@ INT_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The names are those of the topic configs, `.` written as `_`. Source: org.apache.kafka.storage
-    LogConfig.
+    """Named as the topic configs, `.` written as `_`. Source: org.apache.kafka.storage LogConfig.
 
     Values are taken as they come: whoever parses a topic's configs checks their ranges.
     """
@@ -46,8 +45,7 @@ class LogConfig:
     compacts: bool = field(init=False)
     deletes: bool = field(init=False)
     roll_ms: int = field(init=False)
-    """After how long a segment is rolled: a compacted topic's not later than its records must be compacted.
-    """
+    """After how long a segment is rolled: a compacted topic's before its records must be compacted."""
 
     def __post_init__(self) -> None:
         compacts = "compact" in self.cleanup_policy

@@ -33,9 +33,7 @@ class PartitionFolder(NamedTuple):
 
 
 class LogDirectory:
-    """Made by `LogDirectory.open`; holds the lock until `close`. The logs in it are those that `open_log`
-    opened.
-    """
+    """Made by `LogDirectory.open`; holds the lock until `close`. `logs` are those that `open_log` opened."""
 
     def __init__(self, path: str, background: Background) -> None:
         """For `open` alone."""
@@ -251,8 +249,7 @@ class LogDirectory:
     # ---- end
 
     def close(self, *, broker_epoch: int = -1, clean: bool = True) -> None:
-        """Ends all logs, the metadata log last, then writes the checkpoints and, when all went well, the
-        mark.
+        """Ends all logs, the metadata log last, then writes the checkpoints, then the mark if all went well.
 
         It waits for the disk. With `clean` false it only lets go of everything, as a crash would.
         """

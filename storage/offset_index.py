@@ -35,9 +35,7 @@ class _Column:
 
 
 class OffsetIndex:
-    """Reads nothing until it is asked. All calls may raise `OSError`, `FileNotFoundError` where there is no
-    file.
-    """
+    """Reads nothing until it is asked. All calls may raise `OSError`: `FileNotFoundError` without a file."""
 
     __slots__ = ("_count", "_last_position", "base_offset", "file")
 
@@ -76,9 +74,7 @@ class OffsetIndex:
         return self.entry(count - 1) if count else (self.base_offset, 0)
 
     def lookup(self, offset: int) -> int:
-        """The position to look for `offset` from: that of the last entry at or below it, 0 where there is
-        none.
-        """
+        """Where to look for `offset` from: the position of the last entry at or below it, 0 without one."""
         count = self.count
         if not count:
             return 0
@@ -97,9 +93,7 @@ class OffsetIndex:
         return self.entry(bisect_left(_Column(self.file, 4, count), position))[0]
 
     def entry_at_or_before(self, position: int) -> tuple[int, int]:
-        """(offset, position) of the last entry whose position isn't past the given one; (base offset, 0) if
-        none.
-        """
+        """(offset, position) of the last entry not behind the position; (base offset, 0) without one."""
         count = self.count
         slot = bisect_right(_Column(self.file, 4, count), position) - 1 if count else -1
         return self.entry(slot) if slot >= 0 else (self.base_offset, 0)

@@ -105,8 +105,7 @@ class PartitionLog:
         self.ready = False
         """Whether it may be appended to as it is: created, not closed, not failed."""
         self.failure: OSError | None = None
-        """Why nothing can be appended any more: a write that couldn't be taken back, or a sync that failed.
-        """
+        """Why nothing is appended any more: a write that couldn't be taken back, or a sync that failed."""
         self.segments: list[Segment] = []
         self.base_offsets: list[int] = []
         self.active: Segment
@@ -147,8 +146,7 @@ class PartitionLog:
         jitter: Jitter = lambda limit: 0,
         topic_id: str | None = None,
     ) -> "PartitionLog":
-        """The log in the directory, recovered where the last stop wasn't `clean`; an empty one where there is
-        none.
+        """The log in the directory, recovered unless the last stop was `clean`; an empty one without it.
 
         `recovery_point` and `log_start_offset` are the checkpoints'. The high watermark is the log start
         until the caller says otherwise. Raises `recovery.InconsistentTopicIdError` where partition.metadata

@@ -89,9 +89,7 @@ class Snapshots:
         return file_path(self._directory, offset, SNAPSHOT_SUFFIX)
 
     def take(self, states: ProducerStates) -> str | None:
-        """Writes the state as it is now, not synced; returns the path, None where there is one of that offset
-        already (or the log has none worth it).
-        """
+        """Writes the state as it is now, not synced, and returns the path; None without news since the last."""
         offset = states.map_end_offset
         if offset <= self._last_offset:
             return None
@@ -113,8 +111,7 @@ class Snapshots:
     def load_newest(
         self, states: ProducerStates, log_start_offset: int, end_offset: int, now_ms: int, expiration_ms: int
     ) -> None:
-        """Sets the state to that of the newest snapshot in (log start, end offset], or else to none at the
-        log start.
+        """Sets the state to that of the newest snapshot in (log start, end offset], or to none at the start.
 
         Deletes what can't be believed.
         """
@@ -149,9 +146,7 @@ class Snapshots:
                 self.remove(offset)
 
     def mark_deleted(self, offset: int) -> list[str]:
-        """Renames the one at the offset, if there is one, with `.deleted`; the new path is for whoever
-        unlinks it.
-        """
+        """Renames the one at the offset, if any, with `.deleted`; the new path is for whoever unlinks it."""
         if offset not in self.offsets:
             return []
         self.offsets.remove(offset)

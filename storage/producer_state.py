@@ -46,9 +46,7 @@ class Marker(NamedTuple):
 
 
 class Producer:
-    """A producer's state here. `txn_first_offset` is -1 outside of a transaction; `batches` the last five at
-    most.
-    """
+    """A producer's state. `txn_first_offset` is -1 outside of a transaction; `batches` are the last five."""
 
     __slots__ = (
         "batches",
@@ -186,8 +184,7 @@ class ProducerStates:
             )
 
     def check_verified(self, header: BatchHeader, guard: Verification | None) -> None:
-        """Refuses a transactional batch of which the coordinator wasn't asked, unless its transaction is open
-        here.
+        """Refuses a transactional batch that the coordinator wasn't asked about, unless one is open here.
 
         Raises `KafkaError`: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
         """
@@ -265,8 +262,7 @@ class ProducerStates:
                 self.verifications.pop(producer_id, None)
 
     def aborted_by(self, header: BatchHeader, marker: Marker, offset: int) -> AbortedTxn | None:
-        """What the transaction index must say of the marker about to stand at `offset`: nothing unless it
-        aborts data.
+        """What the transaction index must say of the marker to stand at `offset`: None unless it aborts data.
 
         The last stable offset in it is the first offset of the earliest transaction that another producer has
         open, or else the marker's + 1.

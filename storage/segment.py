@@ -92,9 +92,7 @@ class Segment:
         return self.max_timestamp_ms
 
     def first_timestamp_ms(self) -> int:
-        """The first batch's largest timestamp, from which the time to roll counts; -1 while there is no
-        batch.
-        """
+        """The first batch's largest timestamp, from which the time to roll counts; -1 without a batch."""
         if self._first_timestamp_ms is None:
             for _position, header in self.batches():
                 self._first_timestamp_ms = header.max_timestamp
@@ -103,9 +101,7 @@ class Segment:
         return self._first_timestamp_ms
 
     def waited_ms(self, now_ms: int, max_timestamp_ms: int) -> int:
-        """How long the segment has waited to be rolled, by the next batch's largest timestamp or else by the
-        clock.
-        """
+        """How long it has waited to be rolled, by the next batch's largest timestamp or else by the clock."""
         first_ms = self._first_timestamp_ms
         if first_ms is None:
             first_ms = self.first_timestamp_ms()
@@ -119,9 +115,7 @@ class Segment:
         index_interval_bytes: int,
         aborted: AbortedTxn | None,
     ) -> None:
-        """Writes one batch with what the indexes must know of it. Where any of it fails, all of it is taken
-        back.
-        """
+        """Writes one batch with what the indexes must know of it. Where any of it fails all is taken back."""
         position = self.size
         size = len(batch)
         files.append(self.log, batch, position)
@@ -254,9 +248,7 @@ class Segment:
         self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, offset
 
     def largest_timestamp_ms(self) -> int:
-        """What retention goes by: the largest timestamp of its records, or else when the file was last
-        written.
-        """
+        """What retention goes by: its records' largest timestamp, or else when the file was last written."""
         timestamp_ms = self.load_max_timestamp()
         return timestamp_ms if timestamp_ms >= 0 else files.modified_ms(self.log.path)
 

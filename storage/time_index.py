@@ -37,9 +37,7 @@ class _Column:
 
 
 class TimeIndex:
-    """Reads nothing until it is asked. All calls may raise `OSError`, `FileNotFoundError` where there is no
-    file.
-    """
+    """Reads nothing until it is asked. All calls may raise `OSError`: `FileNotFoundError` without a file."""
 
     __slots__ = ("_count", "_last_entry", "base_offset", "file")
 
@@ -84,9 +82,7 @@ class TimeIndex:
         return entry
 
     def lookup(self, timestamp_ms: int) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry not above the timestamp, (-1, base offset) where there is
-        none.
-        """
+        """(timestamp, offset) of the last entry not above the timestamp, (-1, base offset) without one."""
         count = self.count
         slot = bisect_right(_Column(self.file, _INT64, 0, count), timestamp_ms) - 1 if count else -1
         return self.entry(slot) if slot >= 0 else (NO_TIMESTAMP, self.base_offset)

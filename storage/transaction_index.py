@@ -68,9 +68,7 @@ class TransactionIndex:
         records.append(txn)
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """Those that reach into [fetch offset, upper bound), and whether no later segment can hold more of
-        them.
-        """
+        """Those that reach into [fetch offset, upper bound), and whether no later segment can hold more."""
         records = self.records
         found = []
         for txn in records[bisect_left(records, fetch_offset, key=_last_offset) :]:

@@ -1,4 +1,7 @@
-"""Heartbeat (12), versions 0 to 4. v3: static members; v4: flexible."""
+"""Heartbeat (12), versions 0 to 4. v3: static members; v4: flexible.
+
+While a coordinator is loading nobody is told to look for another one: the heartbeat counts as good.
+"""
 
 from __future__ import annotations
 
@@ -18,5 +21,5 @@ def handle(server: Server, context: RequestContext, request: HeartbeatRequest) -
             raise KafkaError(Error.INVALID_GROUP_ID)
         error = server.groups.shard_of(request.group_id).heartbeat(request)
     except KafkaError as refused:
-        error = refused.error
+        error = Error.NONE if refused.error is Error.COORDINATOR_LOAD_IN_PROGRESS else refused.error
     return HeartbeatResponse(error_code=error)

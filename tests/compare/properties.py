@@ -36,8 +36,10 @@ share.coordinator.state.topic.num.partitions=3
 PROPERTIES = {
     # Kafka's defaults, with small limits where a limit is tried
     "plain": _COMMON,
-    # the same, for scripts that restart their broker or create its internal topics
+    # the same, for scripts that restart their broker
     "second": _COMMON,
+    # the same, for the script that finds the internal topics missing
+    "third": _COMMON,
     # the switches turned, and other defaults for a topic's configs
     "strict": _COMMON
     + """\

@@ -18,10 +18,13 @@ from pathlib import Path
 from storage import files
 
 SOON_MS = 100
+AT_THE_STOP = " at the stop"
+
+_phase = ""
 
 
 def point_of(operation: str, path: str) -> str:
-    """What is done to which kind of file: `append topic/*.log`, `rename metadata/*.checkpoint.part`."""
+    """What is done to which kind of file: `append topic/*.log`, `rename metadata/*.checkpoint.part at the stop`."""
     folder = os.path.basename(os.path.dirname(path))
     name = os.path.basename(path)
     room = "data"
@@ -39,7 +42,7 @@ def point_of(operation: str, path: str) -> str:
         if "checkpoint" not in name and not name.startswith((".", "meta")):
             name = "."
     name = re.sub(r"\d{6,}(-\d+)?", "*", name)
-    return f"{operation} {room}/{name}"
+    return f"{operation} {room}/{name}{_phase}"
 
 
 def die() -> None:
@@ -76,6 +79,19 @@ def recorder(path: str) -> files.FaultHook:
     return hook
 
 
+def note_the_stop() -> None:
+    from broker.server import Server
+
+    stop = Server.stop
+
+    async def noted(server: Server) -> None:
+        global _phase
+        _phase = AT_THE_STOP
+        await stop(server)
+
+    Server.stop = noted  # type: ignore[method-assign]
+
+
 def main() -> int:
     plan = json.loads(sys.argv[1])
     sys.argv[1:2] = []
@@ -89,6 +105,7 @@ def main() -> int:
     for name in ("HIGH_WATERMARK_CHECKPOINT_MS", "INITIAL_TASK_DELAY_MS", "METADATA_CLEANING_MS"):
         assert hasattr(housekeeping, name)
         setattr(housekeeping, name, SOON_MS)
+    note_the_stop()
     run: Callable[[], int] = run_broker
     return run()
 

@@ -173,9 +173,8 @@ def _join_known(
         return _refuse(reply, member_id, found)
     member = group.members[member_id]
     if found is not Move.PARK and member.protocols == protocols:
-        if found is Move.UNLESS_SAME:
-            return reply(group.current_generation(member_id))
-        if not group.is_leader(member_id):
+        is_spared = found is Move.UNLESS_SAME or not group.is_leader(member_id)
+        if is_spared:
             return reply(group.current_generation(member_id))
     group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms, reply)
     return rebalance.rebalance_or_complete_join(

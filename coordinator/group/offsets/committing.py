@@ -2,6 +2,10 @@
 
 Which topics and partitions exist is the caller's to check, before. Source: `OffsetMetadataManager`,
 `ClassicGroup.validateOffsetCommit`.
+
+A conscious difference: a commit to a group that isn't there, all of whose metadata is too long, records nothing and
+so makes no group. In Kafka one appears in memory that DescribeGroups doesn't see, DeleteGroups does, and no restart
+finds.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def authorized_operations(play: Play) -> None:
                 )
 
 
-@script(properties="second")
+@script(properties="third")
 def internal_topics(play: Play) -> None:
     """They're known as internal before they exist, and created with settings of their own."""
     names = ("__consumer_offsets", "__share_group_state", "__transaction_state")
