@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,10 +84,11 @@ class Sender:
         assert offset is not None
         self.acknowledged[partition][number] = offset
 
-    def wait_for_some(self, count: int) -> None:
-        """Until so many more are acknowledged; others stay on their way."""
-        target = self.total + count
-        while self.total < target and not self.failures:
+    def wait_for(self, total: int) -> None:
+        """Until so many in all are acknowledged; others stay on their way."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while self.total < total and not self.failures:
+            assert time.monotonic() < deadline_s
             self._producer.poll(0.01)
         assert not self.failures
 
@@ -200,9 +202,10 @@ def test_kafka_and_barnabas_take_turns_and_nothing_is_lost_or_doubled(
             names.append(f"churn.{turn}")
             churn(turns, names[-1])
             producer_ids.append(turns.new_producer_id())
+            before = sender.total
             sender.send(BURST)
             if ending == "kill":
-                sender.wait_for_some(BURST)
+                sender.wait_for(before + BURST)
                 turns.kill()
             else:
                 sender.finish()

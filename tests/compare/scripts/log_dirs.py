@@ -133,7 +133,7 @@ def delete_records_and_restart(play: Play) -> None:
 
 
 @script(needs=("DescribeProducers",))
-def describe_producers(play: Play) -> None:
+def producers(play: Play) -> None:
     a = play.topic("a", 2)
 
     def described(*topics: tuple[str, list[int]]) -> dict[str, Any]:
