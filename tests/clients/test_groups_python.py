@@ -45,7 +45,8 @@ class Reader:
         self.consumer.close()
 
     def poll(self) -> None:
-        for records in self.consumer.poll(timeout_ms=50).values():
+        # kafka-python 3.0 loses an assignment that arrives just as a poll's time is up, and then waits forever.
+        for records in self.consumer.poll(timeout_ms=500).values():
             self.values += [record.value for record in records]
 
 
