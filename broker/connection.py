@@ -31,6 +31,7 @@ _SIZE = struct.Struct(">i")
 INITIAL_BUFFER_BYTES = 64 * 1024
 RETAINED_BUFFER_BYTES = 4 * 1024 * 1024  # a buffer that once held a larger frame is let go
 JOINED_ANSWER_BYTES = 256 * 1024  # below this, one copy is cheaper than a vector of buffers
+UNWRITTEN_BYTES = 1024 * 1024  # of answers that are gathered for one write
 WRITE_HIGH_WATER_BYTES = 4 * 1024 * 1024
 
 
@@ -158,6 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.transport is None or self.transport.is_closing():
             return
         out: list[bytes | bytearray | memoryview] = []
+        waiting_bytes = 0
         try:
             while not self._write_paused:
                 start = self._start
@@ -177,6 +179,11 @@ class Connection(asyncio.BufferedProtocol):
                     continue
                 if isinstance(answer, list):
                     out += answer
+                    waiting_bytes += sum(map(len, answer))
+                    if waiting_bytes > UNWRITTEN_BYTES:
+                        # Now it shows whether the client reads: if it doesn't, `pause_writing` ends this loop.
+                        self._write(out)
+                        out, waiting_bytes = [], 0
                 else:
                     self._busy = True
                     self._waiting = answer
@@ -206,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
     def _answered(self, waited: asyncio.Future[Answer]) -> None:
         self._waiting = None
         self._busy = False
-        if self.transport is None or waited.cancelled():
+        if waited.cancelled():
             return
         error = waited.exception()
         if error is not None:
@@ -214,6 +221,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.close(str(error))
             else:
                 self.fail(error)
+            return
+        if self.transport is None:
             return
         answer = waited.result()
         if isinstance(answer, list):
@@ -250,5 +259,11 @@ class Connection(asyncio.BufferedProtocol):
     def fail(self, error: BaseException) -> None:
         """An error of our own: this connection can't go on; a broken invariant stops the broker."""
         self._dispatcher.failed(self, error)
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.close()  # behind the answers to the requests before
+
+    def abort(self, reason: str) -> None:
+        """Close at once, dropping what the client has not read."""
         if self.transport is not None:
+            log.info("aborting the connection of %s: %s", self, reason)
             self.transport.abort()

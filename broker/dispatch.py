@@ -32,7 +32,7 @@ Answer = list[bytes | bytearray | memoryview] | None
 PRODUCE_KEY = 0
 
 # A few bytes of a request become an object of some hundred; only Produce's records stay bytes. Kafka has no such limit.
-MAX_CONTROL_REQUEST_BYTES = 16 * 1024 * 1024
+MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
 
 _HEAD = struct.Struct(">ii")
 _FLEXIBLE_HEAD = struct.Struct(">iib")

@@ -99,7 +99,7 @@ class Listener:
         """Close connections that nothing was read from or written to since `before_s` (loop time)."""
         for connection in [*self.connections]:
             if connection.last_active_s < before_s:
-                connection.close(f"idle for more than {max_idle_ms} ms (connections.max.idle.ms)")
+                connection.abort(f"idle for more than {max_idle_ms} ms (connections.max.idle.ms)")
 
     def stop_accepting(self) -> None:
         for server in self._servers:

@@ -1,8 +1,7 @@
 """CreateTopics (19), versions 2 to 7.
 
 v4: −1 for the default counts (KIP-464, which Kafka 4 takes in every version); v5: the new topic's settings in the
-answer (KIP-525); v7: topic ids. Works while a topic's name is checked against those that exist, so a client can
-produce as soon as it has the answer.
+answer (KIP-525); v7: topic ids. A client can produce as soon as it has the answer.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 BLOCK_SIZE = 1000  # ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE
-MAX_PRODUCER_ID = 2**63 - 1
 
 
 class ProducerIds:

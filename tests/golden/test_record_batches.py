@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from protocol import compression
-from protocol.legacy_records import read_legacy_records
 from protocol.record_batch import (
     BATCH_OVERHEAD,
     LOG_APPEND_TIME,
@@ -28,6 +27,7 @@ from protocol.records import (
     parse_records,
     read_records,
 )
+from tests.support.legacy_records import read_legacy_records
 
 VECTORS = Path(__file__).parent / "vectors" / "record_batches.jsonl.gz"
 

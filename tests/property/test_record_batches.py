@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from protocol import compression
 from protocol.compression import DecompressionError
 from protocol.errors import KafkaError
-from protocol.legacy_records import read_legacy_records
 from protocol.record_batch import (
     BATCH_OVERHEAD,
     MAX_SEQUENCE,
@@ -27,6 +26,7 @@ from protocol.record_checks import RecordRules, RequestFailedError, check_shape,
 from protocol.record_walk import walk_records
 from protocol.records import NewRecord, Record, build_batch, parse_records, read_records, rebuild_batch
 from protocol.varint import VarintTooLongError, append_varint, read_varint, read_varlong, to_int64
+from tests.support.legacy_records import read_legacy_records
 from tests.support.record_bytes import NOW_MS, record, varint
 
 exactly = settings(derandomize=True, deadline=None)

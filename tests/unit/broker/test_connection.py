@@ -19,6 +19,9 @@ class FakeTransport:
         self.writes = 0
         self.closing = False
         self.reading = True
+        self.aborted = False
+        self.protocol: Connection | None = None
+        self.unread_limit = 1 << 62
 
     def get_extra_info(self, name: str) -> Any:
         return ("127.0.0.1", 1234)
@@ -28,6 +31,8 @@ class FakeTransport:
     def write(self, data: bytes) -> None:
         self.writes += 1
         self.written += data
+        if self.protocol is not None and len(self.written) > self.unread_limit:
+            self.protocol.pause_writing()
 
     def writelines(self, chunks: list[bytes]) -> None:
         self.write(b"".join(chunks))
@@ -38,7 +43,8 @@ class FakeTransport:
     def close(self) -> None:
         self.closing = True
 
-    abort = close
+    def abort(self) -> None:
+        self.closing = self.aborted = True
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -76,6 +82,8 @@ class FakeDispatcher:
         if data.startswith(b"wait"):
             self.waiting.append(asyncio.get_running_loop().create_future())
             return self.waiting[-1]
+        if data.startswith(b"large"):
+            return [bytes(500_000)]
         if data.startswith(b"silent"):
             return None
         if data.startswith(b"nonsense"):
@@ -230,6 +238,34 @@ async def test_a_client_that_does_not_read_its_answers_is_served_no_further() ->
     assert client.dispatcher.served == []
     client.connection.resume_writing()
     assert client.transport.written == b"<a>"
+
+
+@in_loop
+async def test_pipelined_requests_with_large_answers_stop_when_the_client_does_not_read() -> None:
+    client = Client().connect()
+    client.transport.protocol = client.connection
+    client.transport.unread_limit = 2_000_000
+    client.send(frame(b"large") * 100)
+    assert len(client.dispatcher.served) < 10
+    client.transport.written.clear()
+    client.connection.resume_writing()
+    assert 5 < len(client.dispatcher.served) < 20
+
+
+@in_loop
+async def test_an_abort_does_not_wait_for_a_client_that_does_not_read() -> None:
+    client = Client().connect()
+    client.connection.close("told to")
+    client.connection.abort("idle")
+    assert client.transport.aborted
+
+
+@in_loop
+async def test_a_fault_behind_answers_lets_them_leave() -> None:
+    client = Client().connect()
+    client.send(frame(b"good") + frame(b"fault"))
+    assert client.transport.written == b"<good>"
+    assert not client.transport.aborted
 
 
 @in_loop

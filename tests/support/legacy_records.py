@@ -10,7 +10,7 @@ Source: org.apache.kafka.common.record.LegacyRecord, AbstractLegacyRecordBatch; 
 import zlib
 from collections.abc import Iterator
 from struct import Struct
-from struct import error as StructError  # noqa: N812
+from struct import error as StructError
 
 from protocol import compression
 from protocol.record_batch import NO_SEQUENCE, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT, Bytes, CorruptRecordError
