@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -109,8 +110,9 @@ class Broker:
         self._child.kill()
 
     def restart(self) -> None:
-        """Stop it cleanly, if it runs, and start it on the same folder and port."""
-        self._child.terminate()
+        """Stop it cleanly, if it runs, and start it on the same folder and port, however it ended."""
+        with contextlib.suppress(BrokerError):
+            self._child.terminate()
         self.start()
 
     def __enter__(self) -> Self:

@@ -57,12 +57,13 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
     overrides = _override_layer(options.override)
     below = layered([file, environment.settings])
     flags: Layer = {}
+    left_out: Setting | None = None
     if options.data is not None:
         flags["log.dirs"] = _data_setting(options.data)
     if options.host is not None or options.port is not None:
         flags["listeners"] = _moved_listeners(below, options.host, options.port)
         if options.port is not None:
-            below.pop("advertised.listeners", None)  # it names the port that is no more
+            left_out = below.pop("advertised.listeners", None)  # it names the port that is no more
     layers = [below, flags, overrides]
     drawn = options.temporary and not directories_given(layers)
     if drawn:
@@ -75,6 +76,10 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
         if drawn:
             os.rmdir(flags["log.dirs"].value)
         raise
+    if left_out is not None:
+        config.warnings.append(
+            f"--port: advertised.listeners={left_out.value} ({left_out.origin}) is left out: it names another port"
+        )
     # Who starts us from a program may start us again on the temporary folder that is his.
     if options.temporary and not (options.control_fd is not None and [*config.log_dirs] == [options.data]):
         _check_empty(config.log_dirs)

@@ -28,7 +28,7 @@ log = logging.getLogger("barnabas.connection")
 
 _SIZE = struct.Struct(">i")
 
-INITIAL_BUFFER_BYTES = 64 * 1024
+INITIAL_BUFFER_BYTES = 16 * 1024  # what each idle connection holds
 RETAINED_BUFFER_BYTES = 4 * 1024 * 1024  # a buffer that once held a larger frame is let go
 JOINED_ANSWER_BYTES = 256 * 1024  # below this, one copy is cheaper than a vector of buffers
 UNWRITTEN_BYTES = 1024 * 1024  # of answers that are gathered for one write
@@ -169,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
                 size = _SIZE.unpack_from(self._buffer, start)[0]
                 if size < 0 or size > self._max_frame_bytes:
                     raise CloseConnectionError(
-                        f"a frame of {size} bytes; socket.request.max.bytes is {self._max_frame_bytes}"
+                        f"a frame of {size} bytes{_hint(size)}; socket.request.max.bytes is {self._max_frame_bytes}"
                     )
                 if have < size + 4:
                     break
@@ -267,3 +267,13 @@ class Connection(asyncio.BufferedProtocol):
         if self.transport is not None:
             log.info("aborting the connection of %s: %s", self, reason)
             self.transport.abort()
+
+
+def _hint(size: int) -> str:
+    """What else the four bytes of a size may be: the beginning of TLS's hello, or of a line of HTTP."""
+    start = size.to_bytes(4, "big", signed=True)
+    if start[:2] == b"\x16\x03":
+        return " (this looks like TLS, and the listener is plaintext)"
+    if start in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"):
+        return " (this looks like HTTP)"
+    return ""

@@ -4,7 +4,7 @@
 set -eu
 
 export KAFKA_LOG_DIRS="${KAFKA_LOG_DIRS:-/var/lib/kafka/data}"
-if [ -z "${KAFKA_LISTENERS:-}" ] && [ -z "${KAFKA_ADVERTISED_LISTENERS:-}" ]; then
+if [ -z "${KAFKA_LISTENERS:-}${KAFKA_ADVERTISED_LISTENERS:-}${KAFKA_CFG_LISTENERS:-}${KAFKA_CFG_ADVERTISED_LISTENERS:-}" ]; then
   export KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092
 fi
 exec "${BARNABAS:-/opt/barnabas/bin/barnabas}" "$@"

@@ -42,7 +42,7 @@ class Environment(NamedTuple):
 def read_environment(environ: Mapping[str, str]) -> Environment:
     """The settings among the environment's variables.
 
-    As in the image, `listeners` follow from `KAFKA_ADVERTISED_LISTENERS` where `KAFKA_LISTENERS` isn't set:
+    As in the image, `listeners` follow from the advertised ones where the environment doesn't set them:
     the same ports, on every interface.
     """
     settings: Layer = {}
@@ -52,11 +52,15 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
             if name:
                 settings[name] = Setting(environ[variable], variable)
     advertised = settings.get("advertised.listeners")
-    if advertised is not None and advertised.value and not environ.get("KAFKA_LISTENERS"):
+    if advertised is not None and advertised.value and not _is_set(settings, "listeners"):
         every_interface = ",".join(map(_on_every_interface, advertised.value.split(",")))
         settings["listeners"] = Setting(every_interface, advertised.origin)
     cluster_id = environ.get("CLUSTER_ID", "").strip()
     return Environment(settings, Setting(cluster_id, "CLUSTER_ID") if cluster_id else None)
+
+
+def _is_set(settings: Layer, name: str) -> bool:
+    return name in settings and bool(settings[name].value)
 
 
 def setting_name(variable: str) -> str:

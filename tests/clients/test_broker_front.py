@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -195,3 +197,13 @@ def test_a_mistake_in_the_settings_is_the_reason_of_a_failed_start() -> None:
         barnabas.Broker(config={"num.partitions": "many"}).start()
     assert "num.partitions" in failure.value.log
     assert "Traceback" not in failure.value.log
+
+
+def test_a_restart_follows_a_crash_from_outside() -> None:
+    with barnabas.Broker() as broker:
+        port = broker.port
+        assert broker.pid is not None
+        os.kill(broker.pid, signal.SIGKILL)
+        broker.restart()
+        assert broker.running
+        assert broker.port == port

@@ -50,3 +50,13 @@ def test_listeners_follow_from_what_is_advertised_on_every_interface() -> None:
 def test_listeners_that_are_set_stay_as_they_are() -> None:
     environ = {"KAFKA_ADVERTISED_LISTENERS": "A://h:1", "KAFKA_LISTENERS": "A://:2"}
     assert read_environment(environ).settings["listeners"].value == "A://:2"
+
+
+def test_listeners_in_bitnamis_form_are_not_overridden_by_advertised_ones() -> None:
+    found = read_environment(
+        {
+            "KAFKA_CFG_LISTENERS": "PLAINTEXT://127.0.0.1:19111",
+            "KAFKA_CFG_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:19222",
+        }
+    )
+    assert found.settings["listeners"].value == "PLAINTEXT://127.0.0.1:19111"
