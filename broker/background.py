@@ -9,6 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from broker.broken_invariant import stops_the_broker
+
 log = logging.getLogger("barnabas.background")
 
 Work = Callable[[], None]
@@ -55,6 +57,8 @@ class BackgroundThread:
             if error is not None:
                 log.error("work in the background failed: %s", error)
             then(error)
+            if error is not None and stops_the_broker(error):
+                raise error  # to the loop's exception handler, as what `then` raises
 
         future.add_done_callback(done)
 

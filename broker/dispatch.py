@@ -13,12 +13,13 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from broker.broken_invariant import stops_the_broker
 from broker.connection import CloseConnectionError
 from broker.context import RequestContext
 from broker.handlers import HANDLERS
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.codec import decoder, encoder
-from protocol.errors import CodecError
+from protocol.errors import CodecError, KafkaError
 from protocol.headers import decode_request_header
 
 if TYPE_CHECKING:
@@ -36,10 +37,6 @@ MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
 
 _HEAD = struct.Struct(">ii")
 _FLEXIBLE_HEAD = struct.Struct(">iib")
-
-
-class BrokenInvariantError(Exception):
-    """Something that can't be is: the broker stops rather than go on wrong."""
 
 
 class Route:
@@ -103,8 +100,9 @@ class Dispatcher:
         if not api.decodes(api_version):
             if api_key == API_VERSIONS_KEY:
                 return None
+            lowest = max(api.min_version, api.first_decodable)
             raise CloseConnectionError(
-                f"{api.name} version {api_version} is not served ({api.min_version} to {api.max_version} are)"
+                f"{api.name} version {api_version} is not served ({lowest} to {api.max_version} are)"
             )
         route = Route(api_key, api_version)
         self._routes[api_key << 16 | api_version] = route
@@ -122,9 +120,15 @@ class Dispatcher:
         return route
 
     def failed(self, connection: Connection, error: BaseException) -> None:
-        """An error of ours while a request was served: the request's connection goes; a broken invariant stops us."""
+        """An error of ours while a request was served: the request's connection goes; a broken invariant stops us.
+
+        Other errors don't: a request that a handler stumbles over must not be able to end the broker.
+        """
+        if isinstance(error, KafkaError | OSError | MemoryError):  # the disk or the memory, not the program
+            log.error("a request of %s failed: %s", connection, error or type(error).__name__)
+            return
         log.error("a request of %s failed", connection, exc_info=error)
-        if isinstance(error, AssertionError | BrokenInvariantError):
+        if stops_the_broker(error):
             self._server.stop_on_failure(error)
 
 

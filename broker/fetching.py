@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.partitions import NO_LEADER_EPOCH
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
+from protocol.record_batch import CorruptRecordError
 from storage.reads import ENOUGH_BYTES
 
 if TYPE_CHECKING:
@@ -107,9 +108,9 @@ class Reading:
             if self._parameters.by_id and partition.topic.topic_id != target.topic:
                 raise KafkaError(Error.INCONSISTENT_TOPIC_ID)  # created again under the same name
             answer = self._read_partition(partition, target)
-        except KafkaError as error:
+        except (KafkaError, OSError, CorruptRecordError) as error:
             self.must_answer = True
-            answer = _failed(partition, target, error.error, self._parameters.api_version)
+            answer = _failed(partition, target, _error_of(error), self._parameters.api_version)
         size = len(answer.records or b"")
         self.bytes_read += size
         self._left = max(0, self._left - size)
@@ -177,32 +178,43 @@ class DelayedFetch:
         self.recheck()
 
     def recheck(self) -> None:
-        """Called whenever one of the partitions moved: answer if there is enough now."""
+        """Called whenever one of the partitions moved: answer if there is enough now.
+
+        It raises nothing: who moved the partition, a producer perhaps, has no part in what goes wrong here.
+        """
         if self.answer.done():
             return
+        try:
+            if self._is_enough():
+                self._complete()
+        except (KafkaError, OSError, CorruptRecordError):
+            self._complete()  # reading finds the same fault, and says it with its partition
+        except Exception as error:
+            self.answer.set_exception(error)
+
+    def _is_enough(self) -> bool:
         available = 0
         for target, partition in self._reading.found:
             if partition.is_gone or not partition.leader_epoch_passes(target.current_leader_epoch):
-                self._complete()
-                return
+                return True
             bound = self._parameters.bound(partition)
             if target.fetch_offset > bound and target.fetch_offset > partition.log.log_end_offset:
-                self._complete()
-                return
+                return True
             if target.fetch_offset < bound:
                 bytes_there = partition.log.available_bytes(target.fetch_offset, bound)
-                if (
-                    bytes_there == ENOUGH_BYTES
-                ):  # the offset lies in an older segment: such a fetch never waits
-                    self._complete()
-                    return
+                if bytes_there == ENOUGH_BYTES:
+                    return True  # the offset lies in an older segment: such a fetch never waits
                 available += min(bytes_there, target.partition_max_bytes)
-        if available >= self._parameters.min_bytes:
-            self._complete()
+        return available >= self._parameters.min_bytes
 
     def _complete(self) -> None:
-        if not self.answer.done():
+        if self.answer.done():
+            return
+        try:
             self._reading.read(self._partitions)
+        except Exception as error:
+            self.answer.set_exception(error)
+        else:
             self.answer.set_result(self._reading.results)
 
     def _forget(self, _: asyncio.Future[Results]) -> None:
@@ -240,6 +252,12 @@ def _resolve(partitions: Partitions, parameters: FetchParameters, target: FetchT
             return False
         target.topic_name = topic.name
     return True
+
+
+def _error_of(error: KafkaError | OSError | CorruptRecordError) -> Error:
+    if isinstance(error, KafkaError):
+        return error.error
+    return Error.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else Error.CORRUPT_MESSAGE
 
 
 def _failed(

@@ -11,15 +11,17 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from protocol.errors import KafkaError
 from storage.log_config import LONG_MAX
 
 if TYPE_CHECKING:
     from broker.server import Server
+    from storage.log_directory import LogDirectory
+    from storage.partition_log import PartitionLog
 
 log = logging.getLogger("barnabas.housekeeping")
 
-HIGH_WATERMARK_CHECKPOINT_MS = 5_000  # replica.high.watermark.checkpoint.interval.ms
-INITIAL_TASK_DELAY_MS = 30_000  # log.initial.task.delay.ms
+# Where log.flush.scheduler.interval.ms isn't set. Kafka never looks then, and flush.ms of a topic has no effect.
 FLUSH_CHECK_MS = 1_000
 METADATA_CLEANING_MS = 60_000  # KafkaRaftClient.RaftMetadataLogCleanerManager
 
@@ -35,15 +37,19 @@ class Housekeeping:
         config = self._server.config
         checkpoint_ms = config.get_int("log.flush.offset.checkpoint.interval.ms")
         start_offset_ms = config.get_int("log.flush.start.offset.checkpoint.interval.ms")
-        self._every("high watermarks", HIGH_WATERMARK_CHECKPOINT_MS, self.checkpoint_high_watermarks)
+        high_watermark_ms = config.get_int("replica.high.watermark.checkpoint.interval.ms")
+        flush_check_ms = config.get_int("log.flush.scheduler.interval.ms")
+        self._every("high watermarks", high_watermark_ms, self.checkpoint_high_watermarks)
         self._every("recovery points", checkpoint_ms, self.checkpoint_recovery_points)
         self._every("log start offsets", start_offset_ms, self.checkpoint_log_start_offsets)
-        self._every("flush", FLUSH_CHECK_MS, self.flush_due_logs)
+        self._every(
+            "flush", FLUSH_CHECK_MS if flush_check_ms == LONG_MAX else flush_check_ms, self.flush_due_logs
+        )
         self._every(
             "retention",
             config.get_int("log.retention.check.interval.ms"),
             self.enforce_retention,
-            first_ms=INITIAL_TASK_DELAY_MS,
+            first_ms=config.get_int("log.initial.task.delay.ms"),
         )
         self._every(
             "producer expiry",
@@ -66,42 +72,57 @@ class Housekeeping:
         loop = asyncio.get_running_loop()
 
         def due() -> None:
-            self._timers[name] = loop.call_later(interval_ms / 1000, due)
+            if interval_ms > 0:  # else once, as Kafka's scheduler
+                self._timers[name] = loop.call_later(interval_ms / 1000, due)
             try:
                 task()
-            except OSError as error:
+            except (OSError, KafkaError) as error:
                 log.error("%s: %s", name, error)
 
-        self._timers[name] = loop.call_later((interval_ms if first_ms is None else first_ms) / 1000, due)
+        delay_ms = interval_ms if first_ms is None else first_ms
+        self._timers[name] = loop.call_later(max(delay_ms, 0) / 1000, due)
+
+    def _each_directory(self, what: str, task: Callable[[LogDirectory], object]) -> None:
+        for directory in self._server.directories:
+            try:
+                task(directory)
+            except (OSError, KafkaError) as error:
+                log.error("%s of %s: %s", what, directory.path, error)
+
+    def _each_log(self, what: str, task: Callable[[PartitionLog], object]) -> None:
+        """One that the disk refuses keeps the others from nothing."""
+        for partition in self._server.partitions.all():
+            try:
+                task(partition.log)
+            except (OSError, KafkaError) as error:
+                log.error("%s of %s-%d: %s", what, partition.log.topic, partition.log.partition, error)
 
     def checkpoint_high_watermarks(self) -> None:
-        for directory in self._server.directories:
-            directory.checkpoint_high_watermarks()
+        self._each_directory("high watermarks", lambda directory: directory.checkpoint_high_watermarks())
 
     def checkpoint_recovery_points(self) -> None:
-        for directory in self._server.directories:
-            directory.checkpoint_recovery_points()
+        self._each_directory("recovery points", lambda directory: directory.checkpoint_recovery_points())
 
     def checkpoint_log_start_offsets(self) -> None:
-        for directory in self._server.directories:
-            directory.checkpoint_log_starts()
+        self._each_directory("log start offsets", lambda directory: directory.checkpoint_log_starts())
 
     def flush_due_logs(self) -> None:
         """flush.ms: logs with records that have waited so long are synced."""
         now_ms = self._server.clock.now_ms()
-        for partition in self._server.partitions.all():
-            if partition.log.config.flush_ms != LONG_MAX:
-                partition.log.flush_if_due(now_ms)
+
+        def flush(log: PartitionLog) -> None:
+            if log.config.flush_ms != LONG_MAX:
+                log.flush_if_due(now_ms)
+
+        self._each_log("flush", flush)
 
     def enforce_retention(self) -> None:
         now_ms = self._server.clock.now_ms()
-        for partition in self._server.partitions.all():
-            partition.log.apply_retention(now_ms)
+        self._each_log("retention", lambda log: log.apply_retention(now_ms))
 
     def expire_producers(self) -> None:
         now_ms = self._server.clock.now_ms()
-        for partition in self._server.partitions.all():
-            partition.log.expire_producers(now_ms)
+        self._each_log("producer expiry", lambda log: log.expire_producers(now_ms))
 
     def clean_metadata(self) -> None:
         """metadata.max.retention.bytes and .ms: old snapshots go, and the log below the oldest that stays."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.listener")
 
-BACKLOG = 128
+BACKLOG = 50  # socket.listen.backlog.size
 
 
 class Listener:
@@ -27,10 +27,11 @@ class Listener:
         name: str,
         host: str,
         port: int,
-        advertised: tuple[str, int],
+        advertised: tuple[str, int] | None,
         dispatcher: Dispatcher,
         limits: ConnectionLimits,
         max_frame_bytes: int,
+        backlog: int = BACKLOG,
     ) -> None:
         self.name = name
         self.host = host
@@ -40,22 +41,31 @@ class Listener:
         self._dispatcher = dispatcher
         self._limits = limits
         self._max_frame_bytes = max_frame_bytes
+        self._backlog = backlog
         self._servers: list[asyncio.Server] = []
 
     @property
-    def advertised(self) -> tuple[str, int]:
-        """(host, port) for clients; port 0 stands for the one that was bound."""
+    def advertised(self) -> tuple[str, int] | None:
+        """(host, port) that clients are told, None where they aren't told of this listener.
+
+        A configured port 0 stands for the one that was bound.
+        """
+        if self._advertised is None:
+            return None
         host, port = self._advertised
         return host, port or self.port
 
     @property
     def address(self) -> str:
-        """What is advertised, as text: IPv6 addresses in brackets."""
-        host, port = self.advertised
+        """What is advertised, or else what is bound, as text: IPv6 addresses in brackets."""
+        host, port = self.advertised or (self.host, self.port)
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def bind(self) -> list[socket.socket]:
-        """Bound sockets, not yet listening. Raises OSError."""
+        """Listening sockets; who connects waits until `listen` serves them. Raises OSError.
+
+        Binding alone doesn't tell that the port is another broker's: with SO_REUSEADDR both can, until one listens.
+        """
         infos = socket.getaddrinfo(
             self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -65,11 +75,14 @@ class Listener:
                 bound = socket.socket(family, kind, protocol)
                 sockets.append(bound)
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # accepted sockets inherit it
                 if family == socket.AF_INET6:
-                    bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                    # "::" alone stands for every interface, of IPv4 too; beside 0.0.0.0 each has its own socket.
+                    bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(self.host != "::"))
                 if self.port and len(sockets) > 1:
                     address = (address[0], self.port, *address[2:])
                 bound.bind(address)
+                bound.listen(self._backlog)
                 self.port = bound.getsockname()[1]
         except OSError:
             for opened in sockets:
@@ -80,7 +93,9 @@ class Listener:
     async def listen(self, sockets: list[socket.socket]) -> None:
         loop = asyncio.get_running_loop()
         for bound in sockets:
-            self._servers.append(await loop.create_server(self._connection, sock=bound, backlog=BACKLOG))
+            self._servers.append(
+                await loop.create_server(self._connection, sock=bound, backlog=self._backlog)
+            )
 
     def _connection(self) -> Connection:
         return Connection(self, self._dispatcher, self._max_frame_bytes)

@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING
 from broker.metadata.placement import MIGRATING, UNASSIGNED, directory_of
 from protocol.errors import Error, KafkaError
 from protocol.primitives import uuid_to_text
+from protocol.record_batch import CorruptRecordError
 from protocol.record_checks import RecordRules
+from storage.checkpoints import CheckpointError
 from storage.log_config import LogConfig
+from storage.recovery import InconsistentTopicIdError
+from storage.segment_recovery import UnsupportedFormatError
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -26,6 +30,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.partitions")
 
 NO_LEADER_EPOCH = -1
+
+# What opening or deleting a log may end with, without the program being at fault.
+FAULTS = (
+    OSError,
+    KafkaError,
+    CheckpointError,
+    InconsistentTopicIdError,
+    CorruptRecordError,
+    UnsupportedFormatError,
+)
 
 
 class Partition:
@@ -59,8 +73,8 @@ class Partition:
         """On becoming leader the pair (epoch, log end) is written at once, before any record."""
         if leader_epoch == self.leader_epoch:
             return
-        self.leader_epoch = leader_epoch
         self.log.assign_leader_epoch(leader_epoch)
+        self.leader_epoch = leader_epoch
         self.advance()
 
     def advance(self) -> None:
@@ -75,15 +89,19 @@ class Partition:
 
 
 class HostedTopic:
-    """A topic with the partitions of it that this node leads, and its settings in the forms that are used."""
+    """A topic with the partitions of it that this node leads, and its settings in the forms that are used.
 
-    __slots__ = ("config", "is_internal", "name", "partitions", "rules", "topic_id")
+    `offline` are those whose log is open and whose leadership couldn't be begun: nobody finds them.
+    """
+
+    __slots__ = ("config", "is_internal", "name", "offline", "partitions", "rules", "topic_id")
 
     def __init__(self, name: str, topic_id: bytes, is_internal: bool) -> None:
         self.name = name
         self.topic_id = topic_id
         self.is_internal = is_internal
         self.partitions: dict[int, Partition] = {}
+        self.offline: dict[int, Partition] = {}
         self.configure(LogConfig())
 
     def configure(self, config: LogConfig) -> None:
@@ -98,7 +116,7 @@ class HostedTopic:
             compression_type=config.compression_type,
             compression_level=_compression_level(config),
         )
-        for partition in self.partitions.values():
+        for partition in (*self.partitions.values(), *self.offline.values()):
             partition.log.config = config
 
 
@@ -132,6 +150,8 @@ class Partitions:
         self._new_folder_name = new_folder_name
         self._jitter = jitter
         self._found = dict(found or {})
+        self._to_follow: set[str] = set()  # topics with a partition that failed
+        self._to_delete: list[Partition] = []
 
     def find(self, topic: str, index: int) -> Partition | None:
         hosted = self.by_name.get(topic)
@@ -149,12 +169,28 @@ class Partitions:
 
     def follow(self, image: ClusterImage) -> list[TopicImage]:
         """Make the partitions what the metadata says, as far as it changed since the last call. Returns the topics
-        that were removed."""
+        that were removed.
+
+        What the disk refuses is logged and tried again at the next call; until then the partition is offline.
+        """
         changed, removed = image.take_changes()
+        retried, self._to_delete = self._to_delete, []
+        for partition in retried:
+            self._delete(partition)
         for topic in removed:
             self._remove(topic)
+        changed |= self._to_follow
+        self._to_follow = set()
         for name in changed:
-            self._follow_topic(image.topics[name])
+            if name in image.topics:
+                self._follow_topic(image.topics[name])
+        return removed
+
+    def open_all(self, image: ClusterImage) -> list[TopicImage]:
+        """`follow` of a start, which opens every partition or ends. Raises what the disk or the files refuse with."""
+        changed, removed = image.take_changes()
+        for name in changed:
+            self._follow_topic(image.topics[name], raising=True)
         return removed
 
     def configure_all(self) -> None:
@@ -162,7 +198,7 @@ class Partitions:
         for topic in self.by_name.values():
             topic.configure(self._config_of_topic(topic.name))
 
-    def _follow_topic(self, topic: TopicImage) -> None:
+    def _follow_topic(self, topic: TopicImage, *, raising: bool = False) -> None:
         hosted = self.by_name.get(topic.name)
         if hosted is None:
             hosted = HostedTopic(topic.name, topic.topic_id, self._is_internal(topic.name))
@@ -172,28 +208,47 @@ class Partitions:
         for index, wanted in topic.partitions.items():
             if self._node_id not in wanted.replicas:
                 continue
-            partition = hosted.partitions.get(index)
-            if partition is None:
-                directory = self._directory_of(topic.name, index, wanted)
-                if directory is None:
-                    continue  # offline: it is in a directory that can't be used
-                opened = directory.open_log(
-                    topic.name,
-                    index,
-                    hosted.config,
-                    now_ms=self._clock.now_ms(),
-                    topic_id=uuid_to_text(topic.topic_id),
-                    jitter=self._jitter,
-                )
-                partition = hosted.partitions[index] = Partition(
-                    hosted, index, opened, directory, self._node_id
-                )
-            if wanted.leader == self._node_id:
+            try:
+                self._follow_partition(hosted, index, wanted)
+            except FAULTS as error:
+                if raising:
+                    raise
+                log.error("%s-%d is offline: %s", topic.name, index, error)
+                self._to_follow.add(topic.name)
+
+    def _follow_partition(self, hosted: HostedTopic, index: int, wanted: PartitionImage) -> None:
+        """Raises one of `FAULTS`; the partition isn't among the topic's then."""
+        partition = hosted.partitions.get(index) or hosted.offline.get(index)
+        if partition is None:
+            directory = self._directory_of(hosted.name, index, wanted)
+            if directory is None:
+                return  # offline: it is in a directory that can't be used
+            opened = directory.open_log(
+                hosted.name,
+                index,
+                hosted.config,
+                now_ms=self._clock.now_ms(),
+                topic_id=uuid_to_text(hosted.topic_id),
+                jitter=self._jitter,
+            )
+            self._found.pop((hosted.name, index), None)
+            partition = Partition(hosted, index, opened, directory, self._node_id)
+        if wanted.leader == self._node_id:
+            try:
                 partition.begin_leader_epoch(wanted.leader_epoch)
+            except BaseException:
+                hosted.partitions.pop(index, None)
+                hosted.offline[index] = partition
+                partition.is_gone = True
+                partition.wake()
+                raise
+        hosted.offline.pop(index, None)
+        partition.is_gone = False
+        hosted.partitions[index] = partition
 
     def _directory_of(self, topic: str, index: int, wanted: PartitionImage) -> LogDirectory | None:
         """Where the partition was found at the start, or else where its record says."""
-        directory_id = self._found.pop((topic, index), None) or directory_of(wanted, self._node_id)
+        directory_id = self._found.get((topic, index)) or directory_of(wanted, self._node_id)
         if directory_id in (UNASSIGNED, MIGRATING):
             return next(iter(self._directories.values()))
         return self._directories.get(directory_id)
@@ -204,10 +259,20 @@ class Partitions:
             return
         if self.by_name.get(hosted.name) is hosted:
             del self.by_name[hosted.name]
-        for partition in hosted.partitions.values():
+        for partition in (*hosted.partitions.values(), *hosted.offline.values()):
             partition.is_gone = True
-            partition.directory.delete_log(partition.log, self._new_folder_name())
+            self._delete(partition)
             partition.wake()
+
+    def _delete(self, partition: Partition) -> None:
+        directory, deleted = partition.directory, partition.log
+        if directory.logs.get((deleted.topic, deleted.partition)) is not deleted:
+            return  # its folder has gone, and what came behind that had failed
+        try:
+            directory.delete_log(deleted, self._new_folder_name())
+        except FAULTS as error:
+            log.error("%s-%d can't be deleted: %s", deleted.topic, deleted.partition, error)
+            self._to_delete.append(partition)
 
 
 def _compression_level(config: LogConfig) -> int | None:

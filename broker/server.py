@@ -11,9 +11,10 @@ import logging
 import random
 import resource
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.background import BackgroundThread
+from broker.broken_invariant import stops_the_broker
 from broker.clock import Clock, SystemClock
 from broker.config.topic_config import check_topic_configs, log_config_of_metadata, log_config_of_topic
 from broker.coordination.groups import Groups
@@ -39,6 +40,8 @@ from protocol.messages.metadata_records import ProducerIdsRecord
 from protocol.primitives import uuid_to_text
 from protocol.record_batch import CorruptRecordError
 from storage import files
+from storage.checkpoints import CheckpointError
+from storage.recovery import InconsistentTopicIdError
 from storage.segment_recovery import UnsupportedFormatError
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.server")
 
 LEAST_OPEN_FILES = 64
+MOST_OPEN_FILES = 900  # 5,000 partitions need no more: what isn't used lately is closed
 
 # What a folder may be found with; a fault of ours is none of these and keeps its stack trace.
 _FOLDER_ERRORS = (
@@ -59,6 +63,8 @@ _FOLDER_ERRORS = (
     MetadataContradictionError,
     CorruptRecordError,
     UnsupportedFormatError,
+    CheckpointError,
+    InconsistentTopicIdError,
 )
 
 
@@ -74,6 +80,7 @@ class Server:
     _directories_by_id: dict[bytes, LogDirectory]
     _folders: Directories
     _found: dict[tuple[str, int], bytes]
+    _previous_handler: Any = None
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
         self.config = config
@@ -100,35 +107,45 @@ class Server:
                 listener.name,
                 listener.host,
                 listener.port,
-                listener.advertised or (listener.host, 0),
+                listener.advertised,
                 self.dispatcher,
                 self.connection_limits,
                 config.get_int("socket.request.max.bytes"),
+                config.get_int("socket.listen.backlog.size"),
             )
             for listener in config.listeners
         }
         self.directories: list[LogDirectory] = []
         self.housekeeping = Housekeeping(self)
 
-    def advertised_endpoint(self, listener_name: str) -> tuple[str, int]:
-        """(host, port) that a client of this listener is told to connect to."""
+    def advertised_endpoint(self, listener_name: str) -> tuple[str, int] | None:
+        """(host, port) that a client of this listener is told to connect to; None where it isn't advertised."""
         return self.listeners[listener_name].advertised
 
     @property
+    def first_advertised(self) -> tuple[str, int]:
+        """(host, port) of the first listener that clients are told of; there is one."""
+        return next(told for each in self.listeners.values() if (told := each.advertised) is not None)
+
+    @property
     def bootstrap(self) -> str:
-        """host:port of the first listener."""
-        return next(iter(self.listeners.values())).address
+        """host:port of the first listener that clients are told of."""
+        return next(each.address for each in self.listeners.values() if each.advertised is not None)
 
     # --- start ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
         bound = self._bind()
+        loop = asyncio.get_running_loop()
+        self._previous_handler = loop.get_exception_handler()
+        loop.set_exception_handler(self._failed_on_loop)
         try:
             self._open_directories()
             self._open_metadata()
             self._open_partitions()
         except BaseException as error:
+            loop.set_exception_handler(self._previous_handler)
             for sockets in bound.values():
                 for opened in sockets:
                     opened.close()
@@ -162,6 +179,9 @@ class Server:
             self.config, self.background, lambda: random_uuid(secrets.token_bytes)
         )
         self.directories = self._folders.all()
+        for directory in self.directories:
+            if not directory.clean and directory.meta_properties is not None and directory.folders():
+                log.warning("%s was not shut down cleanly: its logs are checked", directory.path)
         self.cluster_id = self._folders.cluster_id
         self._directories_by_id = self._folders.by_id
 
@@ -222,7 +242,11 @@ class Server:
                     self.node_id,
                     secrets.token_bytes(16),
                     self.broker_epoch,
-                    [(name, *listener.advertised) for name, listener in self.listeners.items()],
+                    [
+                        (name, *told)
+                        for name, listener in self.listeners.items()
+                        if (told := listener.advertised) is not None
+                    ],
                     [*self._directories_by_id],
                     self.rack,
                 )
@@ -262,7 +286,8 @@ class Server:
             lambda: random_uuid(secrets.token_bytes),
             self.stop_on_failure,
         )
-        self._follow_metadata()
+        self._follow_settings()
+        self.groups.follow(self.partitions.open_all(image))
         self.metadata.on_change = self._follow_metadata
 
     def _find_folders(self) -> dict[tuple[str, int], bytes]:
@@ -297,6 +322,10 @@ class Server:
 
     def _follow_metadata(self) -> None:
         """Make the settings and the partitions what the metadata says."""
+        self._follow_settings()
+        self.groups.follow(self.partitions.follow(self.metadata.image))
+
+    def _follow_settings(self) -> None:
         image = self.metadata.image
         if image.take_broker_config_change():
             complaints = self.config.set_dynamic(
@@ -307,7 +336,6 @@ class Server:
                 log.warning("%s", complaint)
             self._apply_settings()
             self.partitions.configure_all()
-        self.groups.follow(self.partitions.follow(image))
 
     def _apply_settings(self) -> None:
         """Hand on what can be altered while we run, and isn't asked for each time."""
@@ -342,16 +370,45 @@ class Server:
             log.critical("stopping, since going on would be wrong: %s", failure)
             self.stopped.set()
 
+    def _failed_on_loop(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """The loop's exception handler: what a callback of ours ends with, a timer or the end of background work.
+
+        Connections that break off, and requests whose client has gone, come here too, and are no failures.
+        """
+        loop.default_exception_handler(context)
+        error = context.get("exception")
+        if error is None or isinstance(error, asyncio.CancelledError):
+            return
+        of_ours = "handle" in context and not isinstance(error, OSError | KafkaError | MemoryError)
+        if of_ours or stops_the_broker(error):
+            self.stop_on_failure(error)
+
     async def stop(self) -> None:
-        """Stop cleanly: nothing that was acknowledged needs recovery at the next start."""
+        """Stop cleanly: nothing that was acknowledged needs recovery at the next start.
+
+        Whatever fails on the way is logged, is the server's `failure`, and keeps the mark from being written.
+        """
         for listener in self.listeners.values():
             listener.stop_accepting()
         self.housekeeping.stop()
         self.groups.stop()
         for listener in self.listeners.values():
             listener.close_connections()
-        if self.failure is not None:
-            return
+        if self.failure is None:
+            try:
+                self._give_up_leadership()
+            except Exception as error:
+                self._failed_to_stop("the end can't be recorded in the metadata log", error)
+        await self.background.finish()
+        for directory in self.directories:
+            try:
+                directory.close(clean=self.failure is None, broker_epoch=self.broker_epoch)
+            except (OSError, KafkaError) as error:
+                self._failed_to_stop(f"{directory.path} can't be closed cleanly", error)
+        asyncio.get_running_loop().set_exception_handler(self._previous_handler)
+        self.stopped.set()
+
+    def _give_up_leadership(self) -> None:
         image = self.metadata.image
         self.metadata.on_change = lambda: None
         self.metadata.append(
@@ -361,15 +418,16 @@ class Server:
             ]
         )
         self.metadata.append([registration.fence(self.node_id, self.broker_epoch)])
-        await self.background.finish()
-        for directory in self.directories:
-            directory.close(broker_epoch=self.broker_epoch)
-        self.stopped.set()
+
+    def _failed_to_stop(self, what: str, error: Exception) -> None:
+        log.error("%s: %s", what, error, exc_info=not isinstance(error, OSError | KafkaError))
+        if self.failure is None:
+            self.failure = error
 
 
 def _open_files_limit() -> int:
     """Half of what the process may have open goes to logs, the rest to connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return files.DEFAULT_OPEN_FILES
-    return max(LEAST_OPEN_FILES, soft // 2)
+        return MOST_OPEN_FILES
+    return min(MOST_OPEN_FILES, max(LEAST_OPEN_FILES, soft // 2))

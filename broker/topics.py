@@ -77,15 +77,30 @@ class Topics:
             else:
                 results.append((topic, topic_id))
         if decided and not validate_only:
-            self._metadata.append(decided)
+            failure = self._append(decided)
+            if failure is not None:
+                created = self._metadata.image.topics_by_id
+                return [
+                    (topic, result if isinstance(result, KafkaError) or result in created else failure)
+                    for topic, result in results
+                ]
         return results
+
+    def _append(self, decided: Sequence[Message]) -> KafkaError | None:
+        """What kept the decision, or the end of a long one, out of the metadata log; None where it is in force."""
+        try:
+            self._metadata.append(decided)
+        except KafkaError as error:
+            log.error("a change of topics can't be written to the metadata log: %s", error)
+            return error
+        return None
 
     def auto_create(self, names: Sequence[str]) -> None:
         """Create topics with the defaults (Kafka: `AutoTopicCreationManager`); what can't be created is logged."""
         wanted = [self._auto_created(name) for name in names]
         for topic, result in self.create(wanted):
             if isinstance(result, KafkaError):
-                log.info("topic %s is not created automatically: %s", topic.name, result.message)
+                log.info("topic %s is not created automatically: %s", topic.name, result)
             else:
                 log.info("created topic %s automatically", topic.name)
 
@@ -135,12 +150,14 @@ class Topics:
             )
         return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
 
-    def delete(self, topics: Sequence[TopicImage]) -> None:
+    def delete(self, topics: Sequence[TopicImage]) -> list[tuple[TopicImage, KafkaError | None]]:
+        """Each topic with what kept it from being deleted, or None."""
         decided: list[Message] = []
         for topic in topics:
             decided += topic_decisions.removed_topic(topic)
-        if decided:
-            self._metadata.append(decided)
+        failure = self._append(decided) if decided else None
+        left = self._metadata.image.topics_by_id
+        return [(topic, failure if topic.topic_id in left else None) for topic in topics]
 
     def add_partitions(
         self, wanted: Sequence[CreatePartitionsTopic], *, validate_only: bool = False
@@ -163,8 +180,17 @@ class Topics:
                 error = KafkaError(Error.UNKNOWN_SERVER_ERROR)
             results.append((topic, error))
         if decided and not validate_only:
-            self._metadata.append(decided)
+            failure = self._append(decided)
+            if failure is not None:
+                return [
+                    (topic, error if error is not None or self._has_partitions(topic) else failure)
+                    for topic, error in results
+                ]
         return results
+
+    def _has_partitions(self, wanted: CreatePartitionsTopic) -> bool:
+        topic = self._metadata.image.topics.get(wanted.name)
+        return topic is not None and len(topic.partitions) >= wanted.count
 
 
 def _configs(values: dict[str, str]) -> list[CreatableTopicConfig]:

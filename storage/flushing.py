@@ -8,7 +8,7 @@ rest of it anew.
 
 from typing import TYPE_CHECKING
 
-from storage import checkpoints, files, rolling
+from storage import checkpoints, files, flush_waiters, rolling
 from storage.background import Then
 from storage.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, file_path
 from storage.storage_errors import give_up, told_to_clients
@@ -43,8 +43,10 @@ def when_flushed(log: "PartitionLog", offset: int, then: Then) -> None:
         then(log.failure)
     elif offset <= log.recovery_point:
         then(None)
+    elif log.closed:
+        then(flush_waiters.closed_error(log))
     else:
-        log.flush_waiters.append((offset, then))
+        flush_waiters.add(log, offset, then)
 
 
 def _start(log: "PartitionLog") -> None:
@@ -64,7 +66,7 @@ def _start(log: "PartitionLog") -> None:
             return
         if truncations == log.truncations:
             log.recovery_point = max(log.recovery_point, target)
-        _tell_waiters(log)
+        flush_waiters.tell_flushed(log)
         _start(log)
 
     log.flush_running = True
@@ -74,19 +76,6 @@ def _start(log: "PartitionLog") -> None:
 def _fail(log: "PartitionLog", failure: Exception) -> None:
     # what the page cache held may be gone from it, and a second sync would succeed over the loss
     give_up(log, failure if isinstance(failure, OSError) else OSError(str(failure)))
-    waiters, log.flush_waiters = log.flush_waiters, []
-    for _offset, then in waiters:
-        then(failure)
-
-
-def _tell_waiters(log: "PartitionLog") -> None:
-    if not log.flush_waiters:
-        return
-    point = log.recovery_point
-    due = [then for offset, then in log.flush_waiters if offset <= point]
-    log.flush_waiters = [waiter for waiter in log.flush_waiters if waiter[0] > point]
-    for then in due:
-        then(None)
 
 
 def _unsynced(log: "PartitionLog", target: int) -> tuple[list[str], str | None]:
@@ -122,25 +111,32 @@ def _sync(paths: list[str], directory: str | None) -> None:
 def close(log: "PartitionLog", *, clean: bool = True) -> None:
     """Ends the log. A clean end syncs all, and leaves the snapshot that the next start trusts.
 
-    It waits for the disk, without the background.
+    It waits for the disk, without the background. Whoever waits for a flush that now won't be is told so.
     """
     if log.closed:
         return
     was_ready = log.ready
     log.closed = True
     log.ready = False
-    if clean and was_ready:
-        paths, directory = _unsynced(log, log.log_end_offset)
-        log.active.become_inactive()
-        rolling.keep_txn_index(log)
-        snapshot = log.snapshots.take(log.producers)
-        if snapshot is not None:
-            paths.append(snapshot)
-            directory = log.directory
-        if paths:
-            paths += [file_path(log.directory, log.active.base_offset, suffix) for suffix in INDEX_SUFFIXES]
-        _sync(paths, directory)
-        log.recovery_point = log.log_end_offset
-        _tell_waiters(log)
+    try:
+        if clean and was_ready:
+            _sync_all(log)
+    finally:
+        flush_waiters.tell_lost(log, flush_waiters.closed_error(log))
     for segment in log.segments:
         segment.close()
+
+
+def _sync_all(log: "PartitionLog") -> None:
+    paths, directory = _unsynced(log, log.log_end_offset)
+    log.active.become_inactive()
+    rolling.keep_txn_index(log)
+    snapshot = log.snapshots.take(log.producers)
+    if snapshot is not None:
+        paths.append(snapshot)
+        directory = log.directory
+    if paths:
+        paths += [file_path(log.directory, log.active.base_offset, suffix) for suffix in INDEX_SUFFIXES]
+    _sync(paths, directory)
+    log.recovery_point = log.log_end_offset
+    flush_waiters.tell_flushed(log)

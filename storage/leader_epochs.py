@@ -27,30 +27,22 @@ class LeaderEpochs:
 
     def load(self) -> None:
         """Takes what the file says, from now on writing to it. Raises `CheckpointError` for a malformed one."""
-        self.entries = []
+        entries: list[tuple[int, int]] = []
         for epoch, start_offset in checkpoints.read_leader_epochs(self._path):
-            self._assign(epoch, start_offset)
+            entries = _with(entries, epoch, start_offset)
+        self._take(entries)
         self._written = True
 
     def start_writing(self) -> None:
         """The log's directory is there now: writes what is known."""
+        self._write(self.entries)
         self._written = True
-        self._write()
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """An epoch begins. Entries that contradict it, not being below it, were never written in: dropped."""
-        if self._assign(epoch, start_offset):
-            self._write()
-
-    def _assign(self, epoch: int, start_offset: int) -> bool:
-        entries = self.entries
-        if entries and entries[-1][0] == epoch and entries[-1][1] <= start_offset:
-            return False
-        while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
-            entries.pop()
-        entries.append((epoch, start_offset))
-        self.latest = epoch
-        return True
+        entries = _with(self.entries, epoch, start_offset)
+        if entries != self.entries:
+            self._replace(entries)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) for an epoch above all known, or -1."""
@@ -103,12 +95,24 @@ class LeaderEpochs:
         return self._path
 
     def _replace(self, entries: list[tuple[int, int]]) -> None:
+        # the file first: what can't be written isn't known either, and is tried again at the next append
+        if self._written:
+            self._write(entries)
+        self._take(entries)
+
+    def _take(self, entries: list[tuple[int, int]]) -> None:
         self.entries = entries
         self.latest = entries[-1][0] if entries else UNDEFINED_EPOCH
-        self._write()
 
-    def _write(self) -> None:
-        if self._written:
-            data = checkpoints.encode_leader_epochs(self.entries)
-            files.replace_whole(self._path, data, synced=False)
-            self._unsynced = True
+    def _write(self, entries: list[tuple[int, int]]) -> None:
+        files.replace_whole(self._path, checkpoints.encode_leader_epochs(entries), synced=False)
+        self._unsynced = True
+
+
+def _with(entries: list[tuple[int, int]], epoch: int, start_offset: int) -> list[tuple[int, int]]:
+    if entries and entries[-1][0] == epoch and entries[-1][1] <= start_offset:
+        return entries
+    kept = len(entries)
+    while kept and (entries[kept - 1][0] >= epoch or entries[kept - 1][1] >= start_offset):
+        kept -= 1
+    return [*entries[:kept], (epoch, start_offset)]

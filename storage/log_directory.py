@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 LOCK_FILE = ".lock"
 METADATA_TOPIC = "__cluster_metadata"
 FUTURE_DIRECTORY_SUFFIX = "-future"
+BACKGROUND_SUFFIX = ".background.tmp"
 
 
 class PartitionFolder(NamedTuple):
@@ -54,6 +55,10 @@ class LogDirectory:
         """Partitions whose log nobody opened in this run: not recovered where the last stop wasn't clean."""
         self._writing: set[str] = set()
         self._waiting: dict[str, bytes] = {}
+        self._superseded: set[str] = set()
+        """Of the files being written: those that meanwhile say something newer."""
+        self._unforgotten: set[TopicPartition] = set()
+        """Deleted partitions whose log start is in the checkpoint still, since it couldn't be written."""
 
     @classmethod
     def open(cls, path: str, *, background: Background) -> "LogDirectory":
@@ -146,8 +151,13 @@ class LogDirectory:
         topic_id: str | None,
         jitter: Jitter = lambda limit: 0,
     ) -> PartitionLog:
-        """Opens the partition's log, recovered where the last stop wasn't clean. See `PartitionLog.open`."""
+        """Opens the partition's log, recovered where the last stop wasn't clean. See `PartitionLog.open`.
+
+        Raises `OSError` too where the log start of a deleted partition of that name can't be forgotten.
+        """
         key = (topic, partition)
+        if key in self._unforgotten:
+            self._forget_log_starts()
         metadata = topic == METADATA_TOPIC
         log = PartitionLog.open(
             self._path(f"{topic}-{partition}"),
@@ -189,7 +199,16 @@ class LogDirectory:
         self._unopened.discard(key)
         if key in self._written_log_starts:
             # else a new topic of that name would begin at the old one's log start, dropping what lies below
-            self._write_now(checkpoints.LOG_START_FILE, self._encode_log_starts())
+            self._unforgotten.add(key)
+            try:
+                self._forget_log_starts()
+            except OSError as failure:
+                logger.error("%s can't be written: %s", self._path(checkpoints.LOG_START_FILE), failure)
+
+    def _forget_log_starts(self) -> None:
+        self._write_now(checkpoints.LOG_START_FILE, self._encode_log_starts())
+        self._written_log_starts -= self._unforgotten
+        self._unforgotten.clear()
 
     # ---- checkpoints
 
@@ -198,8 +217,7 @@ class LogDirectory:
         self._write(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points())
 
     def checkpoint_high_watermarks(self) -> None:
-        offsets = {key: log.high_watermark for key, log in self._checkpointed()}
-        self._write(checkpoints.HIGH_WATERMARK_FILE, checkpoints.encode_offsets(offsets))
+        self._write(checkpoints.HIGH_WATERMARK_FILE, self._encode_high_watermarks())
 
     def checkpoint_log_starts(self) -> None:
         self._write(checkpoints.LOG_START_FILE, self._encode_log_starts())
@@ -211,6 +229,10 @@ class LogDirectory:
         opened = {key: log.recovery_point for key, log in self._checkpointed()}
         return checkpoints.encode_offsets(self._recovery_points | opened)
 
+    def _encode_high_watermarks(self) -> bytes:
+        offsets = {key: log.high_watermark for key, log in self._checkpointed()}
+        return checkpoints.encode_offsets(offsets)
+
     def _encode_log_starts(self) -> bytes:
         opened = {
             key: log.log_start_offset
@@ -218,7 +240,7 @@ class LogDirectory:
             if log.log_start_offset > log.base_offsets[0]
         }
         offsets = self._log_starts | opened
-        self._written_log_starts = set(offsets)
+        self._written_log_starts |= set(offsets)
         return checkpoints.encode_offsets(offsets)
 
     def _write(self, name: str, data: bytes) -> None:
@@ -226,25 +248,42 @@ class LogDirectory:
             self._waiting[name] = data
             return
         self._writing.add(name)
+        path = self._path(name)
+        temporary = path + BACKGROUND_SUFFIX
 
         def work() -> None:
-            files.replace_whole(self._path(name), data)
+            files.write_whole(temporary, data)
+            files.sync(temporary)
 
         def then(failure: Exception | None) -> None:
             self._writing.discard(name)
-            if failure is not None:
-                logger.error("%s can't be written: %s", self._path(name), failure)
+            if name in self._superseded:
+                self._superseded.discard(name)
+            elif failure is None:
+                self._put_in_place(temporary, path)
+            else:
+                logger.error("%s can't be written: %s", path, failure)
             waiting = self._waiting.pop(name, None)
             if waiting is not None:
                 self._write(name, waiting)
 
         self.background(work, then)
 
+    def _put_in_place(self, temporary: str, path: str) -> None:
+        # on the loop, not in the background: so what was written in the meantime isn't replaced by older news
+        try:
+            files.rename(temporary, path)
+        except OSError as failure:
+            logger.error("%s can't be written: %s", path, failure)
+            return
+        self.background(lambda: files.sync_directory(self.path), removal.log_failure)
+
     def _write_now(self, name: str, data: bytes) -> None:
+        """The file says this once the call returns, and nothing that was to be written before it comes after."""
+        files.replace_whole(self._path(name), data)
+        self._waiting.pop(name, None)
         if name in self._writing:
-            self._waiting[name] = data
-        else:
-            files.replace_whole(self._path(name), data)
+            self._superseded.add(name)
 
     # ---- end
 
@@ -258,15 +297,15 @@ class LogDirectory:
         for log in self.logs.values():
             log.close(clean=False)
         if clean:
-            files.replace_whole(self._path(checkpoints.RECOVERY_POINT_FILE), self._encode_recovery_points())
-            files.replace_whole(self._path(checkpoints.LOG_START_FILE), self._encode_log_starts())
-            offsets = {key: log.high_watermark for key, log in self._checkpointed()}
-            files.replace_whole(
-                self._path(checkpoints.HIGH_WATERMARK_FILE), checkpoints.encode_offsets(offsets)
-            )
+            self._write_now(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points())
+            self._write_now(checkpoints.LOG_START_FILE, self._encode_log_starts())
+            self._write_now(checkpoints.HIGH_WATERMARK_FILE, self._encode_high_watermarks())
             files.replace_whole(
                 self._path(checkpoints.CLEAN_SHUTDOWN_FILE), checkpoints.encode_clean_shutdown(broker_epoch)
             )
+        # whoever holds the lock next is alone to write
+        self._waiting.clear()
+        self._superseded |= self._writing
         files.unlock(self._path(LOCK_FILE))
 
     def _close_logs(self) -> bool:

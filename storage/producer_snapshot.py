@@ -6,6 +6,7 @@ offset delta, int64 timestamp, int32 coordinator epoch, int64 first offset of th
 Only the last batch of a producer is kept. Source: org.apache.kafka.storage ProducerStateManager.
 """
 
+import logging
 from collections.abc import Iterable
 from struct import Struct
 
@@ -13,6 +14,8 @@ from protocol.checksum import crc32c
 from storage import files
 from storage.producer_state import Producer, ProducerStates, cached_batch, is_expired
 from storage.segment_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_path
+
+logger = logging.getLogger(__name__)
 
 VERSION = 1
 _HEAD = Struct(">hIi")
@@ -146,15 +149,22 @@ class Snapshots:
                 self.remove(offset)
 
     def mark_deleted(self, offset: int) -> list[str]:
-        """Renames the one at the offset, if any, with `.deleted`; the new path is for whoever unlinks it."""
+        """Renames the one at the offset, if any, with `.deleted`; the new path is for whoever unlinks it.
+
+        One that can't be renamed stays known, and the next start finds it.
+        """
         if offset not in self.offsets:
             return []
-        self.offsets.remove(offset)
         path = self.path(offset)
         try:
             files.rename(path, path + DELETED_SUFFIX)
         except FileNotFoundError:
+            self.offsets.remove(offset)
             return []
+        except OSError as failure:
+            logger.warning("%s is left until the next start: %s", path, failure)
+            return []
+        self.offsets.remove(offset)
         return [path + DELETED_SUFFIX]
 
     def remove_all(self) -> None:

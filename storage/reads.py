@@ -59,6 +59,11 @@ def read(
     if limit <= position:
         return _NOTHING
     data = files.read(segment.log, max(wanted, LOG_OVERHEAD), position)
+    if len(data) < LOG_OVERHEAD:
+        raise KafkaError(
+            Error.KAFKA_STORAGE_ERROR,
+            f"{segment.log.path} ends at {position + len(data)}, not at {segment.size}",
+        )
     first_size = _INT32.unpack_from(data, BATCH_LENGTH_POS)[0] + LOG_OVERHEAD
     if first_size > wanted:
         if not min_one_batch:

@@ -10,8 +10,10 @@ org.apache.kafka.storage LogLoader.
 import logging
 from typing import TYPE_CHECKING
 
+from protocol.errors import KafkaError
 from storage import checkpoints, files, producer_replay, removal, rolling, segment_recovery, side_files
 from storage.producer_state import ProducerStates
+from storage.segment import Segment
 from storage.segment_files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -55,6 +57,7 @@ def open_log(
         segment = rolling.new_segment(log, base_offset, now_ms)
         segment.size = files.size_of(segment.log)
         rolling.add(log, segment)
+    _drop_leftovers(log)
     epochs_known = _load_leader_epochs(log)
     _load(log, names, now_ms=now_ms, clean=clean, recovery_point=recovery_point)
     if log.log_end_offset < log_start_offset:
@@ -167,7 +170,8 @@ def _start_empty(log: "PartitionLog", offset: int, now_ms: int) -> None:
 
 
 def _begin_anew(log: "PartitionLog", offset: int, now_ms: int) -> None:
-    removal.drop_segments(log, log.segments)
+    removal.drop_segments(log, log.segments[::-1])
+    log.segments, log.base_offsets = [], []
     rolling.add(log, rolling.new_segment(log, offset, now_ms))
     log.active.create()
     log.snapshots.remove_all()
@@ -175,6 +179,33 @@ def _begin_anew(log: "PartitionLog", offset: int, now_ms: int) -> None:
     log.leader_epochs.clear()
     log.log_start_offset = log.log_end_offset = offset
     log.recovery_point = min(log.recovery_point, offset)
+
+
+def _drop_leftovers(log: "PartitionLog") -> None:
+    """Drops empty segments that a failed roll left behind: the one before holds the offsets that they begin at."""
+    leftovers = []
+    before = log.segments[0]
+    for segment in log.segments[1:]:
+        if segment.size == 0 and _reaches(before, segment.base_offset):
+            leftovers.append(segment)
+        else:
+            before = segment
+    for segment in leftovers:
+        logger.warning("%s is empty, and begins within the one before it: dropped", segment.log.path)
+    removal.drop_segments(log, leftovers)
+
+
+def _reaches(segment: Segment, offset: int) -> bool:
+    """Whether a batch ends at or after the offset. The index isn't checked yet: it gives no more than a hint."""
+    try:
+        position = segment.offset_index.lookup(offset)
+        return segment.find(offset, position if position < segment.size else 0) is not None
+    except (FileNotFoundError, KafkaError):
+        pass
+    try:
+        return segment.find(offset, 0) is not None
+    except KafkaError:
+        return False
 
 
 def _load_leader_epochs(log: "PartitionLog") -> bool:
@@ -201,10 +232,10 @@ def _load(log: "PartitionLog", names: set[str], *, now_ms: int, clean: bool, rec
                 states = _states_at(log, slot, now_ms)
             if slot < first_unflushed:
                 logger.warning("%s: side files are made anew", segment.log.path)
-            if segment_recovery.recover(log, segment, states) and slot >= first_unflushed:
-                cut = True
-                removal.drop_segments(log, log.segments[slot + 1 :])
-                log.active = log.segments[-1]
+            if slot < first_unflushed:
+                segment_recovery.recover(log, segment, states, ())
+            else:
+                cut |= segment_recovery.recover(log, segment, states, log.segments[:slot:-1])
         slot += 1
     end_offset = log.active.next_offset()
     log.log_end_offset = end_offset

@@ -2,9 +2,10 @@
 
 import logging
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from storage import files
+from storage import files, flush_waiters
 from storage.background import Background
 from storage.segment import Segment
 from storage.storage_errors import told_to_clients
@@ -19,17 +20,24 @@ STRAY_DIRECTORY_SUFFIX = "-stray"
 MAX_NAME = 255
 
 
-def drop_segments(log: "PartitionLog", doomed: list[Segment]) -> None:
-    """Takes the segments and the snapshots at their bases out of the log."""
-    bases = {segment.base_offset for segment in doomed}
-    log.segments = [segment for segment in log.segments if segment.base_offset not in bases]
-    log.base_offsets = [segment.base_offset for segment in log.segments]
-    log.positions = None
+def drop_segments(log: "PartitionLog", doomed: Sequence[Segment]) -> None:
+    """Takes the segments and the snapshots at their bases out of the log, in the order given: of a log's end
+    the last one first, so that no hole is left by one who is killed meanwhile.
+
+    Where one can't be renamed, it and those behind it stay in the log, and `OSError` is raised.
+    """
     paths = []
-    for segment in doomed:
-        paths += segment.mark_deleted()
-        paths += log.snapshots.mark_deleted(segment.base_offset)
-    unlink_later(log, paths)
+    try:
+        for segment in doomed:
+            paths += segment.mark_deleted()
+            log.segments = [other for other in log.segments if other is not segment]
+            log.base_offsets = [other.base_offset for other in log.segments]
+            log.positions = None
+            paths += log.snapshots.mark_deleted(segment.base_offset)
+    finally:
+        if log.segments:
+            log.active = log.segments[-1]
+        unlink_later(log, paths)
 
 
 def unlink_later(log: "PartitionLog", paths: list[str]) -> None:
@@ -55,6 +63,7 @@ def delete(log: "PartitionLog", unique: str) -> str | None:
     """
     log.closed = True
     log.ready = False
+    flush_waiters.tell_lost(log, flush_waiters.closed_error(log))
     for segment in log.segments:
         segment.close()
     log.created = False

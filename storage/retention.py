@@ -28,6 +28,7 @@ def apply_retention(log: "PartitionLog", now_ms: int) -> int:
     """Deletes the segments that lie below the log start, or that retention.ms or retention.bytes give up.
 
     Returns how many. Files are renamed with `.deleted` at once, and unlinked after `file.delete.delay.ms`.
+    Segments that can't be renamed lie below the log start from then on: the next pass tries them again.
     """
     if not log.created or log.closed:
         return 0
@@ -107,6 +108,8 @@ def move_log_start(log: "PartitionLog", offset: int) -> None:
     """The log begins at the offset, if it didn't begin behind it already; all other offsets follow."""
     if offset <= log.log_start_offset:
         return
+    # first, since it alone may fail: then nothing has moved
+    log.leader_epochs.truncate_from_start(offset)
     log.log_start_offset = offset
     log.high_watermark = max(log.high_watermark, offset)
     log.recovery_point = max(log.recovery_point, offset)
@@ -114,4 +117,3 @@ def move_log_start(log: "PartitionLog", offset: int) -> None:
     log.producers.map_end_offset = max(log.producers.map_end_offset, offset)
     log.snapshots.on_log_start(offset)
     log.update_first_unstable_offset()
-    log.leader_epochs.truncate_from_start(offset)

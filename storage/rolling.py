@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from storage import flushing
+from storage import files, flushing
 from storage.segment import Segment
 from storage.storage_errors import told_to_clients
 
@@ -21,20 +21,36 @@ def roll_at(log: "PartitionLog", base_offset: int, now_ms: int) -> Segment:
     """Makes a segment at the offset the active one, unless that one is empty and begins there.
 
     The producers' state is written down at its base, and the old segment synced behind it; once that is done
-    the recovery point is the new base.
+    the recovery point is the new base. A roll that fails leaves no file of the new segment: the next start
+    would take it for the active one, and what the old one holds from there on for nothing.
     """
     old = log.active
     if base_offset == old.base_offset:
         return old
     old.become_inactive()
     keep_txn_index(log)
-    segment = new_segment(log, base_offset, now_ms)
-    segment.create()
     log.producers.map_end_offset = base_offset
     log.snapshots.take(log.producers)
+    segment = new_segment(log, base_offset, now_ms)
+    try:
+        segment.create()
+    except OSError as failure:
+        _take_back(segment, failure)
+        raise
     add(log, segment)
     flushing.flush_to(log, base_offset, now_ms)
     return segment
+
+
+def _take_back(segment: Segment, failure: OSError) -> None:
+    segment.close()
+    try:
+        for path in segment.paths():
+            files.remove(path)
+    except OSError as second:
+        raise files.TornWriteError(
+            second.errno, f"can't take back a failed roll: {second}", segment.log.path
+        ) from failure
 
 
 def new_segment(log: "PartitionLog", base_offset: int, now_ms: int) -> Segment:

@@ -3,6 +3,7 @@
 Only the last segment of a log, the active one, is appended to. Source: org.apache.kafka.storage LogSegment.
 """
 
+import logging
 from collections.abc import Iterator
 
 from protocol.errors import Error, KafkaError
@@ -27,6 +28,8 @@ from storage.segment_files import (
 )
 from storage.time_index import TimeIndex
 from storage.transaction_index import AbortedTxn, TransactionIndex
+
+logger = logging.getLogger(__name__)
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 """What an index entry holds: a segment's last offset is at most so far from its base."""
@@ -118,10 +121,11 @@ class Segment:
         """Writes one batch with what the indexes must know of it. Where any of it fails all is taken back."""
         position = self.size
         size = len(batch)
-        files.append(self.log, batch, position)
         max_so_far_ms = self.max_timestamp_ms
         if max_so_far_ms is None:
+            # before the write: what fails behind it must be taken back
             max_so_far_ms = self.load_max_timestamp()
+        files.append(self.log, batch, position)
         max_offset = self.max_timestamp_offset
         if max_timestamp_ms > max_so_far_ms:
             max_so_far_ms = max_timestamp_ms
@@ -146,8 +150,9 @@ class Segment:
         time_entry: tuple[int, int] | None,
         aborted: AbortedTxn | None,
     ) -> None:
-        counts = (self.offset_index.count, self.time_index.count, len(self.txn_index.records))
+        counts: tuple[int, int, int] | None = None
         try:
+            counts = (self.offset_index.count, self.time_index.count, len(self.txn_index.records))
             if aborted is not None:
                 self.txn_index.append(aborted)
             if time_entry is not None:
@@ -164,9 +169,11 @@ class Segment:
             or self.time_index.count >= self.max_index_bytes // time_index.ENTRY_SIZE - 1
         )
 
-    def _take_back(self, size: int, counts: tuple[int, int, int], failure: OSError) -> None:
+    def _take_back(self, size: int, counts: tuple[int, int, int] | None, failure: OSError) -> None:
         try:
             files.truncate(self.log, size)
+            if counts is None:
+                return
             self.offset_index.truncate_to_count(counts[0])
             self.time_index.truncate_to_count(counts[1])
             self.txn_index.truncate_to_count(counts[2])
@@ -257,13 +264,21 @@ class Segment:
         return [file_path(self.directory, self.base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
 
     def mark_deleted(self) -> list[str]:
-        """Renames its files with `.deleted` and returns the new paths, for whoever unlinks them."""
+        """Renames its files with `.deleted` and returns the new paths, for whoever unlinks them.
+
+        It is gone once its `.log` is renamed. An index that can't be is an orphan, which the next start finds.
+        """
         self.close()
         marked = []
         for path in self.paths():
             try:
                 files.rename(path, path + DELETED_SUFFIX)
             except FileNotFoundError:
+                continue
+            except OSError as failure:
+                if path == self.log.path:
+                    raise
+                logger.warning("%s is left until the next start: %s", path, failure)
                 continue
             marked.append(path + DELETED_SUFFIX)
         return marked

@@ -5,7 +5,7 @@ Source: org.apache.kafka.storage LogSegment.recover.
 
 import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from protocol.record_batch import (
     crc_is_valid,
     read_header,
 )
-from storage import files, producer_replay
+from storage import files, producer_replay, removal
 from storage.producer_state import ProducerStates
 from storage.segment import MAX_RELATIVE_OFFSET, Segment
 
@@ -38,11 +38,14 @@ class UnsupportedFormatError(Exception):
     """Batches of format 0 or 1, which Kafka stopped writing in 4.0 (KIP-724): not ours to cut off."""
 
 
-def recover(log: "PartitionLog", segment: Segment, states: ProducerStates) -> bool:
+def recover(
+    log: "PartitionLog", segment: Segment, states: ProducerStates, following: Sequence[Segment]
+) -> bool:
     """Makes the segment's indexes anew and applies its batches to `states`, which are those at its base.
 
-    Cuts the segment before the first batch that doesn't hold, and returns whether it did. Leaves a snapshot
-    at its end. Raises `UnsupportedFormatError`, `OSError`.
+    Cuts the segment before the first batch that doesn't hold, and returns whether it did; `following`, the
+    last one first, are dropped before it is cut. Leaves a snapshot at its end. Raises
+    `UnsupportedFormatError`, `OSError`.
     """
     segment.offset_index.create()
     segment.time_index.create()
@@ -71,6 +74,8 @@ def recover(log: "PartitionLog", segment: Segment, states: ProducerStates) -> bo
     cut = end < segment.size
     if cut:
         logger.warning("%s: %d bytes from position %d don't hold", segment.log.path, segment.size - end, end)
+        # before the cut: one that is killed in between finds the same again, not a log with a hole in it
+        removal.drop_segments(log, following)
         files.truncate(segment.log, end)
         segment.size = end
     segment.max_timestamp_ms, segment.max_timestamp_offset = max_timestamp_ms, max_timestamp_offset

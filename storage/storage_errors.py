@@ -6,21 +6,29 @@ from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from protocol.errors import Error, KafkaError
-from storage import files
+from storage import files, flush_waiters
 
 if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
+_told: set[tuple[str, int | None]] = set()
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 def storage_error(log: "PartitionLog", failure: OSError) -> KafkaError:
-    """KAFKA_STORAGE_ERROR; a failure that left the files in disorder ends all appending to the log."""
+    """KAFKA_STORAGE_ERROR; a failure that left the files in disorder ends all appending to the log.
+
+    Each kind of failure of a log is logged once: clients try again many times a second.
+    """
     if isinstance(failure, files.TornWriteError):
         give_up(log, failure)
+    elif (log.directory, failure.errno) not in _told:
+        _told.add((log.directory, failure.errno))
+        logger.error("%s: %s", log.directory, failure)
     return KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
 
 
@@ -30,6 +38,7 @@ def give_up(log: "PartitionLog", failure: OSError) -> None:
     if log.failure is None:
         log.failure = failure
     log.ready = False
+    flush_waiters.tell_lost(log, failure)
 
 
 def told_to_clients(

@@ -5,7 +5,7 @@ Source: org.apache.kafka.storage UnifiedLog.truncateTo, truncateFullyAndStartAt.
 
 from typing import TYPE_CHECKING
 
-from storage import producer_replay, removal, rolling
+from storage import files, flush_waiters, producer_replay, removal, rolling
 from storage.storage_errors import told_to_clients
 
 if TYPE_CHECKING:
@@ -23,9 +23,13 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
     if offset < log.base_offsets[0]:
         truncate_fully_and_start_at(log, offset, now_ms)
         return True
-    removal.drop_segments(log, [segment for segment in log.segments if segment.base_offset > offset])
-    log.active = log.segments[-1]
-    log.active.truncate_to(offset, now_ms)
+    try:
+        removal.drop_segments(
+            log, [segment for segment in reversed(log.segments) if segment.base_offset > offset]
+        )
+        log.active.truncate_to(offset, now_ms)
+    except OSError as failure:
+        raise _half_done(failure) from failure
     log.log_start_offset = min(offset, log.log_start_offset)
     _end_at(log, offset)
     log.leader_epochs.truncate_from_end(offset)
@@ -39,11 +43,14 @@ def truncate_to(log: "PartitionLog", offset: int, now_ms: int) -> bool:
 def truncate_fully_and_start_at(log: "PartitionLog", offset: int, now_ms: int) -> None:
     """Drops everything; the log begins and ends at the offset."""
     created = log.created
-    removal.drop_segments(log, log.segments if created else [])
-    log.segments, log.base_offsets = [], []
-    rolling.add(log, rolling.new_segment(log, offset, now_ms))
-    if created:
-        log.active.create()
+    try:
+        removal.drop_segments(log, log.segments[::-1] if created else [])
+        log.segments, log.base_offsets = [], []
+        rolling.add(log, rolling.new_segment(log, offset, now_ms))
+        if created:
+            log.active.create()
+    except OSError as failure:
+        raise _half_done(failure) from failure
     log.log_start_offset = offset
     _end_at(log, offset)
     log.high_watermark = offset
@@ -53,10 +60,16 @@ def truncate_fully_and_start_at(log: "PartitionLog", offset: int, now_ms: int) -
     log.update_first_unstable_offset()
 
 
+def _half_done(failure: OSError) -> files.TornWriteError:
+    """The log no longer ends where it is believed to: nothing may be appended."""
+    return files.TornWriteError(failure.errno, f"truncated in part only: {failure}")
+
+
 def _end_at(log: "PartitionLog", offset: int) -> None:
     log.log_end_offset = offset
     log.recovery_point = min(log.recovery_point, offset)
     log.flush_wanted_to = min(log.flush_wanted_to, offset)
     log.high_watermark = min(log.high_watermark, offset)
     log.truncations += 1
+    flush_waiters.tell_lost(log, OSError(f"{log.directory} was truncated to {offset}"), above=offset)
     log.positions = None

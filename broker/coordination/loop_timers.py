@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable
 
+from broker.broken_invariant import stops_the_broker
 from broker.clock import Clock
-from broker.dispatch import BrokenInvariantError
 from coordinator.timers import TimerQueue
 
 log = logging.getLogger("barnabas.coordination")
@@ -52,11 +52,11 @@ class LoopTimers:
             while True:
                 try:
                     self._queue.fire_due()
-                except (AssertionError, BrokenInvariantError) as error:
-                    self._failed(error)
-                    return
-                except Exception:
+                except Exception as error:
                     log.exception("a timer failed")
+                    if stops_the_broker(error):
+                        self._failed(error)
+                        return
                 else:
                     break
         finally:

@@ -83,9 +83,11 @@ def handle(server: Server, context: RequestContext, request: DeleteTopicsRequest
             refuse(name, found.topic_id, Error.INVALID_REQUEST, "The topic was named by its id already.")
         else:
             to_delete[found.topic_id] = found
-    server.topics.delete([*to_delete.values()])
-    for topic_id, found in to_delete.items():
-        response.responses.append(DeletableTopicResult(name=found.name, topic_id=topic_id))
+    for deleted, failure in server.topics.delete([*to_delete.values()]):
+        if failure is None:
+            response.responses.append(DeletableTopicResult(name=deleted.name, topic_id=deleted.topic_id))
+        else:
+            refuse(deleted.name, deleted.topic_id, failure.error, failure.message)
     return response
 
 

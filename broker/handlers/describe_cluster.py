@@ -33,12 +33,13 @@ def handle(
             error_code=Error.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
-    host, port = server.advertised_endpoint(context.listener_name)
-    response = DescribeClusterResponse(
-        cluster_id=server.cluster_id,
-        controller_id=server.node_id,
-        brokers=[DescribeClusterBroker(broker_id=server.node_id, host=host, port=port, rack=server.rack)],
-    )
+    response = DescribeClusterResponse(cluster_id=server.cluster_id, controller_id=server.node_id)
+    endpoint = server.advertised_endpoint(context.listener_name)
+    if endpoint is not None:
+        host, port = endpoint
+        response.brokers.append(
+            DescribeClusterBroker(broker_id=server.node_id, host=host, port=port, rack=server.rack)
+        )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response

@@ -79,5 +79,5 @@ def _controller_listener(server: Server) -> QuorumListener:
         host, _, port = address.rpartition(":")
         if voter_id == str(server.node_id) and port.isdecimal():
             return QuorumListener(name=name, host=host.strip("[]"), port=int(port))
-    host, port_number = next(iter(server.listeners.values())).advertised
+    host, port_number = server.first_advertised
     return QuorumListener(name=name, host=host, port=port_number)

@@ -119,8 +119,10 @@ def _answer(
             )
         topics[-1].partitions.append(answer)
         if answer.current_leader is not None and parameters.replica_id < 0 and not response.node_endpoints:
-            host, port = server.advertised_endpoint(context.listener_name)
-            response.node_endpoints.append(
-                NodeEndpoint(node_id=server.node_id, host=host, port=port, rack=server.rack)
-            )
+            endpoint = server.advertised_endpoint(context.listener_name)
+            if endpoint is not None:
+                host, port = endpoint
+                response.node_endpoints.append(
+                    NodeEndpoint(node_id=server.node_id, host=host, port=port, rack=server.rack)
+                )
     return response

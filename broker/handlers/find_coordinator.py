@@ -90,4 +90,7 @@ def _find(
     partition = topic.partitions.get(server.groups.partition_of(key))
     if partition is None or partition.leader != server.node_id:
         return Error.COORDINATOR_NOT_AVAILABLE, NO_NODE
-    return Error.NONE, (server.node_id, *server.advertised_endpoint(context.listener_name))
+    endpoint = server.advertised_endpoint(context.listener_name)
+    if endpoint is None:
+        return Error.COORDINATOR_NOT_AVAILABLE, NO_NODE
+    return Error.NONE, (server.node_id, *endpoint)

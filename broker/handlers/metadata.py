@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.metadata.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from broker.metadata.image import PartitionImage, TopicImage
+from broker.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from broker.metadata.topic_names import invalid_name_reason, is_internal
 from protocol.errors import Error
 from protocol.messages.metadata import (
@@ -53,16 +53,35 @@ def handle(server: Server, context: RequestContext, request: MetadataRequest) ->
         for topic in topics:
             if topic.name is not None:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
-    host, port = server.advertised_endpoint(context.listener_name)
     response = MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=server.node_id, host=host, port=port, rack=server.rack)],
-        cluster_id=server.cluster_id,
-        controller_id=server.node_id,
-        topics=topics,
+        cluster_id=server.cluster_id, controller_id=server.node_id, topics=topics, brokers=[]
     )
+    endpoint = server.advertised_endpoint(context.listener_name)
+    if endpoint is None:
+        _take_node_away(server.node_id, topics, version)
+    else:
+        host, port = endpoint
+        response.brokers.append(
+            MetadataResponseBroker(node_id=server.node_id, host=host, port=port, rack=server.rack)
+        )
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
+
+
+def _take_node_away(node_id: int, topics: list[MetadataResponseTopic], version: int) -> None:
+    """By a listener that isn't advertised nobody finds this node (Kafka: `KRaftMetadataCache`)."""
+    for topic in topics:
+        for partition in topic.partitions:
+            partition.offline_replicas = [node_id] if node_id in partition.replica_nodes else []
+            if partition.leader_id == node_id:
+                partition.leader_id = NO_LEADER
+                partition.error_code = (
+                    Error.LISTENER_NOT_FOUND if version >= 6 else Error.LEADER_NOT_AVAILABLE
+                )
+            if version == 0:
+                partition.replica_nodes = [each for each in partition.replica_nodes if each != node_id]
+                partition.isr_nodes = [each for each in partition.isr_nodes if each != node_id]
 
 
 def _by_name(server: Server, names: list[str], create: bool) -> list[MetadataResponseTopic]:

@@ -40,6 +40,7 @@ ATTRIBUTES_LOW_BYTE_POS = ATTRIBUTES_POS + 1
 ADMIN_CLIENT_ID = "__admin_client"  # AdminUtils: the one client that may write to internal topics
 
 Key = tuple[str | bytes, int]
+Unsynced = tuple[PartitionProduceResponse, asyncio.Future[Exception | None]]
 
 # Found out beside the log, the answer of these errors tells where it starts.
 _TOLD_WITH_LOG_START = frozenset(
@@ -97,7 +98,7 @@ def handle(
             refused[key] = _refused(key[1], Error.INVALID_PRODUCER_ID_MAPPING)
             del accepted[key]
     answers: dict[Key, PartitionProduceResponse] = {}
-    unsynced: list[tuple[PartitionProduceResponse, PartitionLog]] = []
+    unsynced: list[Unsynced] = []
     if request.acks not in (-1, 0, 1):
         for key in accepted:
             answers[key] = _refused(key[1], Error.INVALID_REQUIRED_ACKS)
@@ -154,7 +155,7 @@ def _append(
     partition: Partition,
     batch: memoryview,
     now_ms: int,
-    unsynced: list[tuple[PartitionProduceResponse, PartitionLog]],
+    unsynced: list[Unsynced],
 ) -> PartitionProduceResponse:
     """Check one batch and append it; whatever is wrong with it becomes the partition's answer."""
     log = partition.log
@@ -182,20 +183,28 @@ def _append(
     if not appended.duplicate:
         partition.advance()
         if appended.flushing:
-            unsynced.append((answer, log))
+            unsynced.append((answer, _when_synced(log, appended.last_offset + 1)))
     return answer
 
 
+def _when_synced(log: PartitionLog, end_offset: int) -> asyncio.Future[Exception | None]:
+    """Done once a batch that ends there is on the disk; asked at its append, when a flush up to there is wanted."""
+    synced: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+
+    def then(failure: Exception | None) -> None:
+        # cancelled where the client has gone meanwhile
+        if not synced.done():
+            synced.set_result(failure)
+
+    log.when_flushed(end_offset, then)
+    return synced
+
+
 async def _finish_when_synced(
-    request: ProduceRequest,
-    answers: dict[Key, PartitionProduceResponse],
-    unsynced: list[tuple[PartitionProduceResponse, PartitionLog]],
+    request: ProduceRequest, answers: dict[Key, PartitionProduceResponse], unsynced: list[Unsynced]
 ) -> ProduceResponse | None:
     """`flush.messages` was reached: a batch is acknowledged once it is on the disk."""
-    loop = asyncio.get_running_loop()
-    for answer, log in unsynced:
-        synced: asyncio.Future[Exception | None] = loop.create_future()
-        log.when_flushed(log.log_end_offset, synced.set_result)
+    for answer, synced in unsynced:
         if await synced is not None:
             answer.error_code = Error.KAFKA_STORAGE_ERROR
             answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1

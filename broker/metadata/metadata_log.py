@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from broker.broken_invariant import BrokenInvariantError
 from broker.metadata import quorum_state
 from broker.metadata.image import ClusterImage, MetadataContradictionError
 from broker.metadata.image_records import image_records
@@ -19,6 +20,7 @@ from broker.metadata.quorum_state import LEADER_CHANGE, Quorum, control_key
 from broker.metadata.record_serde import decode_record, encode_record
 from broker.metadata.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION, fitted, written_version
 from broker.metadata.snapshots import MetadataSnapshots, SnapshotPolicy
+from protocol.errors import KafkaError
 from protocol.messages import metadata_records as records
 from protocol.record_batch import read_header
 from protocol.records import build_batch, build_control_batch, read_records
@@ -130,15 +132,26 @@ class MetadataLog:
             self._has_open_transaction = False
 
     def append(self, decided: Sequence[Message]) -> None:
-        """Write a decision and apply it. Nothing is applied unless it is in the log."""
+        """Write a decision and apply it. Nothing is applied unless it is in the log.
+
+        Raises KafkaError where it can't be written: of a decision of several batches, those before are in force then.
+        Raises BrokenInvariantError where it is written and yet can't be applied or followed.
+        """
         metadata_version = self._metadata_version
-        for first in range(0, len(decided), MAX_RECORDS_PER_BATCH):
-            part = [
-                fitted(record, metadata_version) for record in decided[first : first + MAX_RECORDS_PER_BATCH]
-            ]
-            self._append_records(part)
-            for record in part:
-                self.image.apply(record)
+        applied = False
+        try:
+            for first in range(0, len(decided), MAX_RECORDS_PER_BATCH):
+                part = [
+                    fitted(record, metadata_version)
+                    for record in decided[first : first + MAX_RECORDS_PER_BATCH]
+                ]
+                self._append_records(part)
+                self._apply(part)
+                applied = True
+        except KafkaError:
+            if applied:
+                self._changed()
+            raise
         self._changed()
 
     def append_transaction(self, name: str, decided: Sequence[Message]) -> None:
@@ -155,9 +168,16 @@ class MetadataLog:
             [records.BeginTransactionRecord(name=name), *decided, records.EndTransactionRecord()],
             metadata_version,
         )
-        for record in decided:
-            self.image.apply(record)
+        self._apply(decided)
         self._changed()
+
+    def _apply(self, written: Sequence[Message]) -> None:
+        """What is in the log has to be what is in force: else no start could replay what we go on to write."""
+        try:
+            for record in written:
+                self.image.apply(record)
+        except Exception as error:
+            raise BrokenInvariantError(f"a record that is written can't be applied: {error}") from error
 
     def _append_records(self, decided: Sequence[Message], metadata_version: int | None = None) -> None:
         now_ms = self._clock.now_ms()
@@ -175,7 +195,10 @@ class MetadataLog:
         return self.image.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
 
     def _changed(self) -> None:
-        self.on_change()
+        try:
+            self.on_change()
+        except Exception as error:
+            raise BrokenInvariantError(f"a change of the metadata can't be followed: {error}") from error
         now_ms = self._clock.now_ms()
         if self.snapshots.is_due(now_ms):
             self.snapshots.write(

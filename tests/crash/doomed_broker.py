@@ -102,9 +102,8 @@ def main() -> int:
     from broker import housekeeping
     from broker.__main__ import main as run_broker
 
-    for name in ("HIGH_WATERMARK_CHECKPOINT_MS", "INITIAL_TASK_DELAY_MS", "METADATA_CLEANING_MS"):
-        assert hasattr(housekeeping, name)
-        setattr(housekeeping, name, SOON_MS)
+    assert hasattr(housekeeping, "METADATA_CLEANING_MS")
+    housekeeping.METADATA_CLEANING_MS = SOON_MS
     note_the_stop()
     run: Callable[[], int] = run_broker
     return run()

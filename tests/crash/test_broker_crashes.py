@@ -41,6 +41,7 @@ ROOT = Path(__file__).parents[2]
 WANTED = os.environ.get("CRASH_POINTS", "20")
 SEED = int(os.environ.get("CRASH_SEED", "1"))
 SETTINGS = {
+    "replica.high.watermark.checkpoint.interval.ms": "100",
     "log.retention.check.interval.ms": "100",
     "log.flush.offset.checkpoint.interval.ms": "100",
     "log.flush.start.offset.checkpoint.interval.ms": "100",

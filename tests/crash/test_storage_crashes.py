@@ -231,6 +231,28 @@ def test_a_broker_killed_again_while_it_recovers_loses_nothing(tmp_path: Path, s
             raise
 
 
+def test_a_recovery_that_cuts_leaves_no_hole_where_it_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+
+    def damaged() -> None:
+        shutil.rmtree(path, ignore_errors=True)
+        directory, logs = start(path)
+        for number in range(12):
+            append(logs[0], batch(values=[b"%d" % number + b"x" * 100]))
+        directory.close(clean=False)
+        with (path / "orders-0" / f"{logs[0].base_offsets[1]:020d}.log").open("r+b") as stream:
+            stream.truncate(250)
+
+    damaged()
+    for at in deaths(lambda: start(path), torn=False):
+        damaged()
+        run(lambda: start(path), at=at)
+        directory, logs = start(path)
+        found = stored_batches(logs[0])
+        assert [stored.base_offset for stored in found] == list(range(4))
+        directory.close(clean=False)
+
+
 def test_a_broker_that_is_not_killed_keeps_everything(tmp_path: Path) -> None:
     broker = Broker(tmp_path, 3)
     assert not run(broker.work).dead

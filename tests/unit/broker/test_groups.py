@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from broker.broken_invariant import BrokenInvariantError
 from broker.clock import ManualClock
 from broker.context import RequestContext
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.loop_timers import LoopTimers
-from broker.dispatch import BrokenInvariantError
 from broker.handlers import HANDLERS
 from broker.server import Server
 from coordinator.group.offsets.committing import Committer, NewOffset

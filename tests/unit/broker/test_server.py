@@ -242,5 +242,3 @@ async def test_a_broken_invariant_stops_without_the_mark_of_a_clean_shutdown(tmp
     assert node.stopped.is_set()
     await node.stop()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
-    for directory in node.directories:
-        directory.close(clean=False)

@@ -1,12 +1,14 @@
 """When a log is synced, and who is told."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from protocol.errors import Error, KafkaError
 from storage import files
+from storage.partition_log import PartitionLog
+from storage.storage_errors import give_up
 from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, open_log
 
 
@@ -211,3 +213,72 @@ def test_whoever_waits_for_a_sync_is_told_by_a_clean_stop(tmp_path: Path, backgr
     log.when_flushed(1, told.append)
     log.close()
     assert told == [None]
+
+
+def test_a_waiter_that_fails_keeps_nobody_from_being_told(tmp_path: Path, background: HeldBackground) -> None:
+    log = open_log(tmp_path, flush_messages=1, background=background)
+    append(log, batch())
+    told: list[Exception | None] = []
+
+    def fail(_failure: Exception | None) -> None:
+        raise RuntimeError("its connection is gone")
+
+    log.when_flushed(1, fail)
+    log.when_flushed(1, told.append)
+    append(log, batch())
+    log.when_flushed(2, told.append)
+    background.run_all()
+    assert told == [None, None]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda log: log.delete("0" * 32),
+        lambda log: log.close(clean=False),
+        lambda log: give_up(log, OSError(5, "Input/output error")),
+        lambda log: log.truncate_to(0, NOW_MS),
+    ],
+    ids=["deleted", "closed", "given up", "truncated"],
+)
+def test_whoever_waits_for_a_sync_that_wont_be_is_told_at_once(
+    tmp_path: Path, background: HeldBackground, end: Callable[[PartitionLog], object]
+) -> None:
+    log = open_log(tmp_path, flush_messages=1, background=background)
+    append(log, batch())
+    told: list[Exception | None] = []
+    log.when_flushed(1, told.append)
+    end(log)
+    assert [type(failure) for failure in told] == [OSError]
+    background.run_all()
+    assert len(told) == 1
+
+
+def test_nobody_waits_for_a_log_that_is_closed(tmp_path: Path, background: HeldBackground) -> None:
+    log = open_log(tmp_path, background=background)
+    append(log, batch())
+    log.close(clean=False)
+    told: list[Exception | None] = []
+    log.when_flushed(1, told.append)
+    assert isinstance(told[0], OSError)
+
+
+def test_a_clean_stop_whose_sync_fails_tells_whoever_waits(
+    tmp_path: Path, background: HeldBackground
+) -> None:
+    log = open_log(tmp_path, background=background)
+    append(log, batch())
+    told: list[Exception | None] = []
+    log.when_flushed(1, told.append)
+
+    def fail(operation: str, _path: str, _size: int) -> None:
+        if operation == "sync":
+            raise OSError(5, "Input/output error")
+
+    files.set_fault_hook(fail)
+    try:
+        with pytest.raises(KafkaError):
+            log.close()
+    finally:
+        files.set_fault_hook(None)
+    assert isinstance(told[0], OSError)

@@ -290,6 +290,66 @@ def test_a_deleted_partitions_log_start_is_forgotten_before_its_name_is_used_aga
     directory.close()
 
 
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_a_checkpoint_being_written_doesnt_bring_a_forgotten_log_start_back(
+    tmp_path: Path, waiting: int
+) -> None:
+    background = HeldBackground()
+    directory = opened(tmp_path, background)
+    old = log_of(directory)
+    append(old, batch(50))
+    old.delete_records_before(40)
+    for _ in range(1 + waiting):
+        directory.checkpoint_log_starts()
+    directory.delete_log(old, UNIQUE)
+    checkpoint = tmp_path / "log-start-offset-checkpoint"
+    assert checkpoint.read_text() == "0\n0\n"
+    while background.waiting:
+        background.run_one()
+        assert checkpoint.read_text() == "0\n0\n"
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+    append(log_of(directory, topic_id="B" * 22), batch(3))
+    directory.logs["orders", 0].delete_records_before(2)
+    directory.checkpoint_log_starts()
+    background.run_all()
+    assert checkpoint.read_text() == "0\n1\norders 0 2\n"
+    directory.close()
+
+
+def test_a_log_start_that_couldnt_be_forgotten_is_before_its_name_is_used_again(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    old = log_of(directory)
+    append(old, batch(50))
+    old.delete_records_before(40)
+    directory.checkpoint_log_starts()
+
+    def fail(operation: str, path: str, _size: int) -> None:
+        if operation == "write_whole" and "log-start" in path:
+            raise OSError(28, "No space left on device", path)
+
+    files.set_fault_hook(fail)
+    try:
+        directory.delete_log(old, UNIQUE)
+        with pytest.raises(OSError, match="No space"):
+            log_of(directory, topic_id="B" * 22)
+    finally:
+        files.set_fault_hook(None)
+    append(log_of(directory, topic_id="B" * 22), batch())
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+    directory.close()
+
+
+def test_a_checkpoint_still_being_written_at_the_end_doesnt_replace_the_last_one(tmp_path: Path) -> None:
+    background = HeldBackground()
+    directory = opened(tmp_path, background)
+    append(log_of(directory), batch(2))
+    directory.checkpoint_high_watermarks()
+    append(directory.logs["orders", 0], batch(2))
+    directory.close()
+    background.run_all()
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
+
+
 def test_a_folder_of_an_earlier_topic_is_refused_and_can_be_set_aside(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(log_of(directory), batch())

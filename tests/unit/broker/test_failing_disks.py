@@ -1,0 +1,256 @@
+"""A disk that refuses: what fails is answered and tried again, and nothing else is drawn in."""
+
+import asyncio
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.fetch_sessions import FetchTarget
+from broker.fetching import DelayedFetch, FetchParameters, Reading
+from broker.handlers import create_partitions, create_topics, delete_topics, init_producer_id, metadata
+from broker.server import Server
+from broker.start_error import StartError
+from protocol.errors import Error, KafkaError
+from protocol.messages.fetch import FetchPartition
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
+from protocol.records import build_batch
+from storage import files
+from tests.support.whole_server import clock_of, crash, in_loop, started
+
+
+class AnyContext:
+    """Of a request that came by the first listener."""
+
+    api_version = 5
+    listener_name = "PLAINTEXT"
+
+
+def context() -> Any:
+    return AnyContext()
+
+
+@pytest.fixture(autouse=True)
+def _a_whole_disk_afterwards() -> Iterator[None]:
+    yield
+    files.set_fault_hook(None)
+
+
+def refuse(operation: str, part_of_path: str = "") -> None:
+    def hook(name: str, path: str, size: int) -> None:
+        if name == operation and part_of_path in path:
+            raise OSError(errno.EIO, "refused", path)
+
+    files.set_fault_hook(hook)
+
+
+def create(node: Server, name: str, partitions: int = 1) -> None:
+    node.topics.create([CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)])
+
+
+def append(node: Server, topic: str, index: int = 0) -> None:
+    partition = node.partitions.get(topic, index)
+    batch = build_batch([(node.clock.now_ms(), None, b"x", ())])
+    partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=node.clock.now_ms())
+    partition.advance()
+
+
+def waiting_fetch(node: Server, offset: int, *, max_wait_ms: int = 60_000) -> DelayedFetch:
+    parameters = FetchParameters(
+        api_version=11,
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1_000_000,
+        max_bytes=50_000_000,
+        read_committed=False,
+    )
+    wanted = FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1
+    )
+    targets = [FetchTarget("a", wanted)]
+    return DelayedFetch(node.partitions, parameters, Reading(node.partitions, parameters, targets))
+
+
+def folders(path: Path) -> list[str]:
+    return sorted(each.name for each in path.iterdir() if each.is_dir() and "-delete" not in each.name)
+
+
+@in_loop
+async def test_a_partition_that_cannot_be_opened_is_opened_at_the_next_change(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    refuse("exists", "/c-1")
+    create(node, "c", 4)
+    assert sorted(node.partitions.by_name["c"].partitions) == [0, 2, 3]
+    files.set_fault_hook(None)
+    create(node, "d")
+    assert sorted(node.partitions.by_name["c"].partitions) == [0, 1, 2, 3]
+    assert node.partitions.get("c", 1).leader_epoch == 0
+    await node.stop()
+
+
+@in_loop
+async def test_a_partition_that_cannot_be_deleted_is_deleted_at_the_next_change(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "a", 3)
+    for index in range(3):
+        append(node, "a", index)
+    refuse("rename", "/a-0")
+    node.topics.delete([node.metadata.image.topics["a"]])
+    assert folders(tmp_path) == ["__cluster_metadata-0", "a-0"]
+    files.set_fault_hook(None)
+    create(node, "a")
+    assert node.partitions.get("a", 0).log.log_end_offset == 0
+    append(node, "a")
+    await node.stop()
+    again = await started(tmp_path)
+    assert again.partitions.get("a", 0).log.log_end_offset == 1
+    await again.stop()
+
+
+@in_loop
+async def test_a_leader_epoch_that_cannot_be_written_is_begun_at_the_next_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(tmp_path)
+    from storage.partition_log import PartitionLog
+
+    def refused(*_: object) -> None:
+        raise KafkaError(Error.KAFKA_STORAGE_ERROR)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PartitionLog, "assign_leader_epoch", refused)
+        create(node, "a")
+    assert node.partitions.find("a", 0) is None
+    create(node, "b")
+    assert node.partitions.get("a", 0).leader_epoch == 0
+    assert not node.partitions.get("a", 0).is_gone
+    await node.stop()
+
+
+@in_loop
+async def test_a_fetch_that_fails_to_look_answers_and_wakes_the_others_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(tmp_path)
+    create(node, "a")
+    append(node, "a")
+    fetches = [waiting_fetch(node, 1), waiting_fetch(node, 1)]
+    from storage.partition_log import PartitionLog
+
+    def refused(*_: object, **__: object) -> int:
+        raise KafkaError(Error.KAFKA_STORAGE_ERROR)
+
+    monkeypatch.setattr(PartitionLog, "available_bytes", refused)
+    monkeypatch.setattr(PartitionLog, "read", refused)
+    append(node, "a")  # raises nothing
+    for fetch in fetches:
+        [(_, answered)] = await fetch.answer
+        assert answered.error_code == Error.KAFKA_STORAGE_ERROR
+    crash(node)
+
+
+@pytest.mark.parametrize("max_wait_ms", [0, 60_000])
+@in_loop
+async def test_a_fetch_that_stumbles_ends_with_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_wait_ms: int
+) -> None:
+    node = await started(tmp_path)
+    create(node, "a")
+    append(node, "a")
+    fetch = waiting_fetch(node, 1, max_wait_ms=max_wait_ms)
+    from storage.partition_log import PartitionLog
+
+    def stumbles(*_: object, **__: object) -> int:
+        raise IndexError("out of it")
+
+    monkeypatch.setattr(PartitionLog, "available_bytes", stumbles)
+    monkeypatch.setattr(Reading, "read", stumbles)
+    if max_wait_ms:
+        append(node, "a")
+    with pytest.raises(IndexError, match="out of it"):
+        await asyncio.wait_for(fetch.answer, 5)
+    crash(node)
+
+
+@in_loop
+async def test_retention_goes_on_behind_a_partition_that_fails(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    for name in "abc":
+        create(node, name)
+        append(node, name)
+    clock_of(node).advance_ms(10**12)
+    refuse("rename", "/a-0/")
+    node.housekeeping.enforce_retention()
+    files.set_fault_hook(None)
+    assert [node.partitions.get(name, 0).log.log_start_offset for name in "bc"] == [1, 1]
+    crash(node)
+
+
+@in_loop
+async def test_a_full_disk_is_answered_by_topic(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "a")
+    refuse("append", "__cluster_metadata")
+    error = Error.KAFKA_STORAGE_ERROR
+    wanted = [CreatableTopic(name="b", num_partitions=1, replication_factor=1), CreatableTopic(name="?")]
+    created = create_topics.handle(node, context(), CreateTopicsRequest(topics=wanted, timeout_ms=1))
+    assert {each.name: each.error_code for each in created.topics} == {
+        "b": error,
+        "?": Error.INVALID_TOPIC_EXCEPTION,
+    }
+    deleted = delete_topics.handle(node, context(), DeleteTopicsRequest(topic_names=["a", "z"], timeout_ms=1))
+    assert {each.name: each.error_code for each in deleted.responses} == {
+        "a": error,
+        "z": Error.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    more = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="a", count=2, assignments=None)], timeout_ms=1
+    )
+    [result] = create_partitions.handle(node, context(), more).results
+    assert result.error_code == error
+    assert (
+        init_producer_id.handle(node, context(), InitProducerIdRequest(transactional_id=None)).error_code
+        == error
+    )
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="b")], allow_auto_topic_creation=True)
+    [topic] = metadata.handle(node, context(), asked).topics
+    assert topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert [*node.metadata.image.topics] == ["a"]
+    assert node.partitions.find("a", 0) is not None
+    crash(node)
+
+
+@in_loop
+async def test_a_stop_with_a_full_disk_closes_everything_without_the_mark(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "a")
+    append(node, "a")
+    refuse("append")
+    await node.stop()
+    files.set_fault_hook(None)
+    assert isinstance(node.failure, KafkaError)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    again = await started(tmp_path)  # the lock was given back
+    assert again.partitions.get("a", 0).log.log_end_offset == 1
+    await again.stop()
+
+
+@in_loop
+async def test_a_partitions_damaged_metadata_is_said_at_the_start(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "a")
+    append(node, "a")
+    await node.stop()
+    (tmp_path / "a-0" / "partition.metadata").write_text("version: 0\ntopic_id: ?\n")
+    with pytest.raises(StartError, match="can't be opened"):
+        await started(tmp_path)

@@ -1,0 +1,114 @@
+"""Produce where `flush.messages` makes an answer wait for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import cast
+
+from broker.context import RequestContext
+from broker.handlers.produce import handle
+from broker.server import Server
+from protocol.errors import Error
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+from tests.support.partition_logs import HeldBackground, batch
+from tests.support.whole_server import crash, in_loop, started
+
+UNIQUE = "0" * 32
+
+
+async def syncing(folder: Path, flush_messages: int) -> tuple[Server, list[HeldBackground]]:
+    """A broker with a topic `orders` of two partitions, each of which is synced when the test says so."""
+    node = await started(folder)
+    flush = CreatableTopicConfig(name="flush.messages", value=str(flush_messages))
+    node.topics.create(
+        [CreatableTopic(name="orders", num_partitions=2, replication_factor=1, configs=[flush])]
+    )
+    backgrounds = []
+    for index in range(2):
+        background = HeldBackground()
+        node.partitions.get("orders", index).log.background = background
+        backgrounds.append(background)
+    return node, backgrounds
+
+
+def produce(node: Server, partitions: tuple[int, ...], count: int = 1) -> Awaitable[ProduceResponse]:
+    data = [
+        PartitionProduceData(index=index, records=memoryview(batch(count, timestamp=node.clock.now_ms())))
+        for index in partitions
+    ]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=data)]
+    )
+    context = cast(RequestContext, Context())
+    answer = handle(node, context, request)
+    assert answer is not None
+    if isinstance(answer, ProduceResponse):
+        done: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+        done.set_result(answer)
+        return done
+    return cast(Awaitable[ProduceResponse], answer)
+
+
+class Context:
+    api_version = 9
+    client_id = "test"
+
+
+def errors(response: ProduceResponse) -> list[int]:
+    return [answer.error_code for topic in response.responses for answer in topic.partition_responses]
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@in_loop
+async def test_a_producer_that_hangs_up_leaves_nobody_unanswered(tmp_path: Path) -> None:
+    node, (background, _other) = await syncing(tmp_path, 1)
+    first, gone, behind = (asyncio.ensure_future(produce(node, (0,))) for _ in range(3))
+    await settle()
+    gone.cancel()
+    await settle()
+    background.run_all()
+    await settle()
+    assert first.done()
+    assert behind.done()
+    assert errors(behind.result()) == [Error.NONE]
+    crash(node)
+
+
+@in_loop
+async def test_an_answer_waits_for_its_own_batch_not_for_what_others_append(tmp_path: Path) -> None:
+    node, (slow, quick) = await syncing(tmp_path, 3)
+    waiting = asyncio.ensure_future(produce(node, (0, 1), 3))
+    await settle()
+    quick.run_all()
+    assert errors(await produce(node, (1,), 1)) == [Error.NONE]
+    await settle()
+    assert not waiting.done()
+    slow.run_all()
+    await settle()
+    assert waiting.done()
+    assert errors(waiting.result()) == [Error.NONE, Error.NONE]
+    crash(node)
+
+
+@in_loop
+async def test_a_producer_that_waits_for_a_deleted_topic_is_answered(tmp_path: Path) -> None:
+    node, _backgrounds = await syncing(tmp_path, 1)
+    waiting = asyncio.ensure_future(produce(node, (0,)))
+    await settle()
+    node.partitions.get("orders", 0).log.delete(UNIQUE)
+    await settle()
+    assert waiting.done()
+    assert errors(waiting.result()) == [Error.KAFKA_STORAGE_ERROR]
+    crash(node)

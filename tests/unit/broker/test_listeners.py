@@ -1,0 +1,200 @@
+"""Where a broker listens, what it tells of that, and by which settings."""
+
+import asyncio
+import contextlib
+import errno
+import io
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker import run
+from broker.command_line import parse_command_line
+from broker.handlers import describe_cluster, find_coordinator, metadata
+from broker.server import Server
+from broker.start_error import StartError
+from protocol.errors import Error
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
+from protocol.messages.topics import CreatableTopic
+from tests.support.whole_server import in_loop, server, started
+
+TWO_LISTENERS = (
+    "listeners=A://127.0.0.1:0,B://127.0.0.1:0",
+    "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "advertised.listeners=B://told:1",
+    "inter.broker.listener.name=B",
+)
+
+
+class Context:
+    def __init__(self, listener_name: str, api_version: int) -> None:
+        self.listener_name = listener_name
+        self.api_version = api_version
+
+
+def context(listener_name: str, api_version: int) -> Any:
+    return Context(listener_name, api_version)
+
+
+@in_loop
+async def test_a_listener_that_is_not_advertised_is_told_to_nobody(tmp_path: Path) -> None:
+    node = await started(tmp_path, *TWO_LISTENERS)
+    node.topics.create([CreatableTopic(name="a", num_partitions=1, replication_factor=1)])
+    registered = node.metadata.image.brokers[node.node_id].record
+    assert [(each.name, each.host, each.port) for each in registered.end_points] == [("B", "told", 1)]
+    assert node.bootstrap == "told:1"
+
+    told = metadata.handle(node, context("B", 12), MetadataRequest(topics=None))
+    assert [(each.host, each.port) for each in told.brokers] == [("told", 1)]
+    assert told.topics[0].partitions[0].leader_id == node.node_id
+
+    untold = metadata.handle(node, context("A", 12), MetadataRequest(topics=None))
+    [partition] = untold.topics[0].partitions
+    assert untold.brokers == []
+    assert (partition.error_code, partition.leader_id) == (Error.LISTENER_NOT_FOUND, -1)
+    assert partition.offline_replicas == [node.node_id]
+    old = metadata.handle(node, context("A", 5), MetadataRequest(topics=None))
+    assert old.topics[0].partitions[0].error_code == Error.LEADER_NOT_AVAILABLE
+
+    request = DescribeClusterRequest(endpoint_type=1)
+    assert describe_cluster.handle(node, context("A", 1), request).brokers == []
+    group = FindCoordinatorRequest(key="g", key_type=0)
+    found = find_coordinator.handle(node, context("A", 3), group)
+    assert found.error_code == Error.COORDINATOR_NOT_AVAILABLE
+    await node.stop()
+
+
+@in_loop
+async def test_accepted_connections_are_kept_alive(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    listener = node.listeners["PLAINTEXT"]
+    _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+    while not listener.connections:
+        await asyncio.sleep(0)
+    [connection] = listener.connections
+    assert connection.transport is not None
+    accepted = connection.transport.get_extra_info("socket")
+    assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    writer.close()
+    await node.stop()
+
+
+@in_loop
+async def test_the_backlog_is_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = server(tmp_path, "socket.listen.backlog.size=7")
+    asked: list[int] = []
+    listen = socket.socket.listen
+    monkeypatch.setattr(
+        socket.socket, "listen", lambda self, backlog: (asked.append(backlog), listen(self, backlog))[1]
+    )
+    await node.start()
+    assert set(asked) == {7}
+    await node.stop()
+
+
+@in_loop
+async def test_who_connects_while_the_folders_are_opened_is_served_afterwards(tmp_path: Path) -> None:
+    node = server(tmp_path)
+    bound = node.listeners["PLAINTEXT"].bind()
+    reader, writer = await asyncio.open_connection("127.0.0.1", node.listeners["PLAINTEXT"].port)
+    await node.listeners["PLAINTEXT"].listen(bound)
+    writer.write((0).to_bytes(4, "big"))  # no request: served by being hung up on
+    assert await asyncio.wait_for(reader.read(), 5) == b""
+    writer.close()
+    node.listeners["PLAINTEXT"].stop_accepting()
+
+
+@in_loop
+async def test_a_port_that_two_start_on_at_once_is_refused_to_the_second(tmp_path: Path) -> None:
+    first = server(tmp_path / "one")
+    bound = first.listeners["PLAINTEXT"].bind()  # not serving yet
+    second = server(tmp_path / "two", port=first.listeners["PLAINTEXT"].port)
+    with pytest.raises(StartError, match="can't listen"):
+        await second.start()
+    assert not (tmp_path / "two").exists()
+    for opened in bound:
+        opened.close()
+
+
+@in_loop
+async def test_periodic_tasks_have_the_settings_intervals(tmp_path: Path) -> None:
+    node = await started(
+        tmp_path,
+        "replica.high.watermark.checkpoint.interval.ms=111000",
+        "log.initial.task.delay.ms=222000",
+        "log.flush.scheduler.interval.ms=333000",
+    )
+    now_s = asyncio.get_running_loop().time()
+    due_s = {name: timer.when() - now_s for name, timer in node.housekeeping._timers.items()}
+    assert due_s["high watermarks"] == pytest.approx(111, abs=10)
+    assert due_s["retention"] == pytest.approx(222, abs=10)
+    assert due_s["flush"] == pytest.approx(333, abs=10)
+    await node.stop()
+
+
+class FullOutput(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+
+@in_loop
+async def test_an_output_that_cannot_be_written_does_not_end_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[Server] = []
+    start = Server.start
+
+    async def start_and_fail(self: Server) -> None:
+        await start(self)
+        served.append(self)
+
+    monkeypatch.setattr(Server, "start", start_and_fail)
+    monkeypatch.setattr(sys, "stdout", FullOutput())
+    options = parse_command_line(["--data", str(tmp_path), "--port", "0"], {})
+    running = asyncio.ensure_future(run._run(options, None))
+    while not served or not served[0].listeners["PLAINTEXT"]._servers:
+        await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not running.done()
+    served[0].stopped.set()
+    assert await running == 0
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+@in_loop
+async def test_whatever_ends_a_run_stops_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: object) -> None:
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr(run, "_serve", fails)
+    options = parse_command_line(["--data", str(tmp_path), "--port", "0"], {})
+    with contextlib.suppress(RuntimeError):
+        await run._run(options, None)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_standard_stream_that_was_closed_does_not_hurt_the_end(tmp_path: Path) -> None:
+    import os
+    import signal
+    import subprocess
+
+    control, ours = socket.socketpair()
+    with control, ours:
+        arguments = [sys.executable, "-m", "broker", "--data", str(tmp_path), "--port", "0"]
+        arguments += ["--control-fd", str(ours.fileno())]
+        broker = subprocess.Popen(
+            ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *arguments],
+            pass_fds=[ours.fileno()],
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(Path(run.__file__).parents[1])},
+        )
+        control.settimeout(20)
+        assert control.recv(1000)
+        broker.send_signal(signal.SIGTERM)
+        _, said = broker.communicate(timeout=20)
+    assert (broker.returncode, said) == (0, b"")
