@@ -22,6 +22,7 @@ def in_every_state(play: Play) -> None:
         for state in ("simple", "pending", "empty", "preparing", "completing", "stable")
     }
     coordinator_is_there(play, *names.values(), play.name("none"), "")
+    play.quietly("DeleteGroups", 2, {"groups_names": [""]})  # another script may have committed for it
     play.quietly("OffsetCommit", 6, commit(names["simple"], (topic, 0, 1)))
     play.quietly("JoinGroup", 5, join(names["pending"]))
     (left,) = stable_group(play, names["empty"], "left")
