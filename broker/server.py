@@ -180,7 +180,7 @@ class Server:
         )
         self.directories = self._folders.all()
         for directory in self.directories:
-            if not directory.clean and directory.meta_properties is not None and directory.folders():
+            if not directory.clean and directory.has_unopened:
                 log.warning("%s was not shut down cleanly: its logs are checked", directory.path)
         self.cluster_id = self._folders.cluster_id
         self._directories_by_id = self._folders.by_id

@@ -119,6 +119,11 @@ class LogDirectory:
 
     # ---- partitions
 
+    @property
+    def has_unopened(self) -> bool:
+        """Whether there are partitions' folders whose log nobody opened in this run yet."""
+        return bool(self._unopened)
+
     def folders(self) -> list[PartitionFolder]:
         """The partitions that have a folder, by name: those on their way out aren't among them."""
         found = []
