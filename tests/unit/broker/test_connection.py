@@ -1,14 +1,13 @@
 """A connection's frames and answers, with a transport and a dispatcher that a test looks into."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import wraps
 from typing import Any
 
 import pytest
 
 from broker.connection import INITIAL_BUFFER_BYTES, CloseConnectionError, Connection
 from protocol.errors import CodecError
+from tests.support.whole_server import in_loop
 
 MAX_FRAME_BYTES = 1_000_000
 
@@ -122,14 +121,6 @@ class Client:
 
 def frame(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
-
-
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    return run
 
 
 @in_loop

@@ -1,40 +1,15 @@
 """A whole broker in this process: what it leaves in its folder, and what it makes of one."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import wraps
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from broker.clock import ManualClock
-from broker.command_line import parse_command_line
 from broker.server import Server
 from broker.start_error import StartError
 from protocol.messages.topics import CreatableTopic
 from protocol.records import build_batch
-
-
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    return run
-
-
-def server(folder: Path, *settings: str, port: int = 0) -> Server:
-    arguments = ["--data", str(folder), "--port", str(port)]
-    for setting in settings:
-        arguments += ["-o", setting]
-    return Server(parse_command_line(arguments, {}).config, ManualClock())
-
-
-async def started(folder: Path, *settings: str) -> Server:
-    node = server(folder, *settings)
-    await node.start()
-    return node
+from tests.support.whole_server import crash, in_loop, server, started
 
 
 def create(node: Server, name: str, partitions: int = 1) -> None:
@@ -46,15 +21,6 @@ def append(node: Server, topic: str, *values: bytes) -> None:
     batch = build_batch([(node.clock.now_ms(), None, value, ()) for value in values])
     partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=node.clock.now_ms())
     partition.advance()
-
-
-def crash(node: Server) -> None:
-    """Let go of everything as a killed process does."""
-    node.housekeeping.stop()
-    for listener in node.listeners.values():
-        listener.stop_accepting()
-    for directory in node.directories:
-        directory.close(clean=False)
 
 
 async def refusal(folder: Path, *settings: str, port: int = 0) -> str:
