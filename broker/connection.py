@@ -47,8 +47,10 @@ class Connection(asyncio.BufferedProtocol):
         "_busy",
         "_dispatcher",
         "_end",
+        "_later",
         "_loop_time",
         "_max_frame_bytes",
+        "_muted",
         "_start",
         "_view",
         "_waiting",
@@ -79,7 +81,10 @@ class Connection(asyncio.BufferedProtocol):
         self._busy = False
         self._waiting: asyncio.Future[Answer] | None = None
         self._write_paused = False
-        self._loop_time: Callable[[], float] = asyncio.get_running_loop().time
+        self._muted: asyncio.TimerHandle | None = None
+        loop = asyncio.get_running_loop()
+        self._loop_time: Callable[[], float] = loop.time
+        self._later = loop.call_later
 
     def __str__(self) -> str:
         return f"{self.peer_host}:{self.peer_port}"
@@ -102,6 +107,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Room for more bytes: up to the end of the frame at hand, where that is known."""
@@ -118,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
         self.last_active_s = self._loop_time()
-        if self._busy:
+        if self._busy or self._muted is not None:
             self._bound_backlog()
         else:
             self._serve()
@@ -161,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
         out: list[bytes | bytearray | memoryview] = []
         waiting_bytes = 0
         try:
-            while not self._write_paused:
+            while not self._write_paused and self._muted is None:
                 start = self._start
                 have = self._end - start
                 if have < 4:
@@ -198,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(error)
             return
         self._write(out)
-        if self._busy or self._write_paused:
+        if self._busy or self._write_paused or self._muted is not None:
             self._bound_backlog()
             return
         if self._start == self._end:
@@ -236,6 +244,23 @@ class Connection(asyncio.BufferedProtocol):
         if self._end - self._start >= INITIAL_BUFFER_BYTES:
             self.reading_paused = True
             self.transport.pause_reading()
+
+    def mute(self, for_ms: int) -> None:
+        """Serve no further request of this connection for a while: its client is above a quota (KIP-219)."""
+        if self.transport is None:
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._later(for_ms / 1000, self._unmute)
+
+    def refuse_after(self, delay_ms: int) -> None:
+        """Serve nothing, and close in a while: its address connects too often (KIP-612)."""
+        self._muted = self._later(delay_ms / 1000, self.close, "its address makes connections too fast")
+
+    def _unmute(self) -> None:
+        self._muted = None
+        if not self._busy:
+            self._serve()
 
     # --- answers --------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import logging
 import struct
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from broker.broken_invariant import stops_the_broker
 from broker.connection import CloseConnectionError
 from broker.context import RequestContext
 from broker.handlers import HANDLERS
+from broker.quotas.throttling import charge
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.codec import decoder, encoder
 from protocol.errors import CodecError, KafkaError
@@ -78,19 +80,36 @@ class Dispatcher:
             raise CloseConnectionError(f"a {APIS[api_key].name} request of {len(frame)} bytes")
         request, _ = route.decode(frame, header.body_pos, len(frame))
         context = RequestContext(connection, api_key, api_version, header.correlation_id, header.client_id)
+        quotas = self._server.quotas
+        began_s = time.perf_counter() if quotas.enforced else 0.0
         response = route.handle(self._server, context, request)
+        if quotas.enforced and (response is None or isinstance(response, route.response)):
+            self._charge(context, response, len(frame), began_s)
         if response is None:
             return None
         if isinstance(response, route.response):
             return frame_answer(route, header.correlation_id, response)
-        task = asyncio.ensure_future(self._wait(route, header.correlation_id, response))
+        handled_s = time.perf_counter() - began_s if began_s else 0.0
+        task = asyncio.ensure_future(self._wait(route, context, response, len(frame), handled_s))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _wait(self, route: Route, correlation_id: int, pending: Any) -> Answer:
+    async def _wait(
+        self, route: Route, context: RequestContext, pending: Any, frame_bytes: int, handled_s: float
+    ) -> Answer:
         response = await pending
-        return None if response is None else frame_answer(route, correlation_id, response)
+        if self._server.quotas.enforced:
+            self._charge(context, response, frame_bytes, time.perf_counter() - handled_s)
+        return None if response is None else frame_answer(route, context.correlation_id, response)
+
+    def _charge(self, context: RequestContext, response: Any, frame_bytes: int, began_s: float) -> None:
+        handling_s = time.perf_counter() - began_s if began_s else 0.0
+        charge(self._server.quotas, context, response, frame_bytes, handling_s, self._server.clock.now_ms())
+
+    def connection_delay_ms(self, address: str) -> int:
+        """For how long a new connection is held before it is closed; 0 lets it in (KIP-612)."""
+        return self._server.quotas.connections.charge(address, self._server.clock.now_ms())
 
     def _route(self, api_key: int, api_version: int) -> Route | None:
         """The route of an API's version; None for ApiVersions of a version that isn't known."""

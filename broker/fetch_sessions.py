@@ -63,18 +63,21 @@ class FetchTarget:
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
+    def is_news(self, answer: PartitionData) -> bool:
+        """Whether the client doesn't know yet what the answer says."""
+        return (
+            bool(answer.records)
+            or answer.diverging_epoch is not None
+            or answer.high_watermark != self.told_high_watermark
+            or answer.log_start_offset != self.told_log_start_offset
+            or answer.error_code != 0
+        )
+
     def tell(self, answer: PartitionData) -> bool:
         """Remember what the answer says; whether it is news. After an error a partition is news once more."""
-        news = bool(answer.records) or answer.diverging_epoch is not None
-        if answer.high_watermark != self.told_high_watermark:
-            self.told_high_watermark = answer.high_watermark
-            news = True
-        if answer.log_start_offset != self.told_log_start_offset:
-            self.told_log_start_offset = answer.log_start_offset
-            news = True
-        if answer.error_code != 0:
-            self.told_high_watermark = -1
-            news = True
+        news = self.is_news(answer)
+        self.told_high_watermark = -1 if answer.error_code != 0 else answer.high_watermark
+        self.told_log_start_offset = answer.log_start_offset
         return news
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from broker.addresses import addresses_of
 from broker.connection import Connection
 
 if TYPE_CHECKING:
@@ -103,6 +104,9 @@ class Listener:
     def admit(self, connection: Connection) -> str | None:
         """Count a connection in; why it has to close, where there are too many."""
         self.connections.add(connection)
+        delay_ms = self._dispatcher.connection_delay_ms(connection.peer_host)
+        if delay_ms > 0:
+            connection.refuse_after(delay_ms)
         return self._limits.admit(connection.peer_host)
 
     def forget(self, connection: Connection) -> None:
@@ -165,8 +169,7 @@ class ConnectionLimits:
 
 
 def _addresses(host: str) -> set[str]:
-    try:
-        return {str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-    except OSError as error:
-        log.warning("max.connections.per.ip.overrides: %s: %s", host, error)
-        return {host}
+    found = addresses_of(host)
+    if not found:
+        log.warning("max.connections.per.ip.overrides: %s can't be resolved", host)
+    return found or {host}

@@ -31,6 +31,7 @@ from broker.metadata.snapshots import SnapshotPolicy
 from broker.metadata.topic_decisions import Placement
 from broker.metadata.topic_names import is_internal
 from broker.partitions import Partitions
+from broker.quotas.client_quotas import ClientQuotas
 from broker.random_ids import random_uuid
 from broker.start_error import StartError
 from broker.topics import Topics
@@ -116,6 +117,7 @@ class Server:
             for listener in config.listeners
         }
         self.directories: list[LogDirectory] = []
+        self.quotas = ClientQuotas(config)
         self.housekeeping = Housekeeping(self)
 
     def advertised_endpoint(self, listener_name: str) -> tuple[str, int] | None:
@@ -327,6 +329,8 @@ class Server:
 
     def _follow_settings(self) -> None:
         image = self.metadata.image
+        if image.kept.take_quota_change():
+            self.quotas.follow(image)
         if image.take_broker_config_change():
             complaints = self.config.set_dynamic(
                 broker=image.configs.get((BROKER_RESOURCE, str(self.node_id)), {}),

@@ -13,6 +13,7 @@ from broker.metadata import topic_decisions
 from broker.metadata.image import TopicImage
 from broker.metadata.topic_decisions import MAX_RECORDS_PER_REQUEST, Placement
 from protocol.errors import Error, KafkaError
+from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreatePartitionsTopic
 from protocol.schema import Message
 
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from broker.metadata.metadata_log import MetadataLog
 
 log = logging.getLogger("barnabas.topics")
+
+TakeQuota = Callable[[int], None]
+"""Takes so many partitions from a client's quota on changes, or raises KafkaError (THROTTLING_QUOTA_EXCEEDED)."""
+
+
+def no_quota(partitions: int) -> None:
+    """Nobody counts."""
 
 
 class Topics:
@@ -41,7 +49,11 @@ class Topics:
         self._check_configs = check_configs
 
     def create(
-        self, wanted: Sequence[CreatableTopic], *, validate_only: bool = False
+        self,
+        wanted: Sequence[CreatableTopic],
+        *,
+        validate_only: bool = False,
+        take: TakeQuota = no_quota,
     ) -> list[tuple[CreatableTopic, bytes | KafkaError]]:
         """Each topic with its new id, or with what speaks against it. The others are created, all in one batch.
 
@@ -63,7 +75,7 @@ class Topics:
         for topic in wanted:
             topic_id = self._new_topic_id()
             try:
-                decided += topic_decisions.new_topic(
+                new = topic_decisions.new_topic(
                     self._metadata.image,
                     topic,
                     topic_id=topic_id,
@@ -72,6 +84,8 @@ class Topics:
                     default_replication_factor=self._config.get_int("default.replication.factor"),
                     check_configs=self._check_configs,
                 )
+                take(sum(isinstance(record, PartitionRecord) for record in new))
+                decided += new
             except KafkaError as error:
                 results.append((topic, error))
             else:
@@ -150,17 +164,32 @@ class Topics:
             )
         return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
 
-    def delete(self, topics: Sequence[TopicImage]) -> list[tuple[TopicImage, KafkaError | None]]:
+    def delete(
+        self, topics: Sequence[TopicImage], *, take: TakeQuota = no_quota
+    ) -> list[tuple[TopicImage, KafkaError | None]]:
         """Each topic with what kept it from being deleted, or None."""
         decided: list[Message] = []
+        refused: dict[bytes, KafkaError] = {}
         for topic in topics:
+            try:
+                take(len(topic.partitions))
+            except KafkaError as error:
+                refused[topic.topic_id] = error
+                continue
             decided += topic_decisions.removed_topic(topic)
         failure = self._append(decided) if decided else None
         left = self._metadata.image.topics_by_id
-        return [(topic, failure if topic.topic_id in left else None) for topic in topics]
+        return [
+            (topic, refused.get(topic.topic_id, failure) if topic.topic_id in left else None)
+            for topic in topics
+        ]
 
     def add_partitions(
-        self, wanted: Sequence[CreatePartitionsTopic], *, validate_only: bool = False
+        self,
+        wanted: Sequence[CreatePartitionsTopic],
+        *,
+        validate_only: bool = False,
+        take: TakeQuota = no_quota,
     ) -> list[tuple[CreatePartitionsTopic, KafkaError | None]]:
         """Each topic with what speaks against it, or None.
 
@@ -172,7 +201,9 @@ class Topics:
         for topic in wanted:
             error = None
             try:
-                decided += topic_decisions.more_partitions(self._metadata.image, topic, self._placement)
+                more = topic_decisions.more_partitions(self._metadata.image, topic, self._placement)
+                take(len(more))
+                decided += more
             except KafkaError as refused:
                 error = refused
             if len(decided) > MAX_RECORDS_PER_REQUEST:

@@ -36,7 +36,10 @@ def handle(
         if times > 1
     ]
     wanted = [topic for topic in request.topics if times_named[topic.name] == 1]
-    for topic, error in server.topics.add_partitions(wanted, validate_only=request.validate_only):
+    mutations = server.quotas.mutations_of(context, strict_since=3, now_ms=server.clock.now_ms())
+    for topic, error in server.topics.add_partitions(
+        wanted, validate_only=request.validate_only, take=mutations.take
+    ):
         if error is None:
             results.append(CreatePartitionsTopicResult(name=topic.name))
         else:
@@ -45,4 +48,4 @@ def handle(
                     name=topic.name, error_code=error.error, error_message=error.message
                 )
             )
-    return CreatePartitionsResponse(results=results)
+    return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=results)

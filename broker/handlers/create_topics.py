@@ -1,7 +1,8 @@
 """CreateTopics (19), versions 2 to 7.
 
 v4: −1 for the default counts (KIP-464, which Kafka 4 takes in every version); v5: the new topic's settings in the
-answer (KIP-525); v7: topic ids. A client can produce as soon as it has the answer.
+answer (KIP-525); v7: topic ids. v6: beyond a
+quota on changes topics are refused (KIP-599). A client can produce as soon as it has the answer.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def handle(server: Server, context: RequestContext, request: CreateTopicsRequest
         late = KafkaError(Error.REQUEST_TIMED_OUT)
         return CreateTopicsResponse(topics=[_refused(name, late) for name in times_named])
     response = CreateTopicsResponse()
-    for topic, result in server.topics.create(wanted, validate_only=request.validate_only):
+    mutations = server.quotas.mutations_of(context, strict_since=6, now_ms=server.clock.now_ms())
+    for topic, result in server.topics.create(
+        wanted, validate_only=request.validate_only, take=mutations.take
+    ):
         if isinstance(result, KafkaError):
             response.topics.append(_refused(topic.name, result))
         else:
@@ -49,6 +53,7 @@ def handle(server: Server, context: RequestContext, request: CreateTopicsRequest
         else:
             continue
         response.topics.append(_refused(name, error))
+    response.throttle_time_ms = mutations.throttle_ms
     return response
 
 

@@ -83,11 +83,13 @@ def handle(server: Server, context: RequestContext, request: DeleteTopicsRequest
             refuse(name, found.topic_id, Error.INVALID_REQUEST, "The topic was named by its id already.")
         else:
             to_delete[found.topic_id] = found
-    for deleted, failure in server.topics.delete([*to_delete.values()]):
+    mutations = server.quotas.mutations_of(context, strict_since=5, now_ms=server.clock.now_ms())
+    for deleted, failure in server.topics.delete([*to_delete.values()], take=mutations.take):
         if failure is None:
             response.responses.append(DeletableTopicResult(name=deleted.name, topic_id=deleted.topic_id))
         else:
             refuse(deleted.name, deleted.topic_id, failure.error, failure.message)
+    response.throttle_time_ms = mutations.throttle_ms
     return response
 
 

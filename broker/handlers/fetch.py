@@ -10,11 +10,12 @@ and tiered storage have nothing to say on one node.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.fetch_sessions import FetchPlan
+from broker.fetch_sessions import NO_SESSION, FetchPlan, FetchTarget
 from broker.fetching import DelayedFetch, FetchParameters, Reading, Results
+from protocol.codec import encoder
 from protocol.errors import Error
 from protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
+
+FRAME_SIZE_BYTES = 4  # counted by quotas on fetched bytes, beside the body
 
 
 def handle(
@@ -51,7 +54,7 @@ def handle(
         replica_id=request.replica_id if request.replica_state is None else request.replica_state.replica_id,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, server.fetch_max_bytes),
+        max_bytes=_max_bytes(server, context, request),
         read_committed=request.isolation_level == READ_COMMITTED,
     )
     reading = Reading(server.partitions, parameters, plan.targets)
@@ -80,6 +83,30 @@ async def _wait(
     return _answer(server, context, plan, parameters, await delayed.answer)
 
 
+def _max_bytes(server: Server, context: RequestContext, request: FetchRequest) -> int:
+    """At most what a quota lets through at once, or the consumer would be throttled by each of its fetches."""
+    allowed = min(request.max_bytes, server.fetch_max_bytes)
+    if server.quotas.enforced:
+        most = server.quotas.fetch.most_at_once(context.client_id or "")
+        if most is not None:
+            return int(min(allowed, most))
+    return allowed
+
+
+def _throttled(server: Server, context: RequestContext, plan: FetchPlan, results: Results) -> int:
+    """For how long the consumer has to wait instead of being answered; what it isn't given isn't charged."""
+    told = results if plan.session is None else [each for each in results if each[0].is_news(each[1])]
+    answer: list[bytes | bytearray | memoryview] = []
+    encoder(FetchResponse, context.api_version)(FetchResponse(responses=_by_topic(told)), answer)
+    size = FRAME_SIZE_BYTES + sum(map(len, answer))
+    now_ms = server.clock.now_ms()
+    client_id = context.client_id or ""
+    throttle_ms = server.quotas.fetch.charge(client_id, size, now_ms)
+    if throttle_ms > 0:
+        server.quotas.fetch.charge(client_id, -size, now_ms)
+    return throttle_ms
+
+
 def _fail_all(request: FetchRequest, by_id: bool) -> FetchResponse:
     """Kafka's answer where it fails on a request: below v13 each partition that was *asked for* says so as well."""
     topics = []
@@ -104,9 +131,27 @@ def _fail_all(request: FetchRequest, by_id: bool) -> FetchResponse:
 def _answer(
     server: Server, context: RequestContext, plan: FetchPlan, parameters: FetchParameters, results: Results
 ) -> FetchResponse:
+    if server.quotas.enforced:
+        throttle_ms = _throttled(server, context, plan, results)
+        if throttle_ms > 0:
+            known = plan.session
+            return FetchResponse(
+                throttle_time_ms=throttle_ms, session_id=NO_SESSION if known is None else known.session_id
+            )
     session_id, listed = server.fetch_sessions.finish(plan, results, server.clock.now_ms())
+    response = FetchResponse(session_id=session_id, responses=_by_topic(listed))
+    if parameters.replica_id < 0 and any(answer.current_leader is not None for _, answer in listed):
+        endpoint = server.advertised_endpoint(context.listener_name)
+        if endpoint is not None:
+            host, port = endpoint
+            response.node_endpoints.append(
+                NodeEndpoint(node_id=server.node_id, host=host, port=port, rack=server.rack)
+            )
+    return response
+
+
+def _by_topic(listed: Sequence[tuple[FetchTarget, PartitionData]]) -> list[FetchableTopicResponse]:
     topics: list[FetchableTopicResponse] = []
-    response = FetchResponse(session_id=session_id, responses=topics)
     last: str | bytes | None = None
     for target, answer in listed:
         if target.topic != last:
@@ -118,11 +163,4 @@ def _answer(
                 else FetchableTopicResponse(topic=last)
             )
         topics[-1].partitions.append(answer)
-        if answer.current_leader is not None and parameters.replica_id < 0 and not response.node_endpoints:
-            endpoint = server.advertised_endpoint(context.listener_name)
-            if endpoint is not None:
-                host, port = endpoint
-                response.node_endpoints.append(
-                    NodeEndpoint(node_id=server.node_id, host=host, port=port, rack=server.rack)
-                )
-    return response
+    return topics

@@ -1,4 +1,4 @@
-"""Records that nothing here acts on, and that a snapshot must write out again: quotas, credentials, ACLs, tokens.
+"""Records that are held as they are, and that a snapshot must write out again: quotas, credentials, ACLs, tokens.
 
 The newest record of each identity is held. Source: Kafka's ClientQuotasImage, ScramImage, AclsImage,
 DelegationTokenImage.
@@ -40,9 +40,10 @@ KEPT = frozenset({*_IDENTITIES, *_REMOVALS})
 class KeptRecords:
     """The records in force, by type and identity."""
 
-    __slots__ = ("_by_type",)
+    __slots__ = ("_by_type", "_quotas_changed")
 
     def __init__(self) -> None:
+        self._quotas_changed = False
         self._by_type: dict[type[Message], dict[Hashable, Message]] = {
             record_type: {} for record_type in _IDENTITIES
         }
@@ -54,12 +55,19 @@ class KeptRecords:
             removed_type, identity_of = removal
             self._by_type[removed_type].pop(identity_of(record), None)
             return
+        if isinstance(record, records.ClientQuotaRecord):
+            self._quotas_changed = True
         held = self._by_type[type(record)]
         identity = _IDENTITIES[type(record)](record)
         if isinstance(record, records.ClientQuotaRecord) and record.remove:
             held.pop(identity, None)
         else:
             held[identity] = record
+
+    def take_quota_change(self) -> bool:
+        """Whether there were records of quotas since this was last asked."""
+        changed, self._quotas_changed = self._quotas_changed, False
+        return changed
 
     def of_type(self, record_type: type[Message]) -> Iterator[Message]:
         """Those of one type."""

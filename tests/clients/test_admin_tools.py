@@ -130,6 +130,22 @@ def test_configs_alters_a_group_and_a_subscription(kafka: Tool, topic: str) -> N
     assert subscription == {"interval.ms": "1000"}
 
 
+def test_configs_alters_and_describes_quotas_and_users(kafka: Tool, topic: str) -> None:
+    client = ("--entity-type", "clients", "--entity-name", topic)
+    kafka("configs", "--alter", *client, "--add-config", "producer_byte_rate=1024,request_percentage=150.5")
+    printed = kafka("configs", "--describe", *client)
+    assert f"Quota configs for client-id '{topic}' are" in printed
+    assert "producer_byte_rate=1024.0" in printed
+    assert "request_percentage=150.5" in printed
+    kafka("configs", "--alter", *client, "--delete-config", "producer_byte_rate,request_percentage")
+
+    user = ("--entity-type", "users", "--entity-name", topic)
+    kafka("configs", "--alter", *user, "--add-config", "consumer_byte_rate=7")
+    printed = kafka("configs", "--describe", *user)
+    assert f"Quota configs for user-principal '{topic}' are consumer_byte_rate=7.0" in printed
+    kafka("configs", "--alter", *user, "--delete-config", "consumer_byte_rate")
+
+
 # --- log directories, records ------------------------------------------------------------------------------
 
 

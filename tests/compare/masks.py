@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-COMPARED_API_KEYS = frozenset({*range(4), *range(8, 24), *range(29, 48), 50, 51, 55, 57, 60, 61, 64, 74, 75})
+COMPARED_API_KEYS = frozenset({*range(4), *range(8, 24), *range(29, 52), 55, 57, 60, 61, 64, 74, 75})
 """The APIs that barnabas has to list. Add a key here along with its scripts."""
 
 NOW_MS = 5 * 60_000
@@ -46,9 +46,18 @@ class Names:
         """What the entries of a list are put in order by: who they are about, before anything random."""
         topic_id = entry.get("topic_id")
         known_id = self.given.get("topic id", {}).get(topic_id, topic_id)
+        producer_id = entry.get("producer_id")
+        producer = self.given.get("producer id", {}).get(producer_id, producer_id)
         index = entry.get("index", entry.get("partition_index"))
         return json.dumps(
-            [entry.get("name", entry.get("group_id")), index, known_id, entry.get("error_code"), entry],
+            [
+                entry.get("name", entry.get("group_id")),
+                index,
+                known_id,
+                str(producer),
+                entry.get("error_code"),
+                entry,
+            ],
             default=str,
         )
 
@@ -94,6 +103,11 @@ def any_text(value: Any, names: Names) -> Any:
 
 def any_number(value: Any, names: Names) -> Any:
     return "<number>" if value >= 0 else value
+
+
+def roughly(value: Any, names: Names) -> Any:
+    """Milliseconds as whole seconds: how long a request took to come is in them."""
+    return value if value < 1000 else f"<about {round(value / 1000)} s>"
 
 
 def own_port(value: Any, names: Names) -> Any:
@@ -145,6 +159,24 @@ def own_resources(value: Any, names: Names) -> Any:
     ]
 
 
+def own_transactions(value: Any, names: Names) -> Any:
+    """The transactions of this script."""
+    return [entry for entry in value if entry["transactional_id"].startswith(names.topic_prefix)]
+
+
+def in_order(value: Any, names: Names) -> Any:
+    return sorted(value)
+
+
+def control_record(value: Any, names: Names) -> Any:
+    """The one record of a marker as what it says, if its bytes are those that Kafka writes."""
+    found = _MARKER.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return value
+    kind = {"0000": "ABORT", "0001": "COMMIT"}[found["type"]]
+    return {"marker": kind, "coordinator_epoch": int.from_bytes(bytes.fromhex(found["epoch"]), signed=True)}
+
+
 def member_id(value: Any, names: Names) -> Any:
     """What the broker made of a client's name and a random uuid; ids of the script's own stay."""
     return _RANDOM_END.sub(lambda found: names.name("uuid", found.group()), value)
@@ -177,6 +209,8 @@ def _healthy(entry: Any) -> bool:
 
 
 _ZERO_UUID = bytes(16).hex()
+# length, attributes, deltas, key {version 0, type}, value {version 0, coordinator epoch}, no headers
+_MARKER = re.compile("20000000080000(?P<type>000[01])0c0000(?P<epoch>[0-9a-f]{8})00")
 _RANDOM_END = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 MASKS = (
@@ -188,13 +222,25 @@ MASKS = (
         renamed("producer id", but=(-1,)),
         "producer ids are handed out in blocks",
     ),
-    Mask("*.records.producer_id", known("producer id"), "as for InitProducerId"),
+    Mask("EndTxn.producer_id", renamed("producer id", but=(-1,)), "as for InitProducerId"),
+    Mask("*.producer_id", known("producer id"), "as for InitProducerId"),
+    Mask("*.records.records", control_record, "a marker is shown as what it says"),
+    Mask("*.coordinator_epoch", any_number, "how often the broker was started", "transactions_restarts/*"),
+    Mask("ListTransactions.transaction_states", then(own_transactions, in_any_order), "scripts share a broker"),
+    Mask("DescribeTransactions.transaction_states.topics", in_any_order, "Kafka's order is that of a hash set"),
+    Mask("DescribeTransactions.*.partitions", in_order, "Kafka's order is that of a hash set"),
+    Mask("*.transaction_start_time_ms", moment, "the time of the request"),
+    Mask("*.last_timestamp", moment, "the time of the request, or of its records"),
+    Mask("WriteTxnMarkers.markers", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("WriteTxnMarkers.markers.topics", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("WriteTxnMarkers.markers.topics.partitions", in_any_order, "Kafka's order is that of a hash map"),
     Mask(
         "*.records.compressed",
         recompressed,
         "two compressors make different bytes; what is in them is compared",
     ),
     Mask("*.port", own_port, "the two brokers listen on ports of their own"),
+    Mask("*.throttle_time_ms", roughly, "a moment more or less passes between the requests"),
     Mask("*.error_message", any_text, "we say it in our own words; whether a text comes is compared"),
     Mask("*.batch_index_error_message", any_text, "as for error_message"),
     Mask("*.log_append_time_ms", moment, "the time of the request, where it is that"),
@@ -243,6 +289,11 @@ MASKS = (
         "Kafka's order is that of a hash map",
     ),
     Mask("AlterUserScramCredentials.results", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("DescribeClientQuotas.entries", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("DescribeClientQuotas.entries.entity", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("DescribeClientQuotas.entries.values", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("AlterClientQuotas.entries", in_any_order, "Kafka's order is that of a hash map"),
+    Mask("AlterClientQuotas.entries.entity", in_any_order, "Kafka's order is that of a hash map"),
     Mask("DescribeConfigs.results.configs", in_any_order, "Kafka's order is that of a hash map"),
     Mask(
         "ListConfigResources.config_resources",

@@ -1,0 +1,37 @@
+"""DescribeClientQuotas (48), versions 0 and 1 (KIP-546): quotas by a filter of entities. v1 flexible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata.quota_decisions import matching
+from protocol.errors import KafkaError
+from protocol.messages.quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+
+def handle(
+    server: Server, context: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    try:
+        found = matching(server.metadata.image, request.components, strict=request.strict)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(error_code=error.error, error_message=error.message, entries=None)
+    return DescribeClientQuotasResponse(
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in sorted(entity)],
+                values=[ValueData(key=key, value=value) for key, value in values.items()],
+            )
+            for entity, values in found.items()
+        ]
+    )

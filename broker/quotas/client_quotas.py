@@ -1,0 +1,223 @@
+"""The quotas of clients, enforced: bytes produced and fetched, request time, changes of topics, new connections.
+
+A client above its quota is answered at once, and told for how long its connection won't be read (KIP-219). Where
+there is no quota nothing is measured. Source: `ClientQuotaManager` and its kin; KIP-13, KIP-124, KIP-599, KIP-612.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from broker.addresses import addresses_of
+from broker.quotas.limits import MISSING, Limits, Name
+from broker.quotas.measures import Rate, TokenBucket, Windows
+from protocol.errors import Error, KafkaError
+from protocol.messages.metadata_records import ClientQuotaRecord
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.context import RequestContext
+    from broker.metadata.image import ClusterImage
+
+ANONYMOUS = "ANONYMOUS"  # nobody is authenticated here
+
+PRODUCER_BYTE_RATE = "producer_byte_rate"
+CONSUMER_BYTE_RATE = "consumer_byte_rate"
+REQUEST_PERCENTAGE = "request_percentage"
+CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+CONNECTION_CREATION_RATE = "connection_creation_rate"
+
+IDLE_MS = 3_600_000  # ClientQuotaManager.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
+MEASURES_BEFORE_SWEEP = 1000
+
+M = TypeVar("M", Rate, TokenBucket)
+
+
+class Measures(Generic[M]):
+    """What each client used lately."""
+
+    __slots__ = ("_by_client", "_make")
+
+    def __init__(self, make: Callable[[], M]) -> None:
+        self._make: Callable[[], M] = make
+        self._by_client: dict[Hashable, tuple[M, int]] = {}
+
+    def of(self, client: Hashable, now_ms: int) -> M:
+        """The measure of a client; those that weren't looked at for an hour are forgotten in time."""
+        found = self._by_client.get(client)
+        if found is None and len(self._by_client) >= MEASURES_BEFORE_SWEEP:
+            self._by_client = {
+                key: each for key, each in self._by_client.items() if now_ms - each[1] < IDLE_MS
+            }
+        measure = self._make() if found is None else found[0]
+        self._by_client[client] = measure, now_ms
+        return measure
+
+
+class RateQuota:
+    """Quotas on something per second."""
+
+    __slots__ = ("_measures", "_windows", "limits")
+
+    def __init__(self, windows: Windows) -> None:
+        self.limits = Limits()
+        self._windows = windows
+        self._measures = Measures(lambda: Rate(windows))
+
+    def charge(self, client_id: str, value: float, now_ms: int) -> int:
+        """Record what a client used; for how long it has to be throttled, in milliseconds."""
+        found = self.limits.find(ANONYMOUS, client_id)
+        if found is None:
+            return 0
+        rate = self._measures.of(found.sharers, now_ms)
+        rate.record(value, now_ms)
+        return rate.throttle_ms(found.limit, now_ms)
+
+    def most_at_once(self, client_id: str) -> float | None:
+        """More than this is throttled even if nothing else was used; None without a quota."""
+        found = self.limits.find(ANONYMOUS, client_id)
+        if found is None:
+            return None
+        return found.limit * (self._windows.samples - 1) * self._windows.window_ms / 1000
+
+
+class MutationQuota:
+    """Quotas on created and deleted partitions (KIP-599): what exceeds them is still done, what comes after is not."""
+
+    __slots__ = ("_buckets", "limits")
+
+    def __init__(self, windows: Windows) -> None:
+        self.limits = Limits()
+        self._buckets = Measures(lambda: TokenBucket(windows))
+
+    def of_request(self, client_id: str, *, strict: bool, now_ms: int) -> Mutations:
+        """The quota for one request. `strict`: once it is exhausted a change is refused, or else delayed only."""
+        found = self.limits.find(ANONYMOUS, client_id)
+        if found is None:
+            return UNLIMITED
+        return LimitedMutations(self._buckets.of(found.sharers, now_ms), found.limit, strict, now_ms)
+
+
+class Mutations:
+    """What one request takes of a quota on changes (`ControllerMutationQuota`); this one has no limit."""
+
+    __slots__ = ("throttle_ms",)
+
+    def __init__(self) -> None:
+        self.throttle_ms = 0
+
+    def take(self, partitions: int) -> None:
+        """Raises KafkaError: THROTTLING_QUOTA_EXCEEDED."""
+
+
+UNLIMITED = Mutations()
+
+
+class LimitedMutations(Mutations):
+    """Takes from the bucket of a client."""
+
+    __slots__ = ("_bucket", "_limit", "_now_ms", "_strict")
+
+    def __init__(self, bucket: TokenBucket, limit: float, strict: bool, now_ms: int) -> None:
+        super().__init__()
+        self._bucket = bucket
+        self._limit = limit
+        self._strict = strict
+        self._now_ms = now_ms
+
+    def take(self, partitions: int) -> None:
+        if self._strict:
+            exhausted_ms = self._bucket.throttle_ms(self._limit, self._now_ms)
+            if exhausted_ms > 0:
+                self.throttle_ms = exhausted_ms
+                raise KafkaError(Error.THROTTLING_QUOTA_EXCEEDED)
+        self._bucket.record(partitions, self._limit, self._now_ms)
+        if not self._strict:
+            self.throttle_ms = self._bucket.throttle_ms(self._limit, self._now_ms)
+
+
+class ConnectionRates:
+    """How many connections per second an address may make (KIP-612)."""
+
+    __slots__ = ("_measures", "_window_ms", "default", "limits")
+
+    def __init__(self, windows: Windows) -> None:
+        self.limits: dict[str, float] = {}
+        self.default: float | None = None
+        self._window_ms = windows.window_ms
+        self._measures = Measures(lambda: Rate(windows))
+
+    def charge(self, address: str, now_ms: int) -> int:
+        """For how long a new connection of this address is kept before it is closed; 0 lets it in."""
+        limit = self.limits.get(address, self.default)
+        if limit is None:
+            return 0
+        rate = self._measures.of(address, now_ms)
+        rate.record(1, now_ms)
+        throttle_ms = min(rate.throttle_ms(limit, now_ms), self._window_ms)
+        if throttle_ms > 0:
+            rate.record(-1, now_ms)  # it isn't let in
+        return throttle_ms
+
+
+class ClientQuotas:
+    """All quotas of the cluster's metadata."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._windows = Windows(
+            config.get_int("quota.window.num"), config.get_int("quota.window.size.seconds") * 1000
+        )
+        self._controller_windows = Windows(
+            config.get_int("controller.quota.window.num"),
+            config.get_int("controller.quota.window.size.seconds") * 1000,
+        )
+        self.produce = RateQuota(self._windows)
+        self.fetch = RateQuota(self._windows)
+        self.request = RateQuota(self._windows)
+        self.mutation = MutationQuota(self._controller_windows)
+        self.connections = ConnectionRates(self._windows)
+        self.enforced = False
+        """Whether there is any quota on requests: without one nothing needs to be measured."""
+
+    @property
+    def max_request_throttle_ms(self) -> int:
+        return self._windows.window_ms
+
+    def mutations_of(self, context: RequestContext, *, strict_since: int, now_ms: int) -> Mutations:
+        """What a request may change; from a version on clients know that they can be refused."""
+        strict = context.api_version >= strict_since
+        return self.mutation.of_request(context.client_id or "", strict=strict, now_ms=now_ms)
+
+    def follow(self, image: ClusterImage) -> None:
+        """Take over the quotas of the metadata. What clients used so far stays."""
+        by_key: dict[str, Limits] = {
+            PRODUCER_BYTE_RATE: Limits(),
+            CONSUMER_BYTE_RATE: Limits(),
+            REQUEST_PERCENTAGE: Limits(),
+            CONTROLLER_MUTATION_RATE: Limits(),
+        }
+        self.connections.limits = {}
+        self.connections.default = None
+        for record in image.kept.of_type(ClientQuotaRecord):
+            assert isinstance(record, ClientQuotaRecord)
+            entity = {part.entity_type: part.entity_name for part in record.entity}
+            if "ip" in entity:
+                if record.key == CONNECTION_CREATION_RATE:
+                    self._limit_address(entity["ip"], record.value)
+            elif record.key in by_key:
+                user: Name = entity.get("user", MISSING)
+                client_id: Name = entity.get("client-id", MISSING)
+                by_key[record.key].set(user, client_id, record.value)
+        self.produce.limits = by_key[PRODUCER_BYTE_RATE]
+        self.fetch.limits = by_key[CONSUMER_BYTE_RATE]
+        self.request.limits = by_key[REQUEST_PERCENTAGE]
+        self.mutation.limits = by_key[CONTROLLER_MUTATION_RATE]
+        self.enforced = any(map(len, by_key.values()))
+
+    def _limit_address(self, address: str | None, limit: float) -> None:
+        if address is None:
+            self.connections.default = int(limit)
+            return
+        for resolved in addresses_of(address):
+            self.connections.limits[resolved] = int(limit)

@@ -1,0 +1,110 @@
+"""What a quota is held against: a rate over sliding windows, and a bucket of tokens.
+
+Both say how long a client has to be kept waiting for its average to be back within the quota. Source: Kafka's
+`SampledStat`, `Rate`, `TokenBucket`, `QuotaUtils`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How many windows of which length are looked at (`quota.window.num`, `quota.window.size.seconds`)."""
+
+    samples: int
+    window_ms: int
+
+
+class _Sample:
+    __slots__ = ("last_event_ms", "start_ms", "value")
+
+    def __init__(self, now_ms: int) -> None:
+        self.reset(now_ms)
+
+    def reset(self, now_ms: int) -> None:
+        self.value = 0.0
+        self.start_ms = now_ms
+        self.last_event_ms = now_ms
+
+
+class Rate:
+    """Something per second, over the windows."""
+
+    __slots__ = ("_current", "_samples", "_windows")
+
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._samples: list[_Sample] = []
+        self._current = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        """`value` may be negative, to take back what was recorded."""
+        windows = self._windows
+        if not self._samples:
+            self._samples.append(_Sample(now_ms))
+        sample = self._samples[self._current]
+        if now_ms - sample.start_ms >= windows.window_ms:
+            # One more than the windows: the oldest may reach into the time that is looked at.
+            self._current = (self._current + 1) % (windows.samples + 1)
+            if self._current == len(self._samples):
+                self._samples.append(_Sample(now_ms))
+            sample = self._samples[self._current]
+            sample.reset(now_ms)
+        sample.value += value
+        sample.last_event_ms = now_ms
+
+    def throttle_ms(self, limit: float, now_ms: int) -> int:
+        """How long nothing must come for the rate to be back at `limit` (per second); 0 where it isn't above it."""
+        self._purge(now_ms)
+        total = sum(sample.value for sample in self._samples)
+        window_ms = self._elapsed_ms(now_ms)
+        rate = total / (window_ms / 1000)
+        if rate <= limit:
+            return 0
+        return int((rate - limit) / limit * window_ms + 0.5)
+
+    def _purge(self, now_ms: int) -> None:
+        expiry_ms = self._windows.samples * self._windows.window_ms
+        for sample in self._samples:
+            if now_ms - sample.last_event_ms >= expiry_ms:
+                sample.reset(now_ms)
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        """The time since the oldest sample, and never less than all windows but one: a burst at the beginning is no
+        high rate yet."""
+        windows = self._windows
+        elapsed_ms = now_ms - min((sample.start_ms for sample in self._samples), default=now_ms)
+        missing = windows.samples - 1 - elapsed_ms // windows.window_ms
+        if missing > 0:
+            elapsed_ms += missing * windows.window_ms
+        return max(elapsed_ms, 1)
+
+
+class TokenBucket:
+    """Tokens that come back at the quota's rate, up to what all windows together allow; below zero it is exhausted."""
+
+    __slots__ = ("_last_update_ms", "_tokens", "_windows")
+
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._tokens = 0.0
+        self._last_update_ms = 0  # of the epoch: it begins full
+
+    def record(self, value: float, limit: float, now_ms: int) -> None:
+        self._refill(limit, now_ms)
+        self._tokens = min(self._burst(limit), self._tokens - value)
+
+    def throttle_ms(self, limit: float, now_ms: int) -> int:
+        """How long until no token is owed; `limit` in tokens per second."""
+        self._refill(limit, now_ms)
+        return 0 if self._tokens >= 0 else int(-self._tokens / limit * 1000 + 0.5)
+
+    def _refill(self, limit: float, now_ms: int) -> None:
+        earned = limit * (now_ms - self._last_update_ms) / 1000
+        self._tokens = min(self._burst(limit), self._tokens + earned)
+        self._last_update_ms = now_ms
+
+    def _burst(self, limit: float) -> float:
+        return self._windows.samples * self._windows.window_ms / 1000 * limit

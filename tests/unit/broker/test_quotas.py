@@ -1,0 +1,183 @@
+"""Quotas of clients: what is measured, whose quota holds, and that a client above it has to wait."""
+
+import asyncio
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.connection import Connection
+from broker.quotas.limits import MISSING, Limits
+from broker.quotas.measures import Rate, TokenBucket, Windows
+from protocol.codec import encode
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
+from tests.support.whole_server import clock_of, in_loop, started
+
+WINDOWS = Windows(samples=11, window_ms=1000)
+NOW_MS = 1_700_000_000_000
+
+
+def test_a_rate_is_taken_over_ten_windows_and_what_has_passed_of_the_eleventh() -> None:
+    rate = Rate(WINDOWS)
+    rate.record(2000, NOW_MS)
+    assert rate.throttle_ms(200, NOW_MS) == 0
+    # 2000 in 10 s are 200 a second; with 100 allowed, 10 s more have to pass.
+    assert rate.throttle_ms(100, NOW_MS) == 10_000
+    assert rate.throttle_ms(100, NOW_MS + 500) == 9_500
+
+
+def test_what_lies_behind_the_windows_is_forgotten() -> None:
+    rate = Rate(WINDOWS)
+    rate.record(100_000, NOW_MS)
+    assert rate.throttle_ms(1, NOW_MS + 10_999) > 0
+    assert rate.throttle_ms(1, NOW_MS + 11_000) == 0
+
+
+def test_windows_are_used_again_in_turn() -> None:
+    rate = Rate(WINDOWS)
+    for second in range(100):
+        rate.record(10, NOW_MS + 1000 * second)
+    assert rate.throttle_ms(12, NOW_MS + 99_000) == 0
+    assert rate.throttle_ms(9, NOW_MS + 99_000) > 0
+
+
+def test_what_was_recorded_can_be_taken_back() -> None:
+    rate = Rate(WINDOWS)
+    rate.record(5000, NOW_MS)
+    rate.record(-5000, NOW_MS)
+    assert rate.throttle_ms(1, NOW_MS) == 0
+
+
+def test_a_bucket_begins_full_and_owes_what_is_taken_beyond() -> None:
+    bucket = TokenBucket(WINDOWS)
+    bucket.record(11, 1, NOW_MS)
+    assert bucket.throttle_ms(1, NOW_MS) == 0
+    bucket.record(4, 1, NOW_MS)
+    assert bucket.throttle_ms(1, NOW_MS) == 4000
+    assert bucket.throttle_ms(1, NOW_MS + 3000) == 1000
+    assert bucket.throttle_ms(1, NOW_MS + 4000) == 0
+
+
+# From the most to the least specific, with who shares it.
+PRECEDENCE = [
+    (("u", "c"), ("u", "c")),
+    (("u", None), ("u", "c")),
+    (("u", MISSING), ("u", "")),
+    ((None, "c"), ("u", "c")),
+    ((None, None), ("u", "c")),
+    ((None, MISSING), ("u", "")),
+    ((MISSING, "c"), ("", "c")),
+    ((MISSING, None), ("", "c")),
+]
+
+
+@pytest.mark.parametrize("place", range(len(PRECEDENCE)))
+def test_the_most_specific_quota_holds(place: int) -> None:
+    limits = Limits()
+    for number, (entity, _) in enumerate(PRECEDENCE[place:], place):
+        limits.set(*entity, float(number))
+    assert limits.find("u", "c") == (float(place), PRECEDENCE[place][1])
+
+
+def test_a_quota_of_somebody_else_does_not_hold() -> None:
+    limits = Limits()
+    limits.set("other", MISSING, 1.0)
+    limits.set("u", "other", 1.0)
+    limits.set(MISSING, "other", 1.0)
+    assert limits.find("u", "c") is None
+
+
+def quota(key: str, value: float, *, remove: bool = False, **entity: str | None) -> ClientQuotaRecord:
+    parts = [
+        EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()
+    ]
+    return ClientQuotaRecord(entity=parts, key=key, value=value, remove=remove)
+
+
+def request(correlation_id: int, client_id: str) -> bytes:
+    """A whole Metadata request, version 1."""
+    name = client_id.encode()
+    header = struct.pack(f">hhih{len(name)}s", 3, 1, correlation_id, len(name), name)
+    body = header + encode(MetadataRequest(topics=[]), 1)
+    return len(body).to_bytes(4, "big") + body
+
+
+async def connected(node: Any) -> tuple[socket.socket, Connection]:
+    listener = node.listeners["PLAINTEXT"]
+    client = socket.create_connection(("127.0.0.1", listener.port))
+    client.setblocking(False)
+    while not listener.connections:
+        await asyncio.sleep(0)
+    [connection] = listener.connections
+    return client, connection
+
+
+async def answer(client: socket.socket) -> tuple[int, int]:
+    """Size and correlation id."""
+    loop = asyncio.get_running_loop()
+    size = int.from_bytes(await loop.sock_recv(client, 4), "big")
+    body = b""
+    while len(body) < size:
+        body += await loop.sock_recv(client, size - len(body))
+    return size, int.from_bytes(body[:4], "big")
+
+
+@in_loop
+async def test_a_client_above_its_quota_is_answered_and_served_no_more_until_its_time_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(tmp_path)
+    node.metadata.append([quota("request_percentage", 1e-9, client_id="busy")])
+    waits: list[tuple[float, Any]] = []
+    loop = asyncio.get_running_loop()
+
+    class Handle:
+        def cancel(self) -> None: ...
+
+    def call_later(delay_s: float, callback: Any, *args: Any) -> Any:
+        waits.append((delay_s, callback))
+        return Handle()
+
+    client, connection = await connected(node)
+    monkeypatch.setattr(connection, "_later", call_later)
+    await loop.sock_sendall(client, request(1, "busy") + request(2, "busy"))
+    assert (await answer(client))[1] == 1
+    [(delay_s, unmute)] = waits
+    assert 0 < delay_s <= 1  # at most one window of quota.window.size.seconds
+    with pytest.raises(BlockingIOError):
+        client.recv(1)
+    unmute()
+    assert (await answer(client))[1] == 2
+    client.close()
+    await node.stop()
+
+
+@in_loop
+async def test_a_removed_quota_holds_no_longer_and_a_restart_keeps_the_others(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    node.metadata.append([quota("producer_byte_rate", 10.0, client_id=None)])
+    assert node.quotas.enforced
+    assert node.quotas.produce.charge("anybody", 1000, NOW_MS) > 0
+    node.metadata.append([quota("producer_byte_rate", 0.0, remove=True, client_id=None)])
+    assert not node.quotas.enforced
+    assert node.quotas.produce.charge("anybody", 1000, NOW_MS) == 0
+    node.metadata.append([quota("consumer_byte_rate", 10.0, user="ANONYMOUS")])
+    await node.stop()
+
+    again = await started(tmp_path)
+    assert again.quotas.fetch.most_at_once("anybody") == 100
+    await again.stop()
+
+
+@in_loop
+async def test_an_address_that_connects_too_often_is_kept_waiting_and_sent_away(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    node.metadata.append([quota("connection_creation_rate", 1.0, ip="127.0.0.1")])
+    now_ms = clock_of(node).now_ms()
+    delays = [node.quotas.connections.charge("127.0.0.1", now_ms) for _ in range(12)]
+    assert delays == [0] * 10 + [1000, 1000]
+    assert node.quotas.connections.charge("127.0.0.2", now_ms) == 0
+    await node.stop()
