@@ -7,7 +7,8 @@ applied; a restart applies the same records again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from protocol.errors import Error
@@ -30,10 +31,12 @@ class World(Protocol):
         atomic: bool = True,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
+        guard: object | None = None,
     ) -> int:
         """Write records to the shard's partition, where they are committed at once; the offset of the first.
 
-        `atomic`: in one batch, or not at all. With a producer id they are part of its transaction. Raises KafkaError
+        `atomic`: in one batch, or not at all. With a producer id they are part of its transaction; `guard` is what the
+        caller was given by who verified that the partition is in it (KIP-890), not to be looked at. Raises KafkaError
         with what a client is told (`append_error`); then nothing was written, if it was to be atomic.
         """
         ...
@@ -52,6 +55,49 @@ class World(Protocol):
 
     def new_uuid(self) -> bytes:
         """A random uuid of version 4, 16 bytes."""
+        ...
+
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TxnMarker:
+    """What ends a transaction in its partitions: one marker of WriteTxnMarkers (Kafka: `TxnMarkerEntry`)."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+    transaction_version: int
+    """0, 1, 2: of the client that ended the transaction, or the cluster's level where the coordinator ended it. From
+    2 on the marker's epoch has to be above the one that the partition knows (KIP-1228)."""
+
+
+MarkerAnswers = Mapping[TopicPartition, Error | None]
+"""NONE: the marker is in the partition's log. Any other Error: what the leader answered (WriteTxnMarkers' codes). None:
+the partition isn't in the metadata: it was deleted, there is nothing to end."""
+
+
+class Markers(Protocol):
+    """The way by which a transaction's coordinator reaches the leaders of partitions."""
+
+    def write(
+        self,
+        marker: TxnMarker,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[MarkerAnswers], None],
+    ) -> None:
+        """Write the marker to each of the partitions. Never raises KafkaError: whatever goes wrong is an answer.
+
+        `done` is called once or several times, before this returns or later, each time with some of the partitions;
+        in the end each of them has been answered (a broken connection: ask again, or answer REQUEST_TIMED_OUT). An
+        answer too late, or one too many, does no harm. It isn't called where there are no partitions.
+
+        A partition that is known, but led elsewhere or by nobody at present: NOT_LEADER_OR_FOLLOWER. The coordinator
+        asks again, after a pause, for partitions that were answered with an error that passes.
+        Kafka: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
+        """
         ...
 
 

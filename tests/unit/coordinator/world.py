@@ -45,6 +45,7 @@ class FakeWorld:
         atomic: bool = True,
         producer_id: int = -1,
         producer_epoch: int = -1,
+        guard: object | None = None,
     ) -> int:
         if self.failing is not None:
             raise KafkaError(self.failing)

@@ -1,0 +1,70 @@
+"""Looking inside: DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152).
+
+Source: `TransactionCoordinator.handleDescribeTransactions`, `TransactionStateManager.listTransactionStates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from coordinator.transaction.metadata import TransactionMetadata
+from coordinator.transaction.states import DEAD, STATE_NAMES, TransactionState
+from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    import re
+
+    from coordinator.transaction.shard import TransactionShard
+
+_BY_NAME: dict[str, TransactionState] = {name: state for state, name in STATE_NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFilter:
+    """Which transactions ListTransactions answers; all of them unless something is said."""
+
+    producer_ids: frozenset[int] = frozenset()
+    states: frozenset[TransactionState] | None = None  # None: any
+    longer_than_ms: int = -1  # negative: any
+    transactional_id: re.Pattern[str] | None = None  # has to match the whole of it
+
+
+def states_named(names: Collection[str]) -> tuple[frozenset[TransactionState] | None, list[str]]:
+    """The states for a filter, and the names that are none's, which the answer repeats. Names are case-sensitive; where
+    all are unknown the filter lets nothing through."""
+    if not names:
+        return None, []
+    unknown = [name for name in names if name not in _BY_NAME]
+    return frozenset(_BY_NAME[name] for name in names if name in _BY_NAME), unknown
+
+
+def describe(shard: TransactionShard, transactional_id: str) -> TransactionMetadata:
+    """The live thing: don't keep it. `partitions` are those that still await their marker, once it is prepared.
+
+    Raises KafkaError: INVALID_REQUEST (an empty id), TRANSACTIONAL_ID_NOT_FOUND.
+    """
+    if not transactional_id:
+        raise KafkaError(Error.INVALID_REQUEST)
+    metadata = shard.transactions.get(transactional_id)
+    if metadata is None or metadata.state is DEAD:
+        raise KafkaError(Error.TRANSACTIONAL_ID_NOT_FOUND)
+    return metadata
+
+
+def list_transactions(shard: TransactionShard, wanted: TransactionFilter) -> Iterator[TransactionMetadata]:
+    """Those that the filter lets through, in no order. An Empty one counts as begun long ago, as its start is −1."""
+    now_ms = shard.world.now_ms()
+    for metadata in shard.transactions.values():
+        if (
+            metadata.state is not DEAD
+            and (not wanted.producer_ids or metadata.producer_id in wanted.producer_ids)
+            and (wanted.states is None or metadata.state in wanted.states)
+            and (wanted.longer_than_ms < 0 or now_ms - metadata.start_timestamp_ms > wanted.longer_than_ms)
+            and (
+                wanted.transactional_id is None
+                or wanted.transactional_id.fullmatch(metadata.transactional_id) is not None
+            )
+        ):
+            yield metadata

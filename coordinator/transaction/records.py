@@ -1,0 +1,119 @@
+"""The records of `__transaction_state` as keys and values of log records.
+
+The key is the transactional id; the value is v0, or v1 from level 1 of `transaction.version` on. v0 has no room for
+the producer ids before and after, nor for the client's version of transactions; nothing holds the last epoch.
+Source: `TransactionLog`, `TransactionLogValue`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from coordinator.ports import Bytes
+from coordinator.transaction.metadata import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Partitions, TransitMetadata
+from coordinator.transaction.states import EMPTY, TransactionState
+from protocol.codec import decode, encode
+from protocol.errors import CodecError, Error, KafkaError
+from protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+
+KEY_VERSION = 0
+VALUE_VERSIONS = (0, 1)
+HIGHEST_LEVEL = 2  # of transaction.version
+
+_INT16 = Struct(">h")
+
+
+class UnknownVersion(Exception):  # noqa: N818  (nothing is wrong: a newer Kafka wrote it)
+    """A key or a value of a version that Kafka 4.3 doesn't know."""
+
+
+def encode_key(transactional_id: str) -> bytes:
+    return _INT16.pack(KEY_VERSION) + encode(TransactionLogKey(transactional_id=transactional_id), 0)
+
+
+def encode_value(transit: TransitMetadata, transaction_version: int) -> bytes:
+    """`transaction_version` is the cluster's level. Raises KafkaError (UNSUPPORTED_VERSION) at level 0 for what v0 has
+    no room for: who ended a transaction by EndTxn v5 needs the level of transactions V2, or V1 at least."""
+    if transaction_version >= 1:
+        version, previous_id, next_id = 1, transit.previous_producer_id, transit.next_producer_id
+    elif transit.client_transaction_version != 0:
+        raise KafkaError(Error.UNSUPPORTED_VERSION, "transaction.version is 0, and the client's is 2")
+    else:
+        version, previous_id, next_id = 0, NO_PRODUCER_ID, NO_PRODUCER_ID
+    value = TransactionLogValue(
+        producer_id=transit.producer_id,
+        previous_producer_id=previous_id,
+        next_producer_id=next_id,
+        producer_epoch=transit.producer_epoch,
+        transaction_timeout_ms=transit.timeout_ms,
+        transaction_status=transit.state,
+        transaction_partitions=None if transit.state is EMPTY else _by_topic(transit.partitions),
+        transaction_last_update_timestamp_ms=transit.last_update_timestamp_ms,
+        transaction_start_timestamp_ms=transit.start_timestamp_ms,
+        client_transaction_version=transit.client_transaction_version,
+    )
+    return _INT16.pack(version) + encode(value, version)
+
+
+def _by_topic(partitions: Partitions) -> list[PartitionsSchema]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found = topics.get(topic)
+        if found is None:
+            topics[topic] = [partition]
+        else:
+            found.append(partition)
+    return [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
+
+
+def decode_record(key: Bytes, value: Bytes | None) -> tuple[str, TransitMetadata | None]:
+    """The transactional id, and what became of it; None for a tombstone.
+
+    Raises UnknownVersion for what Kafka passes over, CodecError for what makes no sense.
+    """
+    key_version = _version(key)
+    if key_version != KEY_VERSION:
+        raise UnknownVersion(f"a key of version {key_version}")
+    transactional_id = decode(TransactionLogKey, 0, key, _INT16.size).transactional_id
+    if value is None:
+        return transactional_id, None
+    version = _version(value)
+    if version not in VALUE_VERSIONS:
+        raise UnknownVersion(f"a value of version {version}")
+    return transactional_id, _to_transit(decode(TransactionLogValue, version, value, _INT16.size))
+
+
+def _version(data: Bytes) -> int:
+    if len(data) < _INT16.size:
+        raise CodecError(f"{len(data)} bytes where a version is expected")
+    version: int = _INT16.unpack_from(data)[0]
+    return version
+
+
+def _to_transit(value: TransactionLogValue) -> TransitMetadata:
+    try:
+        state = TransactionState(value.transaction_status)
+    except ValueError:
+        raise CodecError(f"{value.transaction_status} is the id of no state of a transaction") from None
+    if not 0 <= value.client_transaction_version <= HIGHEST_LEVEL:
+        raise CodecError(f"transactions have no version {value.client_transaction_version}")
+    partitions: Partitions = {}
+    if state is not EMPTY:
+        if value.transaction_partitions is None:
+            raise CodecError(f"no list of partitions in state {state!r}")
+        for topic in value.transaction_partitions:
+            for partition in topic.partition_ids:
+                partitions[topic.topic, partition] = None
+    return TransitMetadata(
+        state=state,
+        producer_id=value.producer_id,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        producer_epoch=value.producer_epoch,
+        last_producer_epoch=NO_PRODUCER_EPOCH,
+        timeout_ms=value.transaction_timeout_ms,
+        partitions=partitions,
+        start_timestamp_ms=value.transaction_start_timestamp_ms,
+        last_update_timestamp_ms=value.transaction_last_update_timestamp_ms,
+        client_transaction_version=value.client_transaction_version,
+    )

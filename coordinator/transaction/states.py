@@ -1,0 +1,154 @@
+"""The states of a transaction, as tables.
+
+`ENTERED_FROM` says which moves are legal; the other tables what each request meets in each state once the transactional
+id, the producer id and the epoch are found right: an error, or the state that it moves to. Error.NONE stands for
+"answered, and nothing moves". Source: `TransactionState`, `TransactionCoordinator`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+
+from protocol.errors import Error
+
+
+class TransactionState(IntEnum):
+    """The values are the ids that the records of `__transaction_state` hold."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6  # the id is about to be forgotten; only ever pending
+    PREPARE_EPOCH_FENCE = 7  # an abort that nobody asked for is about to be logged; only ever pending
+
+
+(
+    EMPTY,
+    ONGOING,
+    PREPARE_COMMIT,
+    PREPARE_ABORT,
+    COMPLETE_COMMIT,
+    COMPLETE_ABORT,
+    DEAD,
+    PREPARE_EPOCH_FENCE,
+) = TransactionState
+
+STATE_NAMES: dict[TransactionState, str] = {
+    EMPTY: "Empty",
+    ONGOING: "Ongoing",
+    PREPARE_COMMIT: "PrepareCommit",
+    PREPARE_ABORT: "PrepareAbort",
+    COMPLETE_COMMIT: "CompleteCommit",
+    COMPLETE_ABORT: "CompleteAbort",
+    DEAD: "Dead",
+    PREPARE_EPOCH_FENCE: "PrepareEpochFence",
+}
+"""As clients see them."""
+
+ENTERED_FROM: dict[TransactionState, frozenset[TransactionState]] = {
+    EMPTY: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
+    ONGOING: frozenset({ONGOING, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
+    PREPARE_COMMIT: frozenset({ONGOING}),
+    PREPARE_ABORT: frozenset({ONGOING, PREPARE_EPOCH_FENCE, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
+    COMPLETE_COMMIT: frozenset({PREPARE_COMMIT}),
+    COMPLETE_ABORT: frozenset({PREPARE_ABORT}),
+    DEAD: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
+    PREPARE_EPOCH_FENCE: frozenset({ONGOING}),
+}
+
+EXPIRES = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
+TIMES_OUT = frozenset({ONGOING})
+AWAITS_MARKERS = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
+
+Answer = Error | TransactionState
+
+_BUSY = Error.CONCURRENT_TRANSACTIONS
+_FENCED = Error.PRODUCER_FENCED
+_ILLEGAL = Error.INVALID_TXN_STATE
+_NEVER = Error.UNKNOWN_SERVER_ERROR  # these states are only ever pending
+
+INIT_PRODUCER_ID: dict[TransactionState, Answer] = {
+    EMPTY: EMPTY,
+    ONGOING: PREPARE_EPOCH_FENCE,
+    PREPARE_COMMIT: _BUSY,
+    PREPARE_ABORT: _BUSY,
+    COMPLETE_COMMIT: EMPTY,
+    COMPLETE_ABORT: EMPTY,
+    DEAD: _NEVER,
+    PREPARE_EPOCH_FENCE: _NEVER,
+}
+
+ADD_PARTITIONS: dict[TransactionState, Answer] = {
+    EMPTY: ONGOING,
+    ONGOING: ONGOING,
+    PREPARE_COMMIT: _BUSY,
+    PREPARE_ABORT: _BUSY,
+    COMPLETE_COMMIT: ONGOING,
+    COMPLETE_ABORT: ONGOING,
+    DEAD: _NEVER,
+    PREPARE_EPOCH_FENCE: _NEVER,
+}
+
+
+class Epoch(Enum):
+    """A request's producer epoch, beside the one that is stored."""
+
+    CURRENT = "the same"
+    RETRY = "the one before: the end that bumped it is asked for again (transactions V2)"
+    OTHER = "older or newer"
+
+
+CURRENT, RETRY, OTHER = Epoch
+
+COMMIT, ABORT = True, False
+
+END_TXN_V1: dict[TransactionState, dict[bool, Answer]] = {
+    # EndTxn v0 to v4; the epoch is the current one
+    ONGOING: {COMMIT: PREPARE_COMMIT, ABORT: PREPARE_ABORT},
+    PREPARE_COMMIT: {COMMIT: _BUSY, ABORT: _ILLEGAL},
+    PREPARE_ABORT: {COMMIT: _ILLEGAL, ABORT: _BUSY},
+    COMPLETE_COMMIT: {COMMIT: Error.NONE, ABORT: _ILLEGAL},
+    COMPLETE_ABORT: {COMMIT: _ILLEGAL, ABORT: Error.NONE},
+    EMPTY: {COMMIT: _ILLEGAL, ABORT: _ILLEGAL},
+    DEAD: {COMMIT: _NEVER, ABORT: _NEVER},
+    PREPARE_EPOCH_FENCE: {COMMIT: _NEVER, ABORT: _NEVER},
+}
+
+END_TXN_V2: dict[TransactionState, dict[bool, dict[Epoch, Answer]]] = {
+    # EndTxn v5 (KIP-890 part 2)
+    ONGOING: {
+        ABORT: {RETRY: _FENCED, CURRENT: PREPARE_ABORT, OTHER: _FENCED},
+        COMMIT: {RETRY: _FENCED, CURRENT: PREPARE_COMMIT, OTHER: _FENCED},
+    },
+    EMPTY: {
+        ABORT: {RETRY: _FENCED, CURRENT: PREPARE_ABORT, OTHER: _FENCED},
+        COMMIT: {RETRY: _FENCED, CURRENT: _ILLEGAL, OTHER: _FENCED},
+    },
+    COMPLETE_ABORT: {
+        ABORT: {RETRY: Error.NONE, CURRENT: PREPARE_ABORT, OTHER: _FENCED},
+        COMMIT: {RETRY: _ILLEGAL, CURRENT: _ILLEGAL, OTHER: _FENCED},
+    },
+    COMPLETE_COMMIT: {
+        ABORT: {RETRY: _ILLEGAL, CURRENT: PREPARE_ABORT, OTHER: _FENCED},
+        COMMIT: {RETRY: Error.NONE, CURRENT: _ILLEGAL, OTHER: _FENCED},
+    },
+    PREPARE_ABORT: {
+        ABORT: {RETRY: _BUSY, CURRENT: _FENCED, OTHER: _FENCED},
+        COMMIT: {RETRY: _ILLEGAL, CURRENT: _FENCED, OTHER: _FENCED},
+    },
+    PREPARE_COMMIT: {
+        ABORT: {RETRY: _ILLEGAL, CURRENT: _FENCED, OTHER: _FENCED},
+        COMMIT: {RETRY: _BUSY, CURRENT: _FENCED, OTHER: _FENCED},
+    },
+    DEAD: {
+        ABORT: {RETRY: _FENCED, CURRENT: _NEVER, OTHER: _FENCED},
+        COMMIT: {RETRY: _FENCED, CURRENT: _NEVER, OTHER: _FENCED},
+    },
+    PREPARE_EPOCH_FENCE: {
+        ABORT: {RETRY: _FENCED, CURRENT: _NEVER, OTHER: _FENCED},
+        COMMIT: {RETRY: _FENCED, CURRENT: _NEVER, OTHER: _FENCED},
+    },
+}

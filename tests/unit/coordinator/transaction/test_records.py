@@ -1,0 +1,200 @@
+"""Records of `__transaction_state`, byte by byte and back."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.transaction.metadata import TransitMetadata
+from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
+from coordinator.transaction.states import COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
+from protocol.errors import CodecError, Error, KafkaError
+from tests.unit.coordinator.transaction.world import T0, T1, Coordinator
+
+
+def transit(state: TransactionState = ONGOING, **fields: object) -> TransitMetadata:
+    return TransitMetadata(
+        state=state,
+        producer_id=7,
+        previous_producer_id=7,
+        next_producer_id=-1,
+        producer_epoch=5,
+        last_producer_epoch=-1,
+        timeout_ms=60_000,
+        partitions={T0: None, ("topic", 2): None, T1: None},
+        start_timestamp_ms=1000,
+        last_update_timestamp_ms=2000,
+        client_transaction_version=0,
+    )._replace(**fields)  # type: ignore[arg-type]
+
+
+EMPTY_V1 = transit(EMPTY, partitions={}, start_timestamp_ms=-1)
+
+
+def test_the_key_is_version_0_and_the_transactional_id() -> None:
+    assert encode_key("ab") == bytes.fromhex("0000 0002 6162")
+
+
+def test_a_value_of_version_0_has_room_for_neither_other_ids_nor_the_clients_version() -> None:
+    assert encode_value(transit(), 0) == bytes.fromhex(
+        "0000 0000000000000007 0005 0000ea60 01"
+        "00000002 0001 74 00000002 00000000 00000001  0005 746f706963 00000001 00000002"
+        "00000000000007d0 00000000000003e8"
+    )
+
+
+def test_a_value_of_version_1_is_flexible_and_holds_the_id_before_as_tag_0() -> None:
+    assert encode_value(transit(), 1) == bytes.fromhex(
+        "0001 0000000000000007 0005 0000ea60 01"
+        "03 02 74 03 00000000 00000001 00  06 746f706963 02 00000002 00"
+        "00000000000007d0 00000000000003e8"
+        "01 00 08 0000000000000007"
+    )
+
+
+def test_an_empty_one_has_null_for_partitions_and_45_bytes() -> None:
+    value = encode_value(EMPTY_V1, 2)
+    assert value == bytes.fromhex(
+        "0001 0000000000000007 0005 0000ea60 00 00 00000000000007d0 ffffffffffffffff 01 00 08 0000000000000007"
+    )
+    assert len(value) == 45
+    assert (
+        encode_value(EMPTY_V1, 0)
+        .hex()
+        .endswith("00 ffffffff 00000000000007d0 ffffffffffffffff".replace(" ", ""))
+    )
+
+
+def test_a_complete_one_has_an_empty_list_of_partitions() -> None:
+    value = encode_value(transit(COMPLETE_COMMIT, partitions={}), 0)
+    assert value == bytes.fromhex(
+        "0000 0000000000000007 0005 0000ea60 04 00000000 00000000000007d0 00000000000003e8"
+    )
+
+
+def test_all_tags_but_the_next_epoch_are_written_where_they_say_something() -> None:
+    value = encode_value(
+        transit(
+            PREPARE_COMMIT,
+            producer_epoch=32767,
+            next_producer_id=8,
+            client_transaction_version=2,
+            partitions={},
+        ),
+        2,
+    )
+    assert value.endswith(
+        bytes.fromhex("03  00 08 0000000000000007  01 08 0000000000000008  02 02 0002"),
+    )
+
+
+def test_what_version_0_has_no_room_for_is_refused_at_level_0() -> None:
+    with pytest.raises(KafkaError) as refused:
+        encode_value(transit(client_transaction_version=2), 0)
+    assert refused.value.error is Error.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize(
+    "written",
+    [
+        transit(),
+        EMPTY_V1,
+        transit(PREPARE_COMMIT, next_producer_id=9, producer_epoch=32767, client_transaction_version=2),
+        transit(COMPLETE_COMMIT, partitions={}, previous_producer_id=3, client_transaction_version=2),
+    ],
+)
+def test_a_record_is_read_as_it_was_written(written: TransitMetadata, level: int) -> None:
+    assert decode_record(encode_key("x"), encode_value(written, level)) == ("x", written)
+
+
+def test_version_0_is_read_without_what_it_has_no_room_for() -> None:
+    assert decode_record(encode_key("x"), encode_value(transit(), 0)) == (
+        "x",
+        transit(previous_producer_id=-1),
+    )
+
+
+def test_a_tombstone_has_no_value() -> None:
+    assert decode_record(encode_key("x"), None) == ("x", None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"\0\1\0\1x", b"\0\0"),
+        (b"\0\1", None),
+        (encode_key("x"), b"\0\2rest"),
+        (encode_key("x"), b"\xff\xff"),
+    ],
+)
+def test_versions_of_a_newer_kafka_are_passed_over(
+    key: bytes, value: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(UnknownVersion):
+        decode_record(key, value)
+    it = Coordinator()
+    it.put(ONGOING, 7, 5)
+    it.shard.replay(key, value, 12, -1)
+    assert it.state == "Ongoing", "what was known before stays"
+    assert "offset 12" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"", None),
+        (b"\0", None),
+        (b"\0\0\0\5x", None),
+        (encode_key("x"), b""),
+        (encode_key("x"), encode_value(transit(), 1)[:-3]),
+        (encode_key("x"), encode_value(transit(), 0)[:20]),
+        (
+            encode_key("x"),
+            encode_value(EMPTY_V1, 0)[:16] + b"\x08" + encode_value(EMPTY_V1, 0)[17:],
+        ),  # state 8
+        (
+            encode_key("x"),
+            encode_value(EMPTY_V1, 0)[:16] + b"\x01" + encode_value(EMPTY_V1, 0)[17:],
+        ),  # no partitions
+        (encode_key("x"), encode_value(transit(client_transaction_version=3), 1)),
+    ],
+)
+def test_a_record_that_makes_no_sense_is_told_apart(key: bytes, value: bytes | None) -> None:
+    with pytest.raises(CodecError):
+        decode_record(key, value)
+
+
+def test_partitions_of_an_empty_transaction_are_not_read() -> None:
+    value = encode_value(transit(COMPLETE_COMMIT), 0)
+    _, found = decode_record(encode_key("x"), value[:16] + b"\0" + value[17:])
+    assert found is not None
+    assert found.partitions == {}
+
+
+def test_what_each_step_of_a_transaction_logs_at_level_2() -> None:
+    it = Coordinator()
+    me = it.begun(T0, version=0)
+    it.world.pass_ms(5)
+    assert it.end(*me, commit=True) == (7, 1)
+    assert it.init() == (7, 2)
+    found = [value for _, value in it.records() if value is not None]
+    assert [(each.client_transaction_version, each.previous_producer_id) for each in found] == [
+        (0, 7),
+        (0, 7),
+        (2, 7),
+        (2, 7),
+        (2, 7),
+    ]
+    now_ms = it.world.now_ms()
+    assert [each.start_timestamp_ms for each in found] == [-1, now_ms - 5, now_ms - 5, now_ms - 5, -1]
+    assert [each.last_update_timestamp_ms - now_ms for each in found] == [-5, -5, 0, 0, 0]
+    assert [[*each.partitions] for each in found] == [[], [T0], [T0], [], []]
+
+
+def test_a_level_that_goes_down_again_writes_version_0_from_then_on() -> None:
+    it = Coordinator(level=1)
+    me = it.begun(version=0)
+    it.level = 0
+    it.end(*me, commit=True, version=0)
+    assert [value[:2] for (_, value), _ in it.world.log if value] == [b"\0\1"] * 2 + [b"\0\0"] * 2
+    assert it.restarted().state == "CompleteCommit"

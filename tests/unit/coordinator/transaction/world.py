@@ -1,0 +1,199 @@
+"""Transactional ids in a world of their own: a log in memory, and markers that a test answers as it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import count
+from typing import NamedTuple, TypeVar
+
+from coordinator.ports import MarkerAnswers, TopicPartition, TxnMarker
+from coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata, TransitMetadata
+from coordinator.transaction.records import decode_record
+from coordinator.transaction.settings import TransactionSettings
+from coordinator.transaction.shard import TransactionShard
+from coordinator.transaction.states import STATE_NAMES, TransactionState
+from protocol.errors import Error, KafkaError
+from tests.unit.coordinator.world import FakeWorld
+
+FIRST_PRODUCER_ID = 7
+TIMEOUT_MS = 60_000
+T0: TopicPartition = ("t", 0)
+T1: TopicPartition = ("t", 1)
+
+Done = Callable[[MarkerAnswers], None]
+T = TypeVar("T")
+
+
+class Write(NamedTuple):
+    """One call of `Markers.write`."""
+
+    marker: TxnMarker
+    partitions: list[TopicPartition]
+    done: Done
+
+    def answer(self, error: Error | None = Error.NONE, *partitions: TopicPartition) -> None:
+        self.done(dict.fromkeys(partitions or self.partitions, error))
+
+
+class FakeMarkers:
+    """The port `Markers`: answers at once what `errors` says, NONE without it, and nothing while it is `held`."""
+
+    def __init__(self) -> None:
+        self.errors: dict[TopicPartition, Error | None] = {}
+        self.is_held = False
+        self.writes: list[Write] = []
+
+    def write(self, marker: TxnMarker, partitions: Sequence[TopicPartition], done: Done) -> None:
+        assert partitions, "a marker for nobody"
+        self.writes.append(Write(marker, [*partitions], done))
+        if not self.is_held:
+            done({partition: self.errors.get(partition, Error.NONE) for partition in partitions})
+
+
+class Coordinator:
+    """A shard with short words for what clients ask. The transactional id is "x", the timeout TIMEOUT_MS.
+
+    Each answer is the Error, or what came of it. `level` is the cluster's transaction.version.
+    """
+
+    def __init__(self, world: FakeWorld | None = None, *, level: int = 2, epoch: int = 3) -> None:
+        self.world = world or FakeWorld()
+        self.markers = FakeMarkers()
+        self.level = level
+        self.settings = TransactionSettings()
+        self.coordinator_epoch = epoch
+        self.producer_ids = count(FIRST_PRODUCER_ID)
+        self.producer_id_error: Error | None = None
+        self.shard = self._new_shard()
+
+    def _new_shard(self) -> TransactionShard:
+        return TransactionShard(
+            self.world,
+            self.markers,
+            self._next_producer_id,
+            self.settings,
+            lambda: self.level,
+            self.coordinator_epoch,
+        )
+
+    def _next_producer_id(self) -> int:
+        if self.producer_id_error is not None:
+            raise KafkaError(self.producer_id_error)
+        return next(self.producer_ids)
+
+    # --- what clients ask -----------------------------------------------------------------------------------
+
+    def init(
+        self, producer_id: int = -1, epoch: int = -1, *, name: str = "x", timeout_ms: int = TIMEOUT_MS
+    ) -> ProducerIdAndEpoch | Error:
+        return answer_of(
+            lambda: self.shard.init_producer_id(
+                name, timeout_ms=timeout_ms, producer_id=producer_id, producer_epoch=epoch
+            )
+        )
+
+    def add(
+        self,
+        producer_id: int,
+        epoch: int,
+        *partitions: TopicPartition,
+        name: str = "x",
+        version: int = 2,
+    ) -> Error:
+        answer = answer_of(
+            lambda: self.shard.add_partitions(
+                name, producer_id, epoch, partitions or [T0], client_transaction_version=version
+            )
+        )
+        return Error.NONE if answer is None else answer
+
+    def verify(self, producer_id: int, epoch: int, *partitions: TopicPartition) -> list[Error]:
+        asked = partitions or (T0,)
+        answers = self.shard.verify_partitions("x", producer_id, epoch, asked)
+        return [answers[each] for each in asked]
+
+    def end(
+        self, producer_id: int, epoch: int, *, commit: bool, version: int = 2, name: str = "x"
+    ) -> ProducerIdAndEpoch | Error:
+        return answer_of(
+            lambda: self.shard.end_txn(
+                name, producer_id, epoch, commit=commit, client_transaction_version=version
+            )
+        )
+
+    # --- what a test arranges and looks at --------------------------------------------------------------------
+
+    def begun(
+        self, *partitions: TopicPartition, version: int = 2, timeout_ms: int = TIMEOUT_MS
+    ) -> ProducerIdAndEpoch:
+        """A producer with a transaction that is open."""
+        me = self.init(timeout_ms=timeout_ms)
+        assert isinstance(me, ProducerIdAndEpoch)
+        assert self.add(*me, *partitions, version=version) is Error.NONE
+        return me
+
+    def put(self, state: TransactionState, producer_id: int, epoch: int, **fields: object) -> None:
+        """The id "x" as it is after a record of this state, whatever came before; T0 is in an open transaction."""
+        is_open = state not in (0, 4, 5, 6)
+        self.shard.apply(
+            "x",
+            TransitMetadata(
+                state, producer_id, producer_id, -1, epoch, -1, TIMEOUT_MS, {T0: None} if is_open else {},
+                -1 if state == 0 else self.world.now_ms(), self.world.now_ms(), 0,
+            )._replace(**fields),  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    @property
+    def x(self) -> TransactionMetadata:
+        return self.shard.transactions["x"]
+
+    @property
+    def state(self) -> str:
+        """Of the id "x"; with what is pending behind an arrow."""
+        pending = self.x.pending_state
+        return STATE_NAMES[self.x.state] + ("" if pending is None else f"→{STATE_NAMES[pending]}")
+
+    def records(self, since: int = 0) -> list[tuple[str, TransitMetadata | None]]:
+        return [decode_record(*record) for record, _ in self.world.log[since:]]
+
+    def told(self, since: int = 0) -> list[str]:
+        """Each record as "State id/epoch"."""
+        return [
+            "tombstone" if it is None else f"{STATE_NAMES[it.state]} {it.producer_id}/{it.producer_epoch}"
+            for _, it in self.records(since)
+        ]
+
+    def marked(self) -> list[str]:
+        """Each write of a marker as "commit id/epoch TV: partitions"."""
+        return [
+            f"{'commit' if it.marker.commit else 'abort'} {it.marker.producer_id}/{it.marker.producer_epoch} "
+            f"TV{it.marker.transaction_version}: "
+            + " ".join(f"{topic}-{index}" for topic, index in it.partitions)
+            for it in self.markers.writes
+        ]
+
+    def restarted(self, *, is_held: bool = False) -> Coordinator:
+        """The same log in a new shard, as after a restart. Producer ids come from a block further on."""
+        world = FakeWorld()
+        world.elapsed_ms = self.world.elapsed_ms
+        world.log = [*self.world.log]
+        again = Coordinator(world, level=self.level, epoch=self.coordinator_epoch + 1)
+        again.settings = self.settings
+        again.producer_ids = count(1000)
+        again.markers.is_held = is_held
+        again.shard = again._new_shard()
+        for offset, ((key, value), _) in enumerate(world.log):
+            again.shard.replay(key, value, offset, -1)
+        again.shard.start()
+        return again
+
+
+def answer_of(ask: Callable[[], T]) -> T | Error:
+    try:
+        return ask()
+    except KafkaError as refused:
+        return refused.error
+
+
+def names(metadata: Collection[TransactionMetadata]) -> list[str]:
+    return sorted(each.transactional_id for each in metadata)
