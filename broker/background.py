@@ -7,14 +7,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker.broken_invariant import stops_the_broker
+from storage.background import run_in_turn
 
 log = logging.getLogger("barnabas.background")
 
 Work = Callable[[], None]
 Then = Callable[[Exception | None], None]
+
+AT_ONCE = 16
+
+
+def run_all(works: Sequence[Work]) -> list[Exception | None]:
+    """Does all of the work in several threads and waits for it, in the way of `storage.background.RunAll`: a journal
+    takes what is synced at the same time as one."""
+    if len(works) < AT_ONCE:
+        return run_in_turn(works)
+    from concurrent.futures import ThreadPoolExecutor
+
+    shares = [works[first::AT_ONCE] for first in range(AT_ONCE)]
+    failures: list[Exception | None] = [None] * len(works)
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="syncing") as executor:
+        for first, of_share in enumerate(executor.map(run_in_turn, shares)):
+            failures[first::AT_ONCE] = of_share
+    return failures
 
 
 class BackgroundThread:

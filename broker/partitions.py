@@ -58,6 +58,11 @@ class Partition:
         self.leader_epoch = -1
         self.is_gone = False
         self.waiting: set[DelayedFetch] = set()
+        self.configure(topic.config)
+
+    def configure(self, config: LogConfig) -> None:
+        self.log.config = config
+        self.log.verifies_transactions = config.transaction_partition_verification_enable
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Raises KafkaError where a client knows an older leader epoch, or one we don't know yet (KIP-320)."""
@@ -117,7 +122,7 @@ class HostedTopic:
             compression_level=_compression_level(config),
         )
         for partition in (*self.partitions.values(), *self.offline.values()):
-            partition.log.config = config
+            partition.configure(config)
 
 
 class Partitions:

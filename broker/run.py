@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import shutil
@@ -59,11 +60,14 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
         loop.add_signal_handler(number, asked_to_stop.set)
     if parent is not None:
         parent.watch(asked_to_stop.set)
+    gc.disable()  # what a start makes is there to stay: looking it through, again and again, finds nothing
     try:
         await server.start()
     except StartError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return 1
+    gc.freeze()
+    gc.enable()
     try:
         await _serve(server, options, parent, asked_to_stop)
     finally:

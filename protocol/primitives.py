@@ -36,8 +36,12 @@ def encode_unsigned_varint(value: int) -> bytes:
 
 def read_unsigned_varint(data: Bytes, pos: int, end: int | None = None) -> tuple[int, int]:
     """The value at `pos`, and the position behind it. CodecError where it's cut short or too long."""
+    if end is None:
+        end = len(data)
+    if pos < end and data[pos] < 0x80:
+        return data[pos], pos + 1
     value = shift = 0
-    last = min(pos + 5, len(data) if end is None else end)
+    last = min(pos + 5, end)
     while pos < last:
         byte = data[pos]
         pos += 1

@@ -4,11 +4,15 @@ Such work is a function over paths and numbers that were taken down beforehand. 
 open `File`, since it may run in a thread; what it found out is told to `then`, which runs back on the loop.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 Work = Callable[[], None]
 Then = Callable[[Exception | None], None]
+
+
+RunAll = Callable[[Sequence[Work]], list[Exception | None]]
+"""Does all of the work, in any order and in any threads, and waits for it: what each raised, or None."""
 
 
 class Background(Protocol):
@@ -18,6 +22,19 @@ class Background(Protocol):
         Work that is still waiting for its delay when the process ends may be dropped: it is found again at
         the next start (`.deleted` files, `-delete` folders).
         """
+
+
+def run_in_turn(works: Sequence[Work]) -> list[Exception | None]:
+    """A `RunAll` without threads."""
+    failures: list[Exception | None] = []
+    for work in works:
+        try:
+            work()
+        except Exception as failure:
+            failures.append(failure)
+        else:
+            failures.append(None)
+    return failures
 
 
 def run_at_once(work: Work, then: Then, /, *, delay_ms: int = 0) -> None:

@@ -9,7 +9,7 @@ rest of it anew.
 from typing import TYPE_CHECKING
 
 from storage import checkpoints, files, flush_waiters, rolling
-from storage.background import Then
+from storage.background import Then, Work
 from storage.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, file_path
 from storage.storage_errors import give_up, told_to_clients
 
@@ -113,21 +113,51 @@ def close(log: "PartitionLog", *, clean: bool = True) -> None:
 
     It waits for the disk, without the background. Whoever waits for a flush that now won't be is told so.
     """
-    if log.closed:
+    work = _begin_close(log, clean)
+    if work is None:
         return
+    try:
+        work()
+    except OSError as failure:
+        end_close(log, failure)
+        raise
+    end_close(log, None)
+
+
+@told_to_clients
+def begin_close(log: "PartitionLog") -> Work | None:
+    """The first half of a clean `close`: all is written. What remains to be synced may be so in any thread, and
+    `end_close` is told; None where nothing remains, the log being closed then."""
+    return _begin_close(log, True)
+
+
+def end_close(log: "PartitionLog", failure: Exception | None) -> None:
+    """The second half of a clean `close`: all is synced, or isn't."""
+    if failure is None:
+        log.recovery_point = log.log_end_offset
+        flush_waiters.tell_flushed(log)
+    flush_waiters.tell_lost(log, flush_waiters.closed_error(log))
+
+
+def _begin_close(log: "PartitionLog", clean: bool) -> Work | None:
+    if log.closed:
+        return None
     was_ready = log.ready
     log.closed = True
     log.ready = False
+    work = None
     try:
         if clean and was_ready:
-            _sync_all(log)
+            work = _last_sync(log)
     finally:
-        flush_waiters.tell_lost(log, flush_waiters.closed_error(log))
-    for segment in log.segments:
-        segment.close()
+        if work is None:
+            flush_waiters.tell_lost(log, flush_waiters.closed_error(log))
+        for segment in log.segments:
+            segment.close()
+    return work
 
 
-def _sync_all(log: "PartitionLog") -> None:
+def _last_sync(log: "PartitionLog") -> Work:
     paths, directory = _unsynced(log, log.log_end_offset)
     log.active.become_inactive()
     rolling.keep_txn_index(log)
@@ -137,6 +167,4 @@ def _sync_all(log: "PartitionLog") -> None:
         directory = log.directory
     if paths:
         paths += [file_path(log.directory, log.active.base_offset, suffix) for suffix in INDEX_SUFFIXES]
-    _sync(paths, directory)
-    log.recovery_point = log.log_end_offset
-    flush_waiters.tell_flushed(log)
+    return lambda: _sync(paths, directory)

@@ -10,10 +10,14 @@ UNDEFINED_OFFSET = -1
 
 
 class LeaderEpochs:
-    """Pairs (epoch, start offset), both growing strictly. `latest` is -1 while there are none.
+    """Pairs (epoch, start offset), both growing strictly. `latest` is the last one's epoch, -1 while there are
+    none.
 
     Changes are written to the file at once where the log's directory is there; a killed process finds them
-    again, `sync` makes them outlive a lost power supply.
+    again, `sync` makes them outlive a lost power supply. An epoch that `begin` brings is the exception: it is
+    written with its first record. Kafka writes it before, for each partition at each start; but what has no
+    record is dropped by whoever opens the log next, Kafka included (`truncate_from_end`). Until it is written
+    `latest` is the one before.
     """
 
     __slots__ = ("_path", "_unsynced", "_written", "entries", "latest")
@@ -38,17 +42,25 @@ class LeaderEpochs:
         self._write(self.entries)
         self._written = True
 
+    def begin(self, epoch: int, end_offset: int) -> None:
+        """An epoch begins at the log's end, without a record yet."""
+        if self._written:
+            self.entries = _with(self.entries, epoch, end_offset)
+        else:
+            self.assign(epoch, end_offset)
+
     def assign(self, epoch: int, start_offset: int) -> None:
-        """An epoch begins. Entries that contradict it, not being below it, were never written in: dropped."""
+        """An epoch begins, with a record. Entries that contradict it, not being below it, were never written in:
+        dropped."""
         entries = _with(self.entries, epoch, start_offset)
-        if entries != self.entries:
+        if entries != self.entries or epoch != self.latest:
             self._replace(entries)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) for an epoch above all known, or -1."""
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
-        if epoch == self.latest:
+        if self.entries and epoch == self.entries[-1][0]:
             return epoch, log_end_offset
         floor = epoch
         for known, start_offset in self.entries:

@@ -40,6 +40,8 @@ class LogConfig:
     segment_index_bytes: int = 10_485_760
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
+    transaction_partition_verification_enable: bool = True
+    """The broker's setting of that name, which no topic sets for itself (KIP-890)."""
     unclean_leader_election_enable: bool = False
 
     compacts: bool = field(init=False)

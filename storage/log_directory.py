@@ -8,11 +8,11 @@ The mark is taken away as soon as it was read, and written last of all. Source: 
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from storage import checkpoints, files, removal
-from storage.background import Background
+from storage.background import Background, RunAll, Work, run_in_turn
 from storage.checkpoints import CheckpointError, TopicPartition
 from storage.log_config import LogConfig
 from storage.partition_log import Jitter, PartitionLog
@@ -51,10 +51,12 @@ class LogDirectory:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._written_log_starts: set[TopicPartition] = set()
-        self._unopened: set[TopicPartition] = set()
-        """Partitions whose log nobody opened in this run: not recovered where the last stop wasn't clean."""
+        self._unopened: dict[TopicPartition, PartitionFolder] = {}
+        """Those whose log nobody opened in this run: not recovered where the last stop wasn't clean."""
         self._writing: set[str] = set()
         self._waiting: dict[str, bytes] = {}
+        self._said: dict[str, bytes] = {}
+        """By file, what this run wrote last: it isn't written again while nothing changes."""
         self._superseded: set[str] = set()
         """Of the files being written: those that meanwhile say something newer."""
         self._unforgotten: set[TopicPartition] = set()
@@ -95,7 +97,21 @@ class LogDirectory:
         for name in files.list_subdirectories(self.path):
             if name.endswith(removal.DELETE_DIRECTORY_SUFFIX):
                 removal.remove_directory_later(self._path(name), self.background, 0)
-        self._unopened = {(folder.topic, folder.partition) for folder in self.folders()}
+            elif not name.endswith((removal.STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)):
+                self._found(name)
+
+    def _found(self, name: str) -> None:
+        topic, _dash, number = name.rpartition("-")
+        if not topic or not (number.isascii() and number.isdigit()):
+            logger.warning("%s/%s is no partition's folder, and is left alone", self.path, name)
+            return
+        path = self._path(name)
+        try:
+            topic_id = checkpoints.read_partition_metadata(f"{path}/{checkpoints.PARTITION_METADATA_FILE}")
+        except CheckpointError:
+            topic_id = None
+        partition = int(number)
+        self._unopened[topic, partition] = PartitionFolder(topic, partition, path, topic_id)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -125,26 +141,9 @@ class LogDirectory:
         return bool(self._unopened)
 
     def folders(self) -> list[PartitionFolder]:
-        """The partitions that have a folder, by name: those on their way out aren't among them."""
-        found = []
-        for name in files.list_subdirectories(self.path):
-            topic, _dash, number = name.rpartition("-")
-            if name.endswith(
-                (removal.DELETE_DIRECTORY_SUFFIX, removal.STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)
-            ):
-                continue
-            if not topic or not (number.isascii() and number.isdigit()):
-                logger.warning("%s/%s is no partition's folder, and is left alone", self.path, name)
-                continue
-            path = self._path(name)
-            try:
-                topic_id = checkpoints.read_partition_metadata(
-                    f"{path}/{checkpoints.PARTITION_METADATA_FILE}"
-                )
-            except CheckpointError:
-                topic_id = None
-            found.append(PartitionFolder(topic, int(number), path, topic_id))
-        return found
+        """The partitions that were found with a folder, by name, and whose log nobody opened in this run yet:
+        those on their way out aren't among them."""
+        return list(self._unopened.values())
 
     def open_log(
         self,
@@ -164,6 +163,7 @@ class LogDirectory:
         if key in self._unforgotten:
             self._forget_log_starts()
         metadata = topic == METADATA_TOPIC
+        folder = self._unopened.get(key)
         log = PartitionLog.open(
             self._path(f"{topic}-{partition}"),
             topic,
@@ -177,9 +177,10 @@ class LogDirectory:
             background=self.background,
             jitter=jitter,
             topic_id=topic_id,
+            found_topic_id=None if folder is None else folder.topic_id,
         )
         self.logs[key] = log
-        self._unopened.discard(key)
+        self._unopened.pop(key, None)
         return log
 
     def delete_log(self, log: PartitionLog, unique: str) -> None:
@@ -201,7 +202,7 @@ class LogDirectory:
     def _forget(self, key: TopicPartition) -> None:
         self._recovery_points.pop(key, None)
         self._log_starts.pop(key, None)
-        self._unopened.discard(key)
+        self._unopened.pop(key, None)
         if key in self._written_log_starts:
             # else a new topic of that name would begin at the old one's log start, dropping what lies below
             self._unforgotten.add(key)
@@ -252,6 +253,8 @@ class LogDirectory:
         if name in self._writing:
             self._waiting[name] = data
             return
+        if self._said.get(name) == data:
+            return
         self._writing.add(name)
         path = self._path(name)
         temporary = path + BACKGROUND_SUFFIX
@@ -265,7 +268,8 @@ class LogDirectory:
             if name in self._superseded:
                 self._superseded.discard(name)
             elif failure is None:
-                self._put_in_place(temporary, path)
+                if self._put_in_place(temporary, path):
+                    self._said[name] = data
             else:
                 logger.error("%s can't be written: %s", path, failure)
             waiting = self._waiting.pop(name, None)
@@ -274,31 +278,34 @@ class LogDirectory:
 
         self.background(work, then)
 
-    def _put_in_place(self, temporary: str, path: str) -> None:
+    def _put_in_place(self, temporary: str, path: str) -> bool:
         # on the loop, not in the background: so what was written in the meantime isn't replaced by older news
         try:
             files.rename(temporary, path)
         except OSError as failure:
             logger.error("%s can't be written: %s", path, failure)
-            return
+            return False
         self.background(lambda: files.sync_directory(self.path), removal.log_failure)
+        return True
 
     def _write_now(self, name: str, data: bytes) -> None:
         """The file says this once the call returns, and nothing that was to be written before it comes after."""
         files.replace_whole(self._path(name), data)
+        self._said[name] = data
         self._waiting.pop(name, None)
         if name in self._writing:
             self._superseded.add(name)
 
     # ---- end
 
-    def close(self, *, broker_epoch: int = -1, clean: bool = True) -> None:
+    def close(self, *, broker_epoch: int = -1, clean: bool = True, run_all: RunAll = run_in_turn) -> None:
         """Ends all logs, the metadata log last, then writes the checkpoints, then the mark if all went well.
 
-        It waits for the disk. With `clean` false it only lets go of everything, as a crash would.
+        It waits for the disk, which syncs many files together, through `run_all`, sooner than one by one. With
+        `clean` false it only lets go of everything, as a crash would.
         """
         if clean:
-            clean = self._close_logs()
+            clean = self._close_logs(run_all)
         for log in self.logs.values():
             log.close(clean=False)
         if clean:
@@ -313,14 +320,34 @@ class LogDirectory:
         self._superseded |= self._writing
         files.unlock(self._path(LOCK_FILE))
 
-    def _close_logs(self) -> bool:
+    def _close_logs(self, run_all: RunAll) -> bool:
         """Whether all could be synced, and all that is in the directory is as a clean stop leaves it."""
         clean = self.clean or not self._unopened
-        for key, log in sorted(self.logs.items(), key=lambda item: item[0][0] == METADATA_TOPIC):
-            try:
-                log.close()
-            except Exception:
-                logger.exception("%s-%d didn't close cleanly", *key)
-                clean = False
-            clean = clean and log.failure is None
+        clean &= _close_all([log for log in self.logs.values() if log.topic != METADATA_TOPIC], run_all)
+        clean &= _close_all([log for log in self.logs.values() if log.topic == METADATA_TOPIC], run_all)
         return clean
+
+
+def _close_all(logs: Sequence[PartitionLog], run_all: RunAll) -> bool:
+    """Writes what each log has left to write, then syncs them. Whether all went well."""
+    clean = True
+    closing: list[tuple[PartitionLog, Work]] = []
+    for log in logs:
+        try:
+            work = log.begin_close()
+        except Exception as failure:
+            clean = _not_clean(log, failure)
+            continue
+        if work is not None:
+            closing.append((log, work))
+    failures = run_all([work for _log, work in closing])
+    for (log, _work), failed in zip(closing, failures, strict=True):
+        log.end_close(failed)
+        if failed is not None:
+            clean = _not_clean(log, failed)
+    return clean and all(log.failure is None for log in logs)
+
+
+def _not_clean(log: PartitionLog, failure: Exception) -> bool:
+    logger.error("%s-%d didn't close cleanly", log.topic, log.partition, exc_info=failure)
+    return False

@@ -56,10 +56,20 @@ class OffsetIndex:
         self._count = 0
         self._last_position = _UNKNOWN
 
+    def pack(self, last_offset: int, position: int) -> bytes:
+        """An entry as the file has it."""
+        return _ENTRY.pack(last_offset - self.base_offset, position)
+
+    def make_anew(self, entries: files.Bytes) -> None:
+        """Makes the file hold these, each as `pack` gives it, and nothing else."""
+        files.make_say(self.file, entries)
+        self._count = len(entries) // ENTRY_SIZE
+        self._last_position = _UNKNOWN
+
     def append(self, last_offset: int, position: int) -> None:
         """Adds an entry; offsets and positions only ever grow."""
         count = self.count
-        files.append(self.file, _ENTRY.pack(last_offset - self.base_offset, position), count * ENTRY_SIZE)
+        files.append(self.file, self.pack(last_offset, position), count * ENTRY_SIZE)
         self._count = count + 1
         self._last_position = position
 
@@ -82,7 +92,11 @@ class OffsetIndex:
         return self.entry(slot)[1] if slot >= 0 else 0
 
     def offset_at_or_after(self, position: int) -> int | None:
-        """The offset of the first entry whose position is at or after the given one."""
+        """The offset of the first entry whose position is at or after the given one.
+
+        Of the very first entry only the position after: Kafka's search doesn't look whether that one is equal
+        (AbstractIndex.binarySearch).
+        """
         count = self.count
         if not count:
             return None
@@ -90,7 +104,12 @@ class OffsetIndex:
             self._last_position = self.entry(count - 1)[1]
         if position > self._last_position:
             return None
-        return self.entry(bisect_left(_Column(self.file, 4, count), position))[0]
+        slot = bisect_left(_Column(self.file, 4, count), position)
+        if slot == 0 and self.entry(0)[1] == position:
+            if count == 1:
+                return None
+            slot = 1
+        return self.entry(slot)[0]
 
     def entry_at_or_before(self, position: int) -> tuple[int, int]:
         """(offset, position) of the last entry not behind the position; (base offset, 0) without one."""
@@ -115,11 +134,12 @@ class OffsetIndex:
 
         The first batch of a segment never gets an entry, so no real entry is all zeros.
         """
-        count = self.count
+        size = files.size_of(self.file)
+        count = self._count = size // ENTRY_SIZE
         if count and self.entry(count - 1) == (self.base_offset, 0):
             used = len(files.read_whole(self.file.path).rstrip(b"\0"))
             self.truncate_to_count(-(-used // ENTRY_SIZE))
-        elif files.size_of(self.file) % ENTRY_SIZE:
+        elif size % ENTRY_SIZE:
             self.truncate_to_count(count)
 
     def close(self) -> None:

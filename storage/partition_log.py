@@ -25,7 +25,6 @@ from storage.producer_snapshot import Snapshots
 from storage.producer_state import ProducerStates
 from storage.results import AbortedTransaction, AppendOrigin, AppendResult, ReadResult, TimestampOffset
 from storage.segment import Segment
-from storage.storage_errors import storage_error
 
 __all__ = [
     "AbortedTransaction",
@@ -113,7 +112,8 @@ class PartitionLog:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.first_unstable_offset = -1
-        """Of the earliest undecided or unreplicated transaction, not below the log start; -1 without one."""
+        """Of the earliest undecided or unreplicated transaction; -1 without one. Where it began below the log start,
+        that of the batch in which the log starts, as Kafka has it."""
         self.recovery_point = 0
         """All before it is on the disk."""
         self.flush_running = False
@@ -145,19 +145,25 @@ class PartitionLog:
         background: Background,
         jitter: Jitter = lambda limit: 0,
         topic_id: str | None = None,
+        found_topic_id: str | None = None,
     ) -> "PartitionLog":
         """The log in the directory, recovered unless the last stop was `clean`; an empty one without it.
 
-        `recovery_point` and `log_start_offset` are the checkpoints'. The high watermark is the log start
-        until the caller says otherwise. Raises `recovery.InconsistentTopicIdError` where partition.metadata
-        says another topic id, `recovery.UnsupportedFormatError` for batches of Kafka's formats 0 and 1,
-        `OSError`.
+        `recovery_point` and `log_start_offset` are the checkpoints'; `found_topic_id` is partition.metadata's,
+        where the caller has read it. The high watermark is the log start until the caller says otherwise.
+        Raises `recovery.InconsistentTopicIdError` where partition.metadata says another topic id,
+        `recovery.UnsupportedFormatError` for batches of Kafka's formats 0 and 1, `OSError`.
         """
         log = cls(
             directory, topic, partition, config, background=background, jitter=jitter, topic_id=topic_id
         )
         recovery.open_log(
-            log, now_ms=now_ms, clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset
+            log,
+            now_ms=now_ms,
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            found_topic_id=found_topic_id,
         )
         return log
 
@@ -181,6 +187,8 @@ class PartitionLog:
     delete_records_before = retention.delete_records_before
     apply_retention = retention.apply_retention
     close = flushing.close
+    begin_close = flushing.begin_close
+    end_close = flushing.end_close
     delete = removal.delete
 
     # ---- offsets
@@ -209,17 +217,13 @@ class PartitionLog:
 
     def update_first_unstable_offset(self) -> None:
         first = self.producers.first_unstable_offset
-        self.first_unstable_offset = -1 if first is None else max(first, self.log_start_offset)
+        if first is not None and first < self.log_start_offset:
+            first = reads.base_offset_of(self, self.log_start_offset)
+        self.first_unstable_offset = -1 if first is None else first
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """This node leads from here on: the epoch begins at the log end, before any record.
-
-        Raises `KafkaError` (KAFKA_STORAGE_ERROR).
-        """
-        try:
-            self.leader_epochs.assign(epoch, self.log_end_offset)
-        except OSError as failure:
-            raise storage_error(self, failure) from failure
+        """This node leads from here on: the epoch begins at the log end, before any record."""
+        self.leader_epochs.begin(epoch, self.log_end_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) for an epoch above all known, or -1."""

@@ -78,26 +78,38 @@ def _producer(
     return Producer(producer_id, epoch, coordinator_epoch, timestamp_ms, txn_first_offset, batches)
 
 
+def _says(path: str, data: bytes) -> bool:
+    try:
+        return files.read_whole(path) == data
+    except FileNotFoundError:
+        return False
+
+
 class Snapshots:
     """The snapshot files of one partition, by offset."""
 
-    __slots__ = ("_directory", "_last_offset", "offsets")
+    __slots__ = ("_directory", "_last_offset", "_last_read", "offsets")
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self.offsets: list[int] = []
         self._last_offset = 0
+        self._last_read: tuple[int, bytes] | None = None
+        """(offset, content), until `load_newest`: a start asks for the newest one twice."""
 
     def path(self, offset: int) -> str:
         return file_path(self._directory, offset, SNAPSHOT_SUFFIX)
 
     def take(self, states: ProducerStates) -> str | None:
         """Writes the state as it is now, not synced, and returns the path; None without news since the last."""
+        self._last_read = None
         offset = states.map_end_offset
         if offset <= self._last_offset:
             return None
         path = self.path(offset)
-        files.write_whole(path, encode(states.producers.values()))
+        data = encode(states.producers.values())
+        if offset not in self.offsets or not _says(path, data):
+            files.write_whole(path, data)
         self._last_offset = offset
         if offset not in self.offsets:
             self.offsets.append(offset)
@@ -106,8 +118,11 @@ class Snapshots:
 
     def read(self, offset: int) -> list[Producer] | None:
         """The producers of the snapshot at the offset; None where there is none to be believed."""
+        known = self._last_read
         try:
-            return decode(files.read_whole(self.path(offset)))
+            if known is None or known[0] != offset:
+                known = self._last_read = (offset, files.read_whole(self.path(offset)))
+            return decode(known[1])
         except (FileNotFoundError, CorruptSnapshotError):
             return None
 
@@ -121,6 +136,7 @@ class Snapshots:
         for offset in reversed(self.offsets[:]):
             if log_start_offset < offset <= end_offset:
                 producers = self.read(offset)
+                self._last_read = None
                 if producers is not None:
                     live = [p for p in producers if not is_expired(p, now_ms, expiration_ms)]
                     states.reset(live, offset)

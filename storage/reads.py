@@ -13,6 +13,7 @@ from protocol.record_batch import (
     BATCH_LENGTH_POS,
     LAST_OFFSET_DELTA_POS,
     LOG_OVERHEAD,
+    CorruptRecordError,
 )
 from storage import files
 from storage.results import AbortedTransaction, ReadResult
@@ -124,6 +125,19 @@ def _locate(log: "PartitionLog", offset: int) -> tuple[int, Segment, int] | None
         slot += 1
         position = 0
     return None
+
+
+def base_offset_of(log: "PartitionLog", offset: int) -> int:
+    """Of the batch that holds the offset; the offset itself where it can't be read."""
+    try:
+        located = _locate(log, offset)
+        if located is None:
+            return offset
+        _, segment, position = located
+        found = segment.find(offset, position)
+    except (OSError, CorruptRecordError):
+        return offset
+    return offset if found is None else min(found[1].base_offset, offset)
 
 
 def _position_of_bound(log: "PartitionLog", slot: int, segment: Segment, upper_bound: int) -> int:

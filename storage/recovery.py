@@ -8,6 +8,7 @@ org.apache.kafka.storage LogLoader.
 """
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _METADATA_SNAPSHOT_DELETED_SUFFIX = ".checkpoint.deleted"
+_UNFINISHED_SUFFIXES = (CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX)
+_END_OF_OFFSET = 20
 
 
 class InconsistentTopicIdError(Exception):
@@ -37,17 +40,27 @@ class InconsistentTopicIdError(Exception):
 
 
 def open_log(
-    log: "PartitionLog", *, now_ms: int, clean: bool, recovery_point: int, log_start_offset: int
+    log: "PartitionLog",
+    *,
+    now_ms: int,
+    clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+    found_topic_id: str | None,
 ) -> None:
     """Fills in a log that was just made. See `PartitionLog.open`."""
     log.last_flush_ms = now_ms
-    names = set(files.list_directory(log.directory)) if files.exists(log.directory) else set()
-    _check_topic_id(log, names)
-    if names:
+    try:
+        names = set(files.list_directory(log.directory))
+    except FileNotFoundError:
+        names = set()
+    _check_topic_id(log, names, found_topic_id)
+    if any(name.endswith(_UNFINISHED_SUFFIXES) for name in names):
         names = _finish_swaps(log.directory, _remove_temporary(log.directory, names))
-        log.snapshots.offsets = _offsets(names, SNAPSHOT_SUFFIX)
-    base_offsets = _offsets(names, LOG_SUFFIX)
-    _remove_orphans(log.directory, names, base_offsets)
+    offsets = {name: offset for name in names if (offset := offset_of(name)) is not None}
+    log.snapshots.offsets = _offsets(offsets, SNAPSHOT_SUFFIX)
+    base_offsets = _offsets(offsets, LOG_SUFFIX)
+    _remove_orphans(log.directory, offsets, base_offsets)
     if not base_offsets:
         _start_empty(log, log_start_offset, now_ms)
         return
@@ -58,7 +71,7 @@ def open_log(
         segment.size = files.size_of(segment.log)
         rolling.add(log, segment)
     _drop_leftovers(log)
-    epochs_known = _load_leader_epochs(log)
+    epochs_known = checkpoints.LEADER_EPOCH_FILE in names and _load_leader_epochs(log)
     _load(log, names, now_ms=now_ms, clean=clean, recovery_point=recovery_point)
     if log.log_end_offset < log_start_offset:
         logger.warning(
@@ -94,11 +107,9 @@ def write_partition_metadata(log: "PartitionLog") -> None:
         files.replace_whole(path, checkpoints.encode_partition_metadata(log.topic_id), synced=False)
 
 
-def _check_topic_id(log: "PartitionLog", names: set[str]) -> None:
-    path = log.directory + "/" + checkpoints.PARTITION_METADATA_FILE
-    found = (
-        checkpoints.read_partition_metadata(path) if checkpoints.PARTITION_METADATA_FILE in names else None
-    )
+def _check_topic_id(log: "PartitionLog", names: set[str], found: str | None) -> None:
+    if found is None and checkpoints.PARTITION_METADATA_FILE in names:
+        found = checkpoints.read_partition_metadata(log.directory + "/" + checkpoints.PARTITION_METADATA_FILE)
     if found is None:
         if names:
             write_partition_metadata(log)
@@ -108,9 +119,8 @@ def _check_topic_id(log: "PartitionLog", names: set[str]) -> None:
         raise InconsistentTopicIdError(f"{log.directory} is of topic id {found}, not {log.topic_id}")
 
 
-def _offsets(names: set[str], suffix: str) -> list[int]:
-    found = (offset_of(name) for name in names if name.endswith(suffix) and len(name) == 20 + len(suffix))
-    return sorted(offset for offset in found if offset is not None)
+def _offsets(offsets: Mapping[str, int], suffix: str) -> list[int]:
+    return sorted(offset for name, offset in offsets.items() if name[_END_OF_OFFSET:] == suffix)
 
 
 def _remove_temporary(directory: str, names: set[str]) -> set[str]:
@@ -153,11 +163,10 @@ def _finish_swaps(directory: str, names: set[str]) -> set[str]:
     return {name.removesuffix(SWAP_SUFFIX) for name in names}
 
 
-def _remove_orphans(directory: str, names: set[str], base_offsets: list[int]) -> None:
+def _remove_orphans(directory: str, offsets: Mapping[str, int], base_offsets: list[int]) -> None:
     bases = set(base_offsets)
-    for name in sorted(names):
-        offset = offset_of(name)
-        if offset is not None and offset not in bases and name[20:] in INDEX_SUFFIXES:
+    for name, offset in sorted(offsets.items()):
+        if offset not in bases and name[_END_OF_OFFSET:] in INDEX_SUFFIXES:
             files.remove(f"{directory}/{name}")
 
 
@@ -209,25 +218,28 @@ def _reaches(segment: Segment, offset: int) -> bool:
 
 
 def _load_leader_epochs(log: "PartitionLog") -> bool:
-    """Whether the file was there to be read, and makes sense."""
-    known = files.exists(log.directory + "/" + checkpoints.LEADER_EPOCH_FILE)
+    """Whether the file says anything that makes sense."""
     try:
         log.leader_epochs.load()
     except checkpoints.CheckpointError as failure:
         logger.warning("The leader epochs are made anew from the batches: %s", failure)
-        known = False
-    return known and bool(log.leader_epochs.entries)
+        return False
+    return bool(log.leader_epochs.entries)
 
 
 def _load(log: "PartitionLog", names: set[str], *, now_ms: int, clean: bool, recovery_point: int) -> None:
     """Brings segments, their side files and the producers' state into agreement; sets end and recovery point."""
     states: ProducerStates | None = None
     cut = False
+    end_offset = log.base_offsets[0]
     first_unflushed = len(log.segments) if clean else _slot_of(log, recovery_point)
     slot = 0
     while slot < len(log.segments):
         segment = log.segments[slot]
-        if slot >= first_unflushed or side_files.damaged(log, slot, names):
+        end = None if slot >= first_unflushed else side_files.trusted_end(log, slot, names)
+        if end is not None:
+            end_offset = end
+        else:
             if states is None or states.map_end_offset != segment.base_offset:
                 states = _states_at(log, slot, now_ms)
             if slot < first_unflushed:
@@ -236,8 +248,8 @@ def _load(log: "PartitionLog", names: set[str], *, now_ms: int, clean: bool, rec
                 segment_recovery.recover(log, segment, states, ())
             else:
                 cut |= segment_recovery.recover(log, segment, states, log.segments[:slot:-1])
+            end_offset = states.map_end_offset
         slot += 1
-    end_offset = log.active.next_offset()
     log.log_end_offset = end_offset
     log.recovery_point = end_offset if clean else min(recovery_point, end_offset)
     log.snapshots.remove_strays(log.base_offsets)

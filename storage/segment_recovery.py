@@ -15,6 +15,7 @@ from protocol.record_batch import (
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POS,
+    NO_TIMESTAMP,
     BatchHeader,
     crc_is_valid,
     read_header,
@@ -22,6 +23,7 @@ from protocol.record_batch import (
 from storage import files, producer_replay, removal
 from storage.producer_state import ProducerStates
 from storage.segment import MAX_RELATIVE_OFFSET, Segment
+from storage.transaction_index import AbortedTxn
 
 if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
@@ -41,27 +43,28 @@ class UnsupportedFormatError(Exception):
 def recover(
     log: "PartitionLog", segment: Segment, states: ProducerStates, following: Sequence[Segment]
 ) -> bool:
-    """Makes the segment's indexes anew and applies its batches to `states`, which are those at its base.
+    """Makes the segment's indexes anew, where they aren't what they ought to be, and applies its batches to
+    `states`, which are those at its base.
 
     Cuts the segment before the first batch that doesn't hold, and returns whether it did; `following`, the
     last one first, are dropped before it is cut. Leaves a snapshot at its end. Raises
     `UnsupportedFormatError`, `OSError`.
     """
-    segment.offset_index.create()
-    segment.time_index.create()
-    if segment.txn_index.exists():
-        segment.txn_index.create()
-    segment.max_timestamp_ms, segment.max_timestamp_offset = -1, segment.base_offset
+    positions, times = bytearray(), bytearray()
+    aborted_txns: list[AbortedTxn] = []
     interval_bytes = log.config.index_interval_bytes
     last_entry_position = end = 0
-    max_timestamp_ms, max_timestamp_offset = -1, segment.base_offset
+    max_timestamp_ms = said_timestamp_ms = NO_TIMESTAMP
+    max_timestamp_offset = segment.base_offset
     for position, header, batch in _valid_batches(segment):
         last_offset = header.last_offset
         if header.max_timestamp > max_timestamp_ms:
             max_timestamp_ms, max_timestamp_offset = header.max_timestamp, last_offset
         if position - last_entry_position > interval_bytes:
-            segment.offset_index.append(last_offset, position)
-            segment.time_index.maybe_append(max_timestamp_ms, max_timestamp_offset)
+            positions += segment.offset_index.pack(last_offset, position)
+            if max_timestamp_ms > said_timestamp_ms:
+                times += segment.time_index.pack(max_timestamp_ms, max_timestamp_offset)
+                said_timestamp_ms = max_timestamp_ms
             last_entry_position = position
         end = position + len(batch)
         if header.partition_leader_epoch > log.leader_epochs.latest:
@@ -69,7 +72,7 @@ def recover(
         if header.producer_id >= 0:
             aborted = producer_replay.apply(states, header, batch)
             if aborted is not None:
-                segment.txn_index.append(aborted)
+                aborted_txns.append(aborted)
         states.map_end_offset = last_offset + 1
     cut = end < segment.size
     if cut:
@@ -79,9 +82,12 @@ def recover(
         files.truncate(segment.log, end)
         segment.size = end
     segment.max_timestamp_ms, segment.max_timestamp_offset = max_timestamp_ms, max_timestamp_offset
-    segment.become_inactive()
-    if states.knows_transactions and not segment.txn_index.exists():
-        segment.txn_index.create()
+    if max_timestamp_ms > said_timestamp_ms:
+        times += segment.time_index.pack(max_timestamp_ms, max_timestamp_offset)
+    segment.offset_index.make_anew(positions)
+    segment.time_index.make_anew(times)
+    if aborted_txns or states.knows_transactions or segment.txn_index.exists():
+        segment.txn_index.make_anew(aborted_txns)
     log.snapshots.take(states)
     return cut
 

@@ -17,24 +17,29 @@ if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
 
 
-def damaged(log: "PartitionLog", slot: int, names: set[str]) -> bool:
-    """Whether the segment must be read again. Zeros that Kafka left behind its index entries are cut."""
+def trusted_end(log: "PartitionLog", slot: int, names: set[str]) -> int | None:
+    """The offset at which the segment ends, None where it must be read again.
+
+    `names` are those in the log's directory. Zeros that Kafka left behind its index entries are cut.
+    """
     segment = log.segments[slot]
     stem = f"{segment.base_offset:020d}"
     if stem + INDEX_SUFFIX not in names or stem + TIME_INDEX_SUFFIX not in names:
-        return True
+        return None
     segment.offset_index.trim()
     segment.time_index.trim()
-    last = slot + 1 == len(log.segments)
+    next_base_offset = None if slot + 1 == len(log.segments) else log.base_offsets[slot + 1]
     try:
-        return (
-            not _indexes_agree(segment, None if last else log.base_offsets[slot + 1])
-            or (last and not _ends_whole(segment))
-            or not segment.txn_index.is_sane(segment.base_offset)
-            or (stem + TXN_INDEX_SUFFIX not in names and _lost_txn_index(log, slot))
-        )
+        if not _indexes_agree(segment, next_base_offset):
+            return None
+        end_offset = _whole_end(segment) if next_base_offset is None else next_base_offset
+        if end_offset is None or not _keeps_txn_index(
+            log, segment, end_offset, stem + TXN_INDEX_SUFFIX in names
+        ):
+            return None
     except (KafkaError, CorruptRecordError):
-        return True
+        return None
+    return end_offset
 
 
 def _indexes_agree(segment: Segment, next_base_offset: int | None) -> bool:
@@ -49,20 +54,24 @@ def _indexes_agree(segment: Segment, next_base_offset: int | None) -> bool:
     return timestamp_ms >= 0 or segment.time_index.count > 0 or segment.first_timestamp_ms() < 0
 
 
-def _ends_whole(segment: Segment) -> bool:
-    """Whether the walk from the last index entry ends where the file does."""
-    return segment.walk_to_end()[1] == segment.size
+def _whole_end(segment: Segment) -> int | None:
+    """The offset after the last batch, where the walk from the last index entry ends where the file does."""
+    end_offset, end = segment.walk_to_end()
+    return end_offset if end == segment.size else None
 
 
-def _lost_txn_index(log: "PartitionLog", slot: int) -> bool:
+def _keeps_txn_index(log: "PartitionLog", segment: Segment, end_offset: int, is_there: bool) -> bool:
+    if is_there:
+        return segment.txn_index.is_sane(segment.base_offset)
+    return not _lost_txn_index(log, segment, end_offset)
+
+
+def _lost_txn_index(log: "PartitionLog", segment: Segment, end: int) -> bool:
     """Whether a segment without a transaction index holds a marker that aborted something.
 
     Only where the snapshot at its end knows transactions, or is missing, need it be read. Where no abort is
     found an empty index is left, so that it isn't read again.
     """
-    segment = log.segments[slot]
-    last = slot + 1 == len(log.segments)
-    end = segment.next_offset() if last else log.base_offsets[slot + 1]
     producers = log.snapshots.read(end)
     if producers is not None and not any(
         producer.coordinator_epoch >= 0 or producer.txn_first_offset >= 0 for producer in producers

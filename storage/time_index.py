@@ -58,12 +58,22 @@ class TimeIndex:
         self._count = 0
         self._last_entry = None
 
+    def pack(self, timestamp_ms: int, offset: int) -> bytes:
+        """An entry as the file has it."""
+        return _ENTRY.pack(timestamp_ms, offset - self.base_offset)
+
+    def make_anew(self, entries: files.Bytes) -> None:
+        """Makes the file hold these, each as `pack` gives it, and nothing else."""
+        files.make_say(self.file, entries)
+        self._count = len(entries) // ENTRY_SIZE
+        self._last_entry = None
+
     def maybe_append(self, timestamp_ms: int, offset: int) -> bool:
         """Adds an entry if the timestamp is larger than the last entry's. Returns whether it was."""
         if timestamp_ms <= self.last_entry()[0]:
             return False
         count = self.count
-        files.append(self.file, _ENTRY.pack(timestamp_ms, offset - self.base_offset), count * ENTRY_SIZE)
+        files.append(self.file, self.pack(timestamp_ms, offset), count * ENTRY_SIZE)
         self._count = count + 1
         self._last_entry = (timestamp_ms, offset)
         return True
@@ -100,11 +110,12 @@ class TimeIndex:
 
     def trim(self) -> None:
         """Cuts off the zeros of a file that Kafka had laid out in full length and was killed over."""
-        count = self.count
+        size = files.size_of(self.file)
+        count = self._count = size // ENTRY_SIZE
         if count > 1 and self.entry(count - 1) == (0, self.base_offset):
             used = len(files.read_whole(self.file.path).rstrip(b"\0"))
             self.truncate_to_count(-(-used // ENTRY_SIZE))
-        elif files.size_of(self.file) % ENTRY_SIZE:
+        elif size % ENTRY_SIZE:
             self.truncate_to_count(count)
 
     def close(self) -> None:

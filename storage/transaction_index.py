@@ -60,6 +60,11 @@ class TransactionIndex:
         files.create(self.file)
         self._records = []
 
+    def make_anew(self, records: list[AbortedTxn]) -> None:
+        """Makes the file hold these records, and nothing else."""
+        files.make_say(self.file, b"".join(_RECORD.pack(_VERSION, *txn) for txn in records))
+        self._records = records
+
     def append(self, txn: AbortedTxn) -> None:
         records = self.records
         if not records and not files.exists(self.file.path):

@@ -7,10 +7,11 @@ what is there raises `MetadataContradictionError`: such a log was not written by
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.metadata.kept_records import KEPT, KeptRecords
+from broker.metadata.topic_names import collision_key
 from protocol.messages import metadata_records as records
 from protocol.schema import Message
 
@@ -119,6 +120,9 @@ class ClusterImage:
     def __init__(self) -> None:
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
+        self._names_by_key: dict[
+            str, list[str]
+        ] = {}  # those that can collide (Kafka: topicsWithCollisionChars)
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.brokers: dict[int, BrokerImage] = {}
@@ -147,6 +151,11 @@ class ClusterImage:
         changed, self.broker_configs_changed = self.broker_configs_changed, False
         return changed
 
+    def topics_like(self, name: str) -> Sequence[str]:
+        """The names of the topics that one of this name would collide with."""
+        key = collision_key(name)
+        return () if key is None else self._names_by_key.get(key, ())
+
     def config_of_topic(self, name: str) -> dict[str, str]:
         return self.configs.get((TOPIC_RESOURCE, name), {})
 
@@ -158,6 +167,9 @@ class ClusterImage:
         topic = TopicImage(record.name, record.topic_id)
         self.topics[record.name] = topic
         self.topics_by_id[record.topic_id] = topic
+        key = collision_key(record.name)
+        if key is not None:
+            self._names_by_key.setdefault(key, []).append(record.name)
         self.changed_topics.add(record.name)
 
     def _topic_of(self, topic_id: bytes) -> TopicImage:
@@ -185,6 +197,12 @@ class ClusterImage:
         topic = self._topic_of(record.topic_id)
         del self.topics_by_id[record.topic_id]
         del self.topics[topic.name]
+        key = collision_key(topic.name)
+        if key is not None:
+            names = self._names_by_key[key]
+            names.remove(topic.name)
+            if not names:
+                del self._names_by_key[key]
         self.configs.pop((TOPIC_RESOURCE, topic.name), None)
         self.changed_topics.discard(topic.name)
         self.removed_topics.append(topic)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from broker.metadata.image import ClusterImage, TopicImage
-from broker.metadata.topic_names import CLUSTER_METADATA_TOPIC, collision_key, invalid_name_reason
+from broker.metadata.topic_names import CLUSTER_METADATA_TOPIC, invalid_name_reason
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreatePartitionsTopic
@@ -58,14 +58,11 @@ def check_new_name(image: ClusterImage, name: str) -> None:
         raise KafkaError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if reason is not None:
         raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-    if "." in name or "_" in name:
-        key = collision_key(name)
-        for other in image.topics:
-            if collision_key(other) == key:
-                raise KafkaError(
-                    Error.INVALID_TOPIC_EXCEPTION,
-                    f"Topic '{name}' collides with existing topic: {other}",
-                )
+    collides = image.topics_like(name)
+    if collides:
+        raise KafkaError(
+            Error.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {collides[0]}"
+        )
 
 
 def new_topic(

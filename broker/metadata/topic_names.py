@@ -27,9 +27,10 @@ def invalid_name_reason(name: str) -> str | None:
     return None
 
 
-def collision_key(name: str) -> str:
-    """Two names with the same key would have the same metric names: Kafka allows one of them."""
-    return name.replace(".", "_")
+def collision_key(name: str) -> str | None:
+    """Two names with the same key would have the same metric names: Kafka allows one of them. None for a name that
+    collides with no other."""
+    return name.replace(".", "_") if "." in name or "_" in name else None
 
 
 def is_internal(name: str) -> bool:

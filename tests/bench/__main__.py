@@ -3,7 +3,9 @@
 First each is launched afresh a few times, on an empty folder: from the start of its process until
 confluent-kafka holds the acknowledgement of a record, and what memory it takes when it has idled. Then
 one of each stays up, and every measure is taken of the one and of the other in turn, round for round,
-after a round that warms both up and does not count.
+after a round that warms both up and does not count. Last come 5,000 partitions and 2,000 topics, in
+fewer rounds, since Apache Kafka takes its time over them: `--only many-created` (or any other of their rows)
+measures all of these and nothing else.
 """
 
 from __future__ import annotations
@@ -21,13 +23,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import barnabas
-from tests.bench import measures
+from tests.bench import groups, many, measures, transactions
 from tests.bench.report import Row, as_json, table
 from tests.support.apache_kafka import why_unavailable
 from tests.support.kafka_server import KafkaServer, Server
 
 ROWS = [
     Row("launch", "launch to first acknowledged record", "s", 0.25, less_is_better=True, decimals=3),
+    Row("launch-commit", "launch to first committed transaction", "s", 0.3, less_is_better=True, decimals=3),
+    Row("launch-group", "first group's first record", "s", 0.4, less_is_better=True, decimals=3),
     Row("rss", "idle memory, RSS", "MB", 40, less_is_better=True, decimals=1),
     Row("pss", "idle memory, PSS", "MB", less_is_better=True, decimals=1),
     Row("produce-raw", "produce, ready batches", "MB/s", 800),
@@ -39,14 +43,25 @@ ROWS = [
     Row("produce-raw-cpu", "broker's processor time, produce", "s/GB", less_is_better=True, decimals=2),
     Row("fetch-raw-cpu", "broker's processor time, fetch", "s/GB", less_is_better=True, decimals=2),
     Row("single-raw-cpu", "broker's processor time, one by one", "µs/request", less_is_better=True),
+    *transactions.ROWS,
+    *groups.ROWS,
+    *many.ROWS,
 ]
 
 ROOT = Path(__file__).parents[2]
 
+LAUNCHES = {"launch", "launch-commit", "launch-group", "rss", "pss"}
+MANY = {row.key for row in many.ROWS}
+MANY_ROUNDS = 3
+START_TIMEOUT_S = 300.0
 IDLE_S = 3.0
 REMOVAL_S = 5.0
-# Deleted topics must not fill the page cache for the minute that is the default.
-CONFIG = {"log.segment.delete.delay.ms": 100}
+CONFIG = {
+    # Deleted topics must not fill the page cache for the minute that is the default.
+    "log.segment.delete.delay.ms": 100,
+    # barnabas's default; Apache Kafka would let each first member of a group wait for others for three seconds.
+    "group.initial.rebalance.delay.ms": 0,
+}
 
 Figures = dict[str, list[float]]
 MakeServer = Callable[[Path], Server]
@@ -57,19 +72,24 @@ def main() -> int:
     # pip compiles what it installs; a checkout that is measured is compiled as well.
     for folder in ("barnabas", "broker", "coordinator", "protocol", "storage"):
         compileall.compile_dir(ROOT / folder, quiet=1)
-    makers: dict[str, MakeServer] = {"barnabas": lambda folder: barnabas.Broker(data=folder, config=CONFIG)}
+    makers: dict[str, MakeServer] = {
+        "barnabas": lambda folder: barnabas.Broker(
+            data=folder, config=CONFIG, startup_timeout_s=START_TIMEOUT_S
+        )
+    }
     reason = "it was not asked for" if options.alone else why_unavailable()
     if reason:
         print(f"Apache Kafka is left out: {reason}")
     else:
-        makers["Apache Kafka"] = lambda folder: KafkaServer(folder, CONFIG)
+        makers["Apache Kafka"] = lambda folder: KafkaServer(folder, CONFIG, start_timeout_s=START_TIMEOUT_S)
 
     sides: dict[str, Figures] = {side: {} for side in makers}
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="barnabas-bench-") as folder:
-        if options.only is None or options.only & {"launch", "rss", "pss"}:
+        if options.only is None or options.only & LAUNCHES:
             _measure_launches(makers, Path(folder), options.rounds, sides)
-        if options.only is None or options.only - {"launch", "rss", "pss"}:
+        if options.only is None or options.only - LAUNCHES - MANY:
             _measure_speeds(makers, Path(folder), options.rounds, options.only, sides)
+        _measure_many(makers, Path(folder), min(options.rounds, MANY_ROUNDS), options.only or MANY, sides)
 
     print()
     print(f"median of {options.rounds} rounds (least to most)")
@@ -99,22 +119,30 @@ def _measure_launches(
     makers: dict[str, MakeServer], folder: Path, rounds: int, sides: dict[str, Figures]
 ) -> None:
     for number, (side, make) in itertools.product(range(rounds), makers.items()):
-        server = make(folder / f"launch-{number}-{side.split()[0]}")
+        name = f"{number}-{side.split()[0]}"
+        figures = {}
+        server = make(folder / f"launch-{name}")
         started_s = time.perf_counter()
         server.start()
         try:
             measures.first_acknowledged(server.bootstrap)
-            launch_s = time.perf_counter() - started_s
+            figures["launch"] = time.perf_counter() - started_s
             time.sleep(IDLE_S)
-            rss_mb, pss_mb = measures.memory_mb(server.pid)
+            figures["rss"], figures["pss"] = measures.memory_mb(server.pid)
+            figures["launch-group"] = groups.first_record(server.bootstrap, "first")
         finally:
             server.stop()
-        for key, figure in (("launch", launch_s), ("rss", rss_mb), ("pss", pss_mb)):
+        server = make(folder / f"launch-commit-{name}")
+        started_s = time.perf_counter()
+        server.start()
+        try:
+            transactions.first_committed(server.bootstrap)
+            figures["launch-commit"] = time.perf_counter() - started_s
+        finally:
+            server.stop()
+        for key, figure in figures.items():
             sides[side].setdefault(key, []).append(figure)
-        print(
-            f"launch {number + 1}: {side} {launch_s:.3f} s, {rss_mb:.1f} MB RSS, {pss_mb:.1f} MB PSS",
-            flush=True,
-        )
+            print(f"launch {number + 1}: {side} {key} {figure:.3f}", flush=True)
 
 
 def _measure_speeds(
@@ -135,7 +163,22 @@ def _measure_speeds(
                         sides[side].setdefault(key, []).append(figure)
 
 
-Speed = tuple[str, Callable[[str, str], measures.Pace]]
+def _measure_many(
+    makers: dict[str, MakeServer], folder: Path, rounds: int, only: set[str], sides: dict[str, Figures]
+) -> None:
+    for number, (key, measure), (side, make) in itertools.product(
+        range(rounds),
+        [("many", many.measure_partitions), ("topics", many.measure_topics)],
+        makers.items(),
+    ):
+        if any(wanted.split("-")[0] == key for wanted in only):
+            figures = measure(make(folder / f"{key}-{number}-{side.split()[0]}"))
+            for name, figure in figures.items():
+                print(f"round {number + 1}: {side} {name} {figure:,.2f}", flush=True)
+                sides[side].setdefault(name, []).append(figure)
+
+
+Speed = tuple[str, Callable[[str, str], measures.Pace | dict[str, float]]]
 
 # Those of a group share a topic: the first fills what the next ones read.
 SPEEDS: list[list[Speed]] = [
@@ -147,14 +190,24 @@ SPEEDS: list[list[Speed]] = [
     [("produce", measures.produce_with_confluent)],
     [("single", measures.single_records_with_confluent)],
     [("single-raw", measures.single_records_raw)],
+    [("transactions", transactions.one_producer)],
+    [("transactions-8", transactions.eight_producers)],
+    [("groups", groups.everything)],
 ]
+
+# A measure that takes several figures at once is named by any of them.
+TAKEN_TOGETHER = {
+    **dict.fromkeys(("commit-p50", "commit-p99"), "transactions"),
+    **{row.key: "groups" for row in groups.ROWS},
+}
 
 
 def _needed(group: list[Speed], only: set[str]) -> list[Speed]:
     """Those asked for, and the first where others need what it writes."""
-    if not any(key in only for key, _ in group):
+    wanted = {TAKEN_TOGETHER.get(key, key) for key in only}
+    if not any(key in wanted for key, _ in group):
         return []
-    return [speed for speed in group if speed is group[0] or speed[0] in only]
+    return [speed for speed in group if speed is group[0] or speed[0] in wanted]
 
 
 def _measure_group(server: Server, topic: str, group: list[Speed]) -> dict[str, float]:
@@ -172,6 +225,9 @@ def _measure_group(server: Server, topic: str, group: list[Speed]) -> dict[str, 
             before_s = measures.processor_s(server.pid)
             pace = measure(server.bootstrap, topic)
             used_s = measures.processor_s(server.pid) - before_s
+            if isinstance(pace, dict):
+                figures |= pace
+                continue
             figures[key] = pace.amount / pace.took_s
             if key.endswith("-raw"):
                 # Of a GB where the amount is in MB; in µs for a request.

@@ -161,9 +161,9 @@ def single_records_raw(bootstrap: str, topic: str) -> Pace:
     return Pace(SINGLE_RECORDS, took_s)
 
 
-def create_topic(bootstrap: str, topic: str) -> None:
+def create_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
     admin = _admin(bootstrap)
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(PATIENCE_S)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:

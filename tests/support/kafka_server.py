@@ -40,9 +40,16 @@ class KafkaServer:
     """One combined broker and controller on loopback, formatted when it is made, in a folder of its own.
 
     config: settings by name; Kafka's own defaults otherwise, replication factors of 1 aside.
+    start_timeout_s: how long `start()` waits.
     """
 
-    def __init__(self, directory: Path, config: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        config: Mapping[str, object] | None = None,
+        *,
+        start_timeout_s: float = START_TIMEOUT_S,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.data = directory / "data"
         self._log = directory / "broker.log"
@@ -50,6 +57,7 @@ class KafkaServer:
         self._properties = directory / "server.properties"
         self._properties.write_text(_properties(self.data, self._port, controller_port, config or {}))
         self._process: subprocess.Popen[bytes] | None = None
+        self._start_timeout_s = start_timeout_s
         formatting = [RUNNER, "storage", "format", "-t", CLUSTER_ID, "-c", self._properties]
         subprocess.run(formatting, check=True, stdout=subprocess.DEVNULL, env=_environment("-Xmx256m"))
 
@@ -66,7 +74,7 @@ class KafkaServer:
         """Start it, and wait until its port takes connections."""
         with self._log.open("ab") as log:
             self._process = _spawn(self._properties, log)
-        deadline_s = time.monotonic() + START_TIMEOUT_S
+        deadline_s = time.monotonic() + self._start_timeout_s
         while not _is_listening(self._port):
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 self.kill()

@@ -34,6 +34,7 @@ class AnyContext:
 
     api_version = 5
     listener_name = "PLAINTEXT"
+    client_id = "test"
 
 
 def context() -> Any:
@@ -88,7 +89,7 @@ def folders(path: Path) -> list[str]:
 @in_loop
 async def test_a_partition_that_cannot_be_opened_is_opened_at_the_next_change(tmp_path: Path) -> None:
     node = await started(tmp_path)
-    refuse("exists", "/c-1")
+    refuse("list_directory", "/c-1")
     create(node, "c", 4)
     assert sorted(node.partitions.by_name["c"].partitions) == [0, 2, 3]
     files.set_fault_hook(None)
@@ -220,7 +221,7 @@ async def test_a_full_disk_is_answered_by_topic(tmp_path: Path) -> None:
     assert result.error_code == error
     assert (
         init_producer_id.handle(node, context(), InitProducerIdRequest(transactional_id=None)).error_code
-        == error
+        == Error.COORDINATOR_LOAD_IN_PROGRESS
     )
     asked = MetadataRequest(topics=[MetadataRequestTopic(name="b")], allow_auto_topic_creation=True)
     [topic] = metadata.handle(node, context(), asked).topics

@@ -224,6 +224,33 @@ def test_a_name_that_collides_in_metrics_is_refused(metadata: MetadataLog) -> No
     assert refusal(metadata, "a.b") == Error.INVALID_TOPIC_EXCEPTION
 
 
+def test_a_name_no_longer_collides_once_all_that_are_like_it_are_deleted(metadata: MetadataLog) -> None:
+    create(metadata, "a_b")
+    metadata.append(topic_decisions.removed_topic(metadata.image.topics["a_b"]))
+    assert not metadata.image.topics_like("a.b")
+    create(metadata, "a.b")
+    assert refusal(metadata, "a_b") == Error.INVALID_TOPIC_EXCEPTION
+
+
+def test_names_that_came_to_collide_are_each_in_the_way(metadata: MetadataLog) -> None:
+    both = [TOPIC_ID, bytes(15) + b"\x77"]
+    metadata.append(
+        [
+            records.TopicRecord(name=name, topic_id=topic_id)
+            for name, topic_id in zip(("a.b", "a_b"), both, strict=True)
+        ]
+    )
+    assert metadata.image.topics_like("a_b") == ["a.b", "a_b"]
+    metadata.append(topic_decisions.removed_topic(metadata.image.topics["a.b"]))
+    assert metadata.image.topics_like("a.b") == ["a_b"]
+
+
+@pytest.mark.parametrize("name", ["ab", "a-b"])
+def test_a_name_without_dots_and_underscores_collides_with_none(metadata: MetadataLog, name: str) -> None:
+    create(metadata, "a_b")
+    assert not metadata.image.topics_like(name)
+
+
 @pytest.mark.parametrize(
     ("fields", "error"),
     [

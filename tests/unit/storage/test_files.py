@@ -13,7 +13,14 @@ import pytest
 from storage import files
 
 # what asks nothing of the disk that could be lost: bookkeeping, and what only composes operations
-NOT_OPERATIONS = {"set_fault_hook", "limit_open_files", "open_files_count", "close", "replace_whole"}
+NOT_OPERATIONS = {
+    "set_fault_hook",
+    "limit_open_files",
+    "open_files_count",
+    "close",
+    "replace_whole",
+    "make_say",
+}
 
 
 @pytest.fixture(autouse=True)

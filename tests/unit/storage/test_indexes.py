@@ -76,12 +76,21 @@ def test_an_offset_is_looked_for_from_the_last_entry_not_above_it(
 
 
 @pytest.mark.parametrize(
-    ("position", "offset"), [(0, 110), (1000, 110), (1001, 120), (3000, 130), (3001, None)]
+    ("position", "offset"), [(0, 110), (999, 110), (1001, 120), (2000, 120), (3000, 130), (3001, None)]
 )
 def test_the_first_entry_at_or_behind_a_position_is_found(
     offsets: OffsetIndex, position: int, offset: int | None
 ) -> None:
     assert offsets.offset_at_or_after(position) == offset
+
+
+def test_the_very_first_entry_is_not_found_at_its_own_position(offsets: OffsetIndex, tmp_path: Path) -> None:
+    assert offsets.offset_at_or_after(1000) == 120, "as by Kafka's search"
+    alone = OffsetIndex(str(tmp_path / "b.index"), 100)
+    alone.create()
+    alone.append(110, 1000)
+    assert alone.offset_at_or_after(1000) is None
+    assert alone.offset_at_or_after(999) == 110
 
 
 @pytest.mark.parametrize(("position", "entry"), [(999, (100, 0)), (1000, (110, 1000)), (9999, (130, 3000))])

@@ -113,6 +113,37 @@ def test_a_new_leader_begins_its_epoch_before_any_record(tmp_path: Path) -> None
     assert log.end_offset_for_epoch(5) == (5, 3)
 
 
+def test_an_epoch_is_written_down_with_its_first_record(epochs: LeaderEpochs, tmp_path: Path) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    epochs.assign(2, 0)
+    epochs.begin(5, 3)
+    assert path.read_text() == "0\n1\n2 0\n"
+    assert epochs.entries == [(2, 0), (5, 3)]
+    assert epochs.end_offset_for(5, 3) == (5, 3)
+    epochs.assign(5, 3)
+    assert path.read_text() == "0\n2\n2 0\n5 3\n"
+
+
+def test_an_epoch_without_a_record_makes_way_for_the_next_one(epochs: LeaderEpochs, tmp_path: Path) -> None:
+    epochs.assign(2, 0)
+    epochs.begin(5, 3)
+    epochs.begin(7, 3)
+    assert epochs.entries == [(2, 0), (7, 3)]
+    epochs.assign(7, 3)
+    assert on_disk(epochs, tmp_path) == [(2, 0), (7, 3)]
+
+
+def test_records_of_a_new_leader_are_of_its_epoch_after_a_crash(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(3), leader_epoch=2)
+    log.assign_leader_epoch(5)
+    append(log, batch(2), leader_epoch=5)
+    log.close(clean=False)
+    again = open_log(tmp_path, clean=False)
+    assert again.leader_epochs.entries == [(2, 0), (5, 3)]
+    assert again.end_offset_for_epoch(2) == (2, 3)
+
+
 def test_an_epoch_of_which_nothing_was_written_is_gone_after_a_restart(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(3), leader_epoch=2)

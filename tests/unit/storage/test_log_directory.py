@@ -1,12 +1,13 @@
 """A log directory: lock, mark of a clean stop, checkpoints, folders."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from storage import files
-from storage.background import Background, run_at_once
+from storage.background import Background, Work, run_at_once, run_in_turn
 from storage.log_config import LogConfig
 from storage.log_directory import METADATA_TOPIC, LogDirectory
 from storage.partition_log import PartitionLog
@@ -146,6 +147,40 @@ def test_a_checkpoint_that_is_being_written_is_followed_by_the_latest_one(tmp_pa
     directory.close()
 
 
+def test_a_checkpoint_that_would_say_the_same_again_is_not_written(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    append(log, batch(2))
+    log.update_high_watermark(2)
+    directory.checkpoint_high_watermarks()
+    path = tmp_path / "replication-offset-checkpoint"
+    path.unlink()
+    directory.checkpoint_high_watermarks()
+    assert not path.exists()
+    log.update_high_watermark(log.log_end_offset)
+    append(log, batch())
+    log.update_high_watermark(3)
+    directory.checkpoint_high_watermarks()
+    assert path.read_text() == "0\n1\norders 0 3\n"
+    directory.close()
+
+
+def test_a_checkpoint_that_could_not_be_written_is_tried_again(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory), batch())
+
+    def refuse(operation: str, path: str, _size: int) -> None:
+        if operation == "rename":
+            raise OSError(28, "no space", path)
+
+    files.set_fault_hook(refuse)
+    directory.checkpoint_high_watermarks()
+    files.set_fault_hook(None)
+    directory.checkpoint_high_watermarks()
+    assert (tmp_path / "replication-offset-checkpoint").exists()
+    directory.close()
+
+
 def test_after_a_crash_the_recovery_point_says_where_to_read_from(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = log_of(directory)
@@ -242,14 +277,88 @@ def test_folders_are_listed_with_their_topic_ids(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(log_of(directory, "a-b", 12), batch())
     append(log_of(directory, "a", 0, topic_id=None), batch())
+    directory.close()
     (tmp_path / "lost+found").mkdir()
     (tmp_path / ("gone-0." + UNIQUE + "-delete")).mkdir()
     (tmp_path / ("stray-0." + UNIQUE + "-stray")).mkdir()
+    directory = opened(tmp_path)
     assert [(f.topic, f.partition, f.topic_id) for f in directory.folders()] == [
         ("a", 0, None),
         ("a-b", 12, TOPIC_ID),
     ]
     directory.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_start_reads_what_a_partitions_folder_says_once(tmp_path: Path, clean: bool) -> None:
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    append(log, batch())
+    directory.close(clean=clean)
+    asked: Counter[tuple[str, str]] = Counter()
+
+    def note(operation: str, path: str, _size: int) -> None:
+        asked[operation, Path(path).name] += 1
+
+    files.set_fault_hook(note)
+    directory = opened(tmp_path)
+    assert len(directory.folders()) == 1
+    log_of(directory)
+    files.set_fault_hook(None)
+    assert asked["list_subdirectories", tmp_path.name] == 1
+    for operation, name in (
+        ("list_directory", "orders-0"),
+        ("read_whole", "partition.metadata"),
+        ("read_whole", "leader-epoch-checkpoint"),
+        ("read", "00000000000000000000.log"),
+    ):
+        assert asked[operation, name] == 1, name
+    directory.close()
+
+
+def test_folders_are_those_that_nobody_opened(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    for partition in range(3):
+        append(log_of(directory, partition=partition), batch())
+    directory.close()
+    directory = opened(tmp_path)
+    log_of(directory, partition=1)
+    assert [folder.partition for folder in directory.folders()] == [0, 2]
+    directory.set_aside(directory.folders()[0], UNIQUE)
+    assert [folder.partition for folder in directory.folders()] == [2]
+    directory.close(clean=False)
+
+
+def test_all_is_written_before_anything_is_synced_at_the_end(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    for partition in range(3):
+        append(log_of(directory, partition=partition), batch())
+    synced: list[bool] = []
+
+    def all_at_once(works: Sequence[Work]) -> list[Exception | None]:
+        synced.append(all((tmp_path / f"orders-{n}" / f"{1:020d}.snapshot").exists() for n in range(3)))
+        return run_in_turn(works)
+
+    directory.close(run_all=all_at_once)
+    assert synced == [True, True]  # the metadata log's turn is the second
+    assert (tmp_path / MARK).exists()
+
+
+def test_no_mark_is_written_where_one_of_many_cant_be_synced(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    for partition in range(3):
+        append(log_of(directory, partition=partition), batch())
+
+    def refuse(operation: str, path: str, _size: int) -> None:
+        if operation == "sync" and "orders-1/" in path:
+            raise OSError(5, "the disk is gone", path)
+
+    files.set_fault_hook(refuse)
+    directory.close()
+    assert not (tmp_path / MARK).exists()
+    assert (tmp_path / "recovery-point-offset-checkpoint").exists() is False
+    files.set_fault_hook(None)
+    assert opened(tmp_path).clean is False
 
 
 def test_folders_of_deleted_topics_go_at_the_next_start(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import segment_recovery
+from storage import files, segment_recovery
 from storage.partition_log import AppendOrigin, PartitionLog
 from storage.recovery import InconsistentTopicIdError
 from tests.support.partition_logs import (
@@ -44,6 +44,25 @@ def test_all_that_was_appended_is_there_again(tmp_path: Path) -> None:
     assert (again.log_start_offset, again.log_end_offset, again.base_offsets) == (0, 30, [0, 10, 20])
     assert list(batches(again)) == list(batches(log))
     assert again.leader_epochs.entries == log.leader_epochs.entries
+
+
+def test_side_files_that_are_as_they_ought_to_be_arent_written_again(tmp_path: Path) -> None:
+    killed(tmp_path, segments=2)
+    reopened(tmp_path, index_interval_bytes=100)  # killed again, having written nothing
+    written: list[str] = []
+
+    def note(operation: str, path: str, _size: int) -> None:
+        if operation in ("append", "create", "truncate", "write_whole", "rename", "remove"):
+            written.append(f"{operation} {Path(path).name}")
+
+    files.set_fault_hook(note)
+    try:
+        again = reopened(tmp_path, index_interval_bytes=100)
+    finally:
+        files.set_fault_hook(None)
+    assert again.log_end_offset == 20
+    assert again.segments[0].offset_index.count > 0
+    assert written == []
 
 
 def test_appending_goes_on_where_the_log_ended(tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""Work that is done in several threads."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from broker.background import AT_ONCE, run_all
+
+
+@pytest.mark.parametrize("count", [0, 1, AT_ONCE - 1, AT_ONCE, 3 * AT_ONCE + 5])
+def test_each_works_failure_is_told_in_its_place(count: int) -> None:
+    done = []
+
+    def work(number: int) -> None:
+        done.append(number)
+        if number % 3 == 1:
+            raise OSError(number, "refused")
+
+    failures = run_all([lambda number=number: work(number) for number in range(count)])  # type: ignore[misc]
+
+    assert sorted(done) == [*range(count)]
+    assert [failure and failure.args[0] for failure in failures] == [
+        number if number % 3 == 1 else None for number in range(count)
+    ]
+
+
+def test_much_work_is_done_at_the_same_time() -> None:
+    together = threading.Barrier(AT_ONCE, timeout=30)
+    assert run_all([lambda: together.wait() and None] * AT_ONCE) == [None] * AT_ONCE
+
+
+def test_what_ends_a_process_ends_the_waiting_too() -> None:
+    def work() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_all([work] * (AT_ONCE + 1))
