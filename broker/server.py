@@ -13,14 +13,17 @@ import resource
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from broker.background import BackgroundThread
+from broker.background import BackgroundThread, run_all
 from broker.broken_invariant import stops_the_broker
 from broker.clock import Clock, SystemClock
 from broker.config.topic_config import check_topic_configs, log_config_of_metadata, log_config_of_topic
 from broker.coordination.groups import Groups
+from broker.coordination.markers import TxnMarkers
+from broker.coordination.transactions import Transactions
 from broker.directories import Directories, open_directories
 from broker.dispatch import Dispatcher
 from broker.fetch_sessions import FetchSessions
+from broker.folders import find_folders
 from broker.housekeeping import Housekeeping
 from broker.listener import ConnectionLimits, Listener
 from broker.metadata import placement, registration
@@ -36,7 +39,7 @@ from broker.random_ids import random_uuid
 from broker.start_error import StartError
 from broker.topics import Topics
 from coordinator.transaction.producer_ids import ProducerIds
-from protocol.errors import CodecError, KafkaError
+from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata_records import ProducerIdsRecord
 from protocol.primitives import uuid_to_text
 from protocol.record_batch import CorruptRecordError
@@ -77,10 +80,11 @@ class Server:
     topics: Topics
     producer_ids: ProducerIds
     groups: Groups
+    markers: TxnMarkers
+    transactions: Transactions
     placement: Placement
     _directories_by_id: dict[bytes, LogDirectory]
     _folders: Directories
-    _found: dict[tuple[str, int], bytes]
     _previous_handler: Any = None
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
@@ -212,11 +216,11 @@ class Server:
 
     def _correct_directories(self) -> None:
         """Where a partition's folder is, counts; what is no partition of ours is set aside."""
-        self._found = self._find_folders()
+        found = find_folders(self.metadata.image, self._directories_by_id, lambda: secrets.token_hex(16))
         corrected = placement.corrections(
             self.metadata.image,
             self.node_id,
-            self._found,
+            found,
             self._directories_by_id,
             bool(self._folders.failed),
             self._placement().directory,
@@ -287,45 +291,29 @@ class Server:
             self.clock,
             lambda: random_uuid(secrets.token_bytes),
             self.stop_on_failure,
+            self.metadata,
+        )
+        self.markers = TxnMarkers(image, self.partitions, self.groups, self.clock)
+        self.transactions = Transactions(
+            self.config,
+            self.partitions,
+            self.clock,
+            lambda: random_uuid(secrets.token_bytes),
+            self.stop_on_failure,
+            markers=self.markers,
+            next_producer_id=self.producer_ids.next,
+            transaction_version=lambda: image.features.get(registration.TRANSACTION_VERSION, 0),
         )
         self._follow_settings()
         self.groups.follow(self.partitions.open_all(image))
+        self.transactions.follow()  # after the groups: it may end transactions, and their offsets
         self.metadata.on_change = self._follow_metadata
-
-    def _find_folders(self) -> dict[tuple[str, int], bytes]:
-        """The directory id of each partition that has a folder.
-
-        Folders that are no topic's of ours, or an earlier one's of the same name, are renamed, never deleted
-        (Kafka: `LogManager.isStrayReplica`). Raises StartError for two folders of one partition.
-        """
-        found: dict[tuple[str, int], bytes] = {}
-        for directory_id, directory in self._directories_by_id.items():
-            for folder in directory.folders():
-                key = (folder.topic, folder.partition)
-                if folder.topic == METADATA_TOPIC:
-                    continue
-                topic = self.metadata.image.topics.get(folder.topic)
-                if (
-                    topic is None
-                    or folder.partition not in topic.partitions
-                    or folder.topic_id not in (None, uuid_to_text(topic.topic_id))
-                ):
-                    stray = directory.set_aside(folder, secrets.token_hex(16))
-                    log.warning("%s belongs to no topic: renamed to %s", folder.path, stray)
-                elif key in found:
-                    other = self._directories_by_id[found[key]].path
-                    raise StartError(
-                        f"{folder.topic}-{folder.partition} is both in {other} and in {directory.path}: "
-                        "move the one away that is out of date"
-                    )
-                else:
-                    found[key] = directory_id
-        return found
 
     def _follow_metadata(self) -> None:
         """Make the settings and the partitions what the metadata says."""
         self._follow_settings()
         self.groups.follow(self.partitions.follow(self.metadata.image))
+        self.transactions.follow()
 
     def _follow_settings(self) -> None:
         image = self.metadata.image
@@ -357,12 +345,19 @@ class Server:
         }
 
     def _allocate_producer_ids(self, size: int) -> int:
-        """Record a block of producer ids in the metadata log (Kafka: `ProducerIdControlManager`); its first id."""
+        """Record a block of producer ids in the metadata log (Kafka: `ProducerIdControlManager`); its first id.
+
+        Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where that isn't possible now, as Kafka without a block does.
+        """
         first = self.metadata.image.next_producer_id
         record = ProducerIdsRecord(
             broker_id=self.node_id, broker_epoch=self.broker_epoch, next_producer_id=first + size
         )
-        self.metadata.append([record])
+        try:
+            self.metadata.append([record])
+        except KafkaError as error:
+            log.error("no producer ids can be recorded in the metadata log: %s", error)
+            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS) from error
         return first
 
     # --- stop -----------------------------------------------------------------------------------------------
@@ -395,6 +390,8 @@ class Server:
         for listener in self.listeners.values():
             listener.stop_accepting()
         self.housekeeping.stop()
+        self.transactions.stop()
+        self.markers.stop()
         self.groups.stop()
         for listener in self.listeners.values():
             listener.close_connections()
@@ -406,7 +403,7 @@ class Server:
         await self.background.finish()
         for directory in self.directories:
             try:
-                directory.close(clean=self.failure is None, broker_epoch=self.broker_epoch)
+                directory.close(clean=self.failure is None, broker_epoch=self.broker_epoch, run_all=run_all)
             except (OSError, KafkaError) as error:
                 self._failed_to_stop(f"{directory.path} can't be closed cleanly", error)
         asyncio.get_running_loop().set_exception_handler(self._previous_handler)

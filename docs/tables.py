@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from broker.handlers import HANDLERS  # noqa: E402
+from coordinator.transaction import states  # noqa: E402
 from protocol.apis import APIS, Api  # noqa: E402
+from protocol.errors import Error  # noqa: E402
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -53,9 +55,49 @@ def missing_apis() -> str:
     )
 
 
+def transaction_moves() -> str:
+    """The legal moves of a transaction, as a diagram."""
+    names = states.STATE_NAMES
+    moves = [
+        f"    {names[source]} --> {names[target]}\n"
+        for target, sources in states.ENTERED_FROM.items()
+        for source in sorted(sources)
+        if target is not states.DEAD
+    ]
+    return "```mermaid\nstateDiagram-v2\n    [*] --> Empty\n" + "".join(moves) + "```\n"
+
+
+def transaction_requests() -> str:
+    """What each request meets in each state, the transactional id, producer id and epoch being the current ones."""
+
+    def said(answer: states.Answer) -> str:
+        if isinstance(answer, Error):
+            return "answered again" if answer is Error.NONE else answer.name
+        return "→ " + states.STATE_NAMES[answer]
+
+    return table(
+        ["State", "InitProducerId", "AddPartitions", "Commit v0–4", "Abort v0–4", "Commit v5", "Abort v5"],
+        [
+            [
+                states.STATE_NAMES[state],
+                said(states.INIT_PRODUCER_ID[state]),
+                said(states.ADD_PARTITIONS[state]),
+                said(states.END_TXN_V1[state][states.COMMIT]),
+                said(states.END_TXN_V1[state][states.ABORT]),
+                said(states.END_TXN_V2[state][states.COMMIT][states.CURRENT]),
+                said(states.END_TXN_V2[state][states.ABORT][states.CURRENT]),
+            ]
+            for state in states.TransactionState
+            if state not in (states.DEAD, states.PREPARE_EPOCH_FENCE)
+        ],
+    )
+
+
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "served APIs": ("docs/apis.md", served_apis),
     "missing APIs": ("GAPS.md", missing_apis),
+    "transaction moves": ("ARCHITECTURE.md", transaction_moves),
+    "transaction requests": ("ARCHITECTURE.md", transaction_requests),
 }
 
 

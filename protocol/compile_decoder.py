@@ -152,9 +152,10 @@ class _Writer:
         elif kind == "struct":
             assert isinstance(field.element, type)
             if nullable:
-                self.read("b", "n")
+                tagged = field.tag >= 0
+                self.read("B" if tagged else "b", "n")
                 self.flush()
-                self.line(f"if n < 0: {target} = None")
+                self.line(f"if n < {int(tagged)}: {target} = None")
                 self.line("else:")
                 self.indent += 1
             inner = self.new_struct(field.element)

@@ -119,6 +119,9 @@ class _Writer:
         if field.kind == "struct" and field.nullable == NEVER:
             assert isinstance(field.element, type)
             return f"({value} is not None and {value} != {self.name('default', field.element())})"
+        if field.fresh and field.kind == "struct":
+            assert isinstance(field.element, type)
+            return f"({value} is None or {value} != {self.name('default', field.element())})"
         if field.fresh:
             return f"({value} is None or len({value}))"
         if field.default is None:
@@ -153,7 +156,8 @@ class _Writer:
             self.line(f"if {temp} is None: raise fail('is null', {field.name!r})")
             self.struct(temp, field.element)
             return
-        self.line(f"if {temp} is None: {self.add}({self.packed('b', '-1')})")
+        null = "0" if field.tag >= 0 else "-1"
+        self.line(f"if {temp} is None: {self.add}({self.packed('b', null)})")
         self.line("else:")
         self.indent += 1
         self.write("b", "1")

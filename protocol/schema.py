@@ -174,10 +174,10 @@ def struct(
 ) -> Any:
     """A struct in its place. None by default where it may be missing: where it's nullable or tagged.
 
-    A tagged struct of Kafka's that isn't nullable defaults to one that holds defaults only, which then isn't
-    written; None stands for just that.
+    A tagged struct of Kafka's defaults to one that holds defaults only, which then isn't written. None stands for just
+    that where it isn't nullable; where it is both, null is a value like any other.
     """
-    fresh = not nullable and tag < 0
+    fresh = bool(nullable) == (tag >= 0)
     field = Field("struct", versions, None, element=element, fresh=fresh, tag=tag, ignorable=ignorable)
     field.nullable = parse_versions(nullable)
     return field

@@ -124,6 +124,21 @@ def group_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str
     return values
 
 
+def consumer_timeouts(config: BrokerConfig, overrides: Mapping[str, str]) -> tuple[int, int, int]:
+    """Session timeout, heartbeat interval and assignment interval of a consumer group, in milliseconds."""
+    names = (
+        "consumer.session.timeout.ms",
+        "consumer.heartbeat.interval.ms",
+        "consumer.assignment.interval.ms",
+    )
+    if not overrides:
+        session, heartbeat, assignment = (config.get_int(f"group.{name}") for name in names)
+    else:
+        values = group_values(config, overrides)
+        session, heartbeat, assignment = (_number(values, name) for name in names)
+    return session, heartbeat, assignment
+
+
 def describe_group(
     config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[ConfigEntry]:

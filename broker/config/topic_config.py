@@ -178,6 +178,9 @@ def log_config_of_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> L
         segment_index_bytes=number("segment.index.bytes"),
         segment_jitter_ms=number("segment.jitter.ms"),
         segment_ms=number("segment.ms"),
+        transaction_partition_verification_enable=config.get_boolean(
+            "transaction.partition.verification.enable"
+        ),
         unclean_leader_election_enable=bool(values["unclean.leader.election.enable"]),
     )
 

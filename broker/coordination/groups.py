@@ -12,9 +12,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from broker.config.group_config import consumer_timeouts
+from broker.coordination.cluster_topics import ClusterTopics
 from broker.coordination.hosted_shard import PartitionWorld, replay
 from broker.coordination.loop_timers import LoopTimers
-from coordinator.group.settings import GroupSettings
+from broker.metadata.image import GROUP_RESOURCE
+from coordinator.group.settings import ConsumerTimeouts, GroupSettings
 from coordinator.group.shard import Client, GroupShard
 from coordinator.java_hash import partition_of_key
 from protocol.errors import CodecError, Error, KafkaError
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.context import RequestContext
     from broker.metadata.image import TopicImage
+    from broker.metadata.metadata_log import MetadataLog
     from broker.partitions import Partition, Partitions
 
 log = logging.getLogger("barnabas.coordination")
@@ -43,8 +47,10 @@ class Groups:
         clock: Clock,
         new_uuid: Callable[[], bytes],
         failed: Callable[[BaseException], None],
+        metadata: MetadataLog,
     ) -> None:
         self.timers = LoopTimers(clock, failed)
+        self._topics = ClusterTopics(metadata)
         self._config = config
         self._partitions = partitions
         self._clock = clock
@@ -52,6 +58,17 @@ class Groups:
         self._settings = group_settings(config)
         self._partition_count = config.get_int("offsets.topic.num.partitions")
         self._shards: dict[int, tuple[Partition, PartitionWorld, GroupShard | None]] = {}
+
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether the protocol of KIP-848 is on, by the cluster's `group.version` and the broker's settings."""
+        protocols = self._config.get_list("group.coordinator.rebalance.protocols")
+        on = "consumer" in (protocol.lower() for protocol in protocols)
+        return on and self._topics.image.features.get("group.version", 0) >= 1
+
+    @property
+    def consumer_assignors(self) -> tuple[str, ...]:
+        return self._settings.consumer_assignors
 
     # --- finding --------------------------------------------------------------------------------------------
 
@@ -62,7 +79,11 @@ class Groups:
 
     def shard_of(self, group_id: str) -> GroupShard:
         """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for a partition that can't be read."""
-        found = self._shards.get(self.partition_of(group_id))
+        return self.shard_at(self.partition_of(group_id))
+
+    def shard_at(self, index: int) -> GroupShard:
+        """The shard of a partition of `__consumer_offsets`. Raises as `shard_of`."""
+        found = self._shards.get(index)
         if found is None:
             raise KafkaError(Error.NOT_COORDINATOR)
         return self._loaded(found[2])
@@ -95,15 +116,21 @@ class Groups:
         for index, partition in led.items():
             if index not in self._shards and partition.leader_epoch >= 0:
                 self._load(index, partition)
+        changed, created = self._topics.follow()
+        if changed:
+            for shard in self._loaded_shards():
+                shard.topics_changed(changed, created=created)
         gone = [(each.name, each.topic_id) for each in removed]
         if gone:
-            for _, _, loaded in self._shards.values():
-                if loaded is not None:
-                    self._forget(loaded, gone)
+            for shard in self._loaded_shards():
+                self._forget(shard, gone)
+
+    def _loaded_shards(self) -> list[GroupShard]:
+        return [shard for _, _, shard in self._shards.values() if shard is not None]
 
     def _load(self, index: int, partition: Partition) -> None:
         world = PartitionWorld(partition, self._clock, self.timers, self._new_uuid)
-        shard = GroupShard(world, self._settings)
+        shard = GroupShard(world, self._settings, self._topics, self._timeouts_of)
         try:
             replay(partition.log, shard)
         except (CodecError, CorruptRecordError, KafkaError) as error:
@@ -120,6 +147,12 @@ class Groups:
         except KafkaError as error:
             log.warning("the offsets of deleted topics stay: %s", error)
 
+    def _timeouts_of(self, group_id: str) -> ConsumerTimeouts:
+        """A group's own settings, within the broker's bounds, or the broker's."""
+        overrides = self._topics.image.configs.get((GROUP_RESOURCE, group_id), {})
+        values = consumer_timeouts(self._config, overrides)
+        return ConsumerTimeouts(*values)
+
     def stop(self) -> None:
         self.timers.stop()
 
@@ -134,6 +167,10 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         offset_metadata_max_length=config.get_int("offset.metadata.max.bytes"),
         offsets_retention_ms=config.get_int("offsets.retention.minutes") * MINUTE_MS,
         offsets_retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
+        consumer_max_size=config.get_int("group.consumer.max.size"),
+        consumer_assignors=config.get_list("group.consumer.assignors"),
+        consumer_regex_refresh_interval_ms=config.get_int("group.consumer.regex.refresh.interval.ms"),
+        migration_policy=(config.get_string("group.consumer.migration.policy") or "").lower(),
     )
 
 

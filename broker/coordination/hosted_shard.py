@@ -13,6 +13,7 @@ from protocol.errors import Error, KafkaError
 from protocol.record_batch import LOG_OVERHEAD, read_header
 from protocol.records import COMMIT, build_batch, read_control_type, read_records
 from storage.results import AppendOrigin
+from storage.verification import Verification
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -50,18 +51,22 @@ class PartitionWorld:
         atomic: bool = True,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
+        guard: object | None = None,
     ) -> int:
         """See the port. One replica: what is in the log is committed. A batch may have `max.message.bytes`."""
         at_once = len(records) if atomic else RECORDS_PER_BATCH
         first = self._partition.log.log_end_offset
         try:
             for start in range(0, len(records), at_once):
-                self._append(records[start : start + at_once], producer_id, producer_epoch)
+                self._append(records[start : start + at_once], producer_id, producer_epoch, guard)
         except KafkaError as error:
             raise KafkaError(append_error(error.error), error.message) from error
         return first
 
-    def _append(self, records: Sequence[Record], producer_id: int, producer_epoch: int) -> None:
+    def _append(
+        self, records: Sequence[Record], producer_id: int, producer_epoch: int, guard: object | None
+    ) -> None:
+        assert guard is None or isinstance(guard, Verification)
         partition = self._partition
         if partition.is_gone:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
@@ -76,7 +81,11 @@ class PartitionWorld:
         if len(batch) > limit:
             raise KafkaError(Error.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes, {limit} are allowed")
         partition.log.append(
-            batch, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
+            batch,
+            leader_epoch=partition.leader_epoch,
+            now_ms=now_ms,
+            origin=AppendOrigin.COORDINATOR,
+            guard=guard,
         )
         partition.advance()
 

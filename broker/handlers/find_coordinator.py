@@ -2,11 +2,11 @@
 
 v1: key types; v3: flexible; v4: several keys at once; v6: share groups (KIP-932).
 
-A conscious difference: where `__consumer_offsets` isn't there yet, Kafka starts to create it, answers
-COORDINATOR_NOT_AVAILABLE and lets the client come again. Here it is created, and its coordinators are loaded, before
-the answer; so the first group of a fresh broker is as fast as any later one.
+A conscious difference: where `__consumer_offsets` or `__transaction_state` isn't there yet, Kafka starts to create it,
+answers COORDINATOR_NOT_AVAILABLE and lets the client come again. Here it is created, and its coordinators are loaded,
+before the answer; so the first group and the first transaction of a fresh broker are as fast as any later ones.
 
-Conscious gaps: transactional ids and share groups have no coordinator yet: COORDINATOR_NOT_AVAILABLE.
+Conscious gap: share groups have no coordinator yet: COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import OFFSETS_TOPIC
+from broker.coordination.transactions import TRANSACTION_TOPIC
 from protocol.errors import Error
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -77,17 +78,17 @@ def _find(
     if key_type == SHARE:
         valid = context.api_version >= SHARE_VERSION and _SHARE_KEY.fullmatch(key) is not None
         return Error.COORDINATOR_NOT_AVAILABLE if valid else Error.INVALID_REQUEST, NO_NODE
-    if key_type == TRANSACTION:
-        return Error.COORDINATOR_NOT_AVAILABLE, NO_NODE
-    if key_type != GROUP:
+    if key_type not in (GROUP, TRANSACTION):
         return Error.INVALID_REQUEST, NO_NODE
+    name = OFFSETS_TOPIC if key_type == GROUP else TRANSACTION_TOPIC
     image = server.metadata.image
-    if OFFSETS_TOPIC not in image.topics:
-        server.topics.auto_create([OFFSETS_TOPIC])
-    topic = image.topics.get(OFFSETS_TOPIC)
+    if name not in image.topics:
+        server.topics.auto_create([name])
+    topic = image.topics.get(name)
     if topic is None:
         return Error.COORDINATOR_NOT_AVAILABLE, NO_NODE
-    partition = topic.partitions.get(server.groups.partition_of(key))
+    coordinators = server.groups if key_type == GROUP else server.transactions
+    partition = topic.partitions.get(coordinators.partition_of(key))
     if partition is None or partition.leader != server.node_id:
         return Error.COORDINATOR_NOT_AVAILABLE, NO_NODE
     endpoint = server.advertised_endpoint(context.listener_name)

@@ -1,7 +1,7 @@
 """OffsetFetch (9), versions 1 to 10.
 
 v2: null asks for all topics, and an error of the group has a place; v5: leader epochs; v6: flexible; v7: require_stable
-(KIP-447); v8: several groups at once (KIP-709); v9: member id and epoch, which a classic group doesn't look at; v10:
+(KIP-447); v8: several groups at once (KIP-709); v9: member id and epoch, which only a consumer group looks at; v10:
 topic ids instead of names.
 """
 
@@ -80,6 +80,7 @@ def _group(
     by_id = version >= TOPIC_ID_VERSION
     try:
         shard = server.groups.shard_of(asked.group_id)
+        shard.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
         if asked.topics is None:
             answer.topics = shard.fetch_all_offsets(asked.group_id, require_stable=require_stable)
             if by_id:

@@ -7,17 +7,23 @@ v13: topic ids (KIP-516).
 The data plane: a batch is checked, patched and written where it was received, without an object per record. With one
 replica what is in the log is committed, so acks=all waits for nothing but `flush.messages`.
 
-Conscious gaps: there is no transaction coordinator yet, so transactional batches are answered as those of an unknown
-transactional id. Null records, which Kafka never answers, are answered with INVALID_RECORD.
+A transactional batch that is the first of its transaction in a partition is appended once the transaction's
+coordinator has said that it may be (KIP-890): it verifies that the partition is in the transaction, or from v12 on adds
+it. Where an earlier end of the same transactional id is still under way then, v12 and later ask again for up to
+`add.partitions.to.txn.retry.backoff.max.ms`.
+
+A conscious difference: null records, which Kafka never answers, are answered with INVALID_RECORD.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from broker.connection import CloseConnectionError
+from broker.coordination.verification import Operation, TransactionalProducer, Verified, add_or_verify
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -34,12 +40,14 @@ if TYPE_CHECKING:
     from broker.partitions import Partition
     from broker.server import Server
     from storage.partition_log import PartitionLog
+    from storage.verification import Verification
 
 ATTRIBUTES_LOW_BYTE_POS = ATTRIBUTES_POS + 1
 
 ADMIN_CLIENT_ID = "__admin_client"  # AdminUtils: the one client that may write to internal topics
 
 Key = tuple[str | bytes, int]
+Accepted = dict[Key, tuple["Partition", memoryview]]
 Unsynced = tuple[PartitionProduceResponse, asyncio.Future[Exception | None]]
 
 # Found out beside the log, the answer of these errors tells where it starts.
@@ -50,6 +58,17 @@ _TOLD_WITH_LOG_START = frozenset(
         Error.INVALID_TIMESTAMP,
         Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
         Error.INVALID_PRODUCER_EPOCH,
+        Error.INVALID_TXN_STATE,
+    }
+)
+
+# What keeps the coordinator from answering is told in a way that has every client come again.
+_NOT_VERIFIED = frozenset(
+    {
+        Error.NETWORK_EXCEPTION,
+        Error.COORDINATOR_LOAD_IN_PROGRESS,
+        Error.COORDINATOR_NOT_AVAILABLE,
+        Error.NOT_COORDINATOR,
     }
 )
 
@@ -67,7 +86,7 @@ def handle(
     if transactional and request.transactional_id is None:
         return _fail_all(request, by_id, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     refused: dict[Key, PartitionProduceResponse] = {}
-    accepted: dict[Key, tuple[Partition, memoryview]] = {}
+    accepted: Accepted = {}
     for topic in request.topic_data:
         name: str | bytes = topic.topic_id if by_id else topic.name
         hosted = (
@@ -94,9 +113,94 @@ def handle(
         if len(set(producers.values())) > 1:
             message = "Transactional records contained more than one producer ID"
             return _fail_all(request, by_id, Error.INVALID_PRODUCER_ID_MAPPING, message)
-        for key in producers:
-            refused[key] = _refused(key[1], Error.INVALID_PRODUCER_ID_MAPPING)
-            del accepted[key]
+        if producers:
+            return _append_verified(server, context, request, accepted, refused, producers)
+    return _append_all(server, context, request, accepted, refused)
+
+
+def _append_verified(
+    server: Server,
+    context: RequestContext,
+    request: ProduceRequest,
+    accepted: Accepted,
+    refused: dict[Key, PartitionProduceResponse],
+    producers: dict[Key, tuple[int, int]],
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    """Append what the transaction's coordinator lets pass."""
+    assert request.transactional_id is not None
+    producer = TransactionalProducer(request.transactional_id, *next(iter(producers.values())))
+    sequences = {
+        partition: read_header(batch).base_sequence
+        for partition, batch in (accepted[key] for key in producers)
+    }
+    operation = Operation.of_produce(context.api_version)
+    verified = add_or_verify(server, producer, sequences, operation)
+    if operation is not Operation.ADD or not _is_ending(verified):
+        _refuse_unverified(accepted, refused, verified, operation)
+        return _append_all(server, context, request, accepted, refused, verified.guards)
+    return _append_once_added(server, context, request, accepted, refused, producer, sequences)
+
+
+async def _append_once_added(
+    server: Server,
+    context: RequestContext,
+    request: ProduceRequest,
+    accepted: Accepted,
+    refused: dict[Key, PartitionProduceResponse],
+    producer: TransactionalProducer,
+    sequences: dict[Partition, int],
+) -> ProduceResponse | None:
+    """The end of the transaction before is under way: ask again for a while, which is quicker than the client is."""
+    config = server.config
+    backoff_ms = config.get_int("add.partitions.to.txn.retry.backoff.ms")
+    limit_ms = min(
+        config.get_int("add.partitions.to.txn.retry.backoff.max.ms"), config.get_int("request.timeout.ms")
+    )
+    begun_s = server.clock.monotonic_s()
+    while True:
+        await server.transactions.timers.sleep(backoff_ms)
+        verified = add_or_verify(server, producer, sequences, Operation.ADD)
+        if (server.clock.monotonic_s() - begun_s) * 1000 >= limit_ms or not _is_ending(verified):
+            break
+    _refuse_unverified(accepted, refused, verified, Operation.ADD)
+    answer = _append_all(server, context, request, accepted, refused, verified.guards)
+    return answer if answer is None or isinstance(answer, ProduceResponse) else await answer
+
+
+def _is_ending(verified: Verified) -> bool:
+    return Error.CONCURRENT_TRANSACTIONS in verified.errors.values()
+
+
+def _refuse_unverified(
+    accepted: Accepted,
+    refused: dict[Key, PartitionProduceResponse],
+    verified: Verified,
+    operation: Operation,
+) -> None:
+    for key, (partition, _) in [*accepted.items()]:
+        error = verified.errors.get(partition)
+        if error is None:
+            continue
+        message = None
+        if error in _NOT_VERIFIED or (
+            error is Error.CONCURRENT_TRANSACTIONS and operation is not Operation.ADD
+        ):
+            message = f"It can't be verified now that the partition is in the transaction: {error.name}"
+            error = Error.NOT_ENOUGH_REPLICAS
+        elif error is Error.INVALID_TXN_STATE:
+            message = "The partition was not added to the transaction"
+        refused[key] = _refused(partition.index, error, message)
+        del accepted[key]
+
+
+def _append_all(
+    server: Server,
+    context: RequestContext,
+    request: ProduceRequest,
+    accepted: Accepted,
+    refused: dict[Key, PartitionProduceResponse],
+    guards: Mapping[Partition, Verification] = MappingProxyType({}),
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     answers: dict[Key, PartitionProduceResponse] = {}
     unsynced: list[Unsynced] = []
     if request.acks not in (-1, 0, 1):
@@ -109,7 +213,7 @@ def handle(
             if partition.topic.is_internal and not internal_allowed:
                 answers[key] = _refused(key[1], Error.INVALID_TOPIC_EXCEPTION)
             else:
-                answers[key] = _append(partition, batch, now_ms, unsynced)
+                answers[key] = _append(partition, batch, now_ms, unsynced, guards.get(partition))
     answers.update(refused)
     if unsynced:
         return _finish_when_synced(request, answers, unsynced)
@@ -156,13 +260,18 @@ def _append(
     batch: memoryview,
     now_ms: int,
     unsynced: list[Unsynced],
+    guard: Verification | None,
 ) -> PartitionProduceResponse:
     """Check one batch and append it; whatever is wrong with it becomes the partition's answer."""
     log = partition.log
     try:
         checked = validate(batch, partition.topic.rules, now_ms, partition.topic.name, partition.index)
         appended = log.append(
-            checked.batch, leader_epoch=partition.leader_epoch, now_ms=now_ms, header=checked.header
+            checked.batch,
+            leader_epoch=partition.leader_epoch,
+            now_ms=now_ms,
+            header=checked.header,
+            guard=guard,
         )
     except RecordValidationError as failure:
         answer = _refused(partition.index, failure.error, failure.message, log.log_start_offset)

@@ -23,6 +23,7 @@ FEATURES: dict[str, tuple[int, int, int]] = {
     "streams.version": (0, 1, 1),
     "transaction.version": (0, 2, 2),
 }
+TRANSACTION_VERSION = "transaction.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 KRAFT_VERSION_RANGE = (0, 1)  # supported, never finalized by a FeatureLevelRecord
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from coordinator.group.classic.rebalance import join_key, sync_key
 from coordinator.group.classic.states import DEAD, STABLE, Request, refuse_or_move
+from coordinator.group.consumer.group import CONSUMER_PROTOCOL_TYPE
+from coordinator.group.consumer.records import group_tombstones
 from coordinator.group.records import AnyRecord, GroupRecord, OffsetRecord
 from protocol.errors import Error
 from protocol.messages.groups_admin import DescribedGroup, DescribedGroupMember, ListedGroup
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from coordinator.group.shard import GroupShard
 
 CLASSIC_TYPE = "classic"
+CONSUMER_TYPE = "consumer"
 GROUP_ID_NOT_FOUND_VERSION = 6  # of DescribeGroups (KIP-1043)
 
 
@@ -22,7 +25,16 @@ def list_groups(shard: GroupShard, states: Collection[str], types: Collection[st
     """Groups in any of the states and of any of the types; no filter lets all through. Case doesn't matter."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {group_type.lower() for group_type in types}
-    return [
+    found = [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            group_state=group.state.value,
+            group_type=CONSUMER_TYPE,
+        )
+        for group in shard.consumer_groups.values()
+    ]
+    found += [
         ListedGroup(
             group_id=group.group_id,
             protocol_type=group.protocol_type or "",
@@ -30,8 +42,12 @@ def list_groups(shard: GroupShard, states: Collection[str], types: Collection[st
             group_type=CLASSIC_TYPE,
         )
         for group in shard.groups.values()
-        if (not wanted_states or group.state.value.lower() in wanted_states)
-        and (not wanted_types or CLASSIC_TYPE in wanted_types)
+    ]
+    return [
+        group
+        for group in found
+        if (not wanted_states or group.group_state.lower() in wanted_states)
+        and (not wanted_types or group.group_type in wanted_types)
     ]
 
 
@@ -42,7 +58,7 @@ def describe_group(shard: GroupShard, group_id: str, *, api_version: int) -> Des
         described = DescribedGroup(group_id=group_id, group_state=DEAD.value)
         if api_version >= GROUP_ID_NOT_FOUND_VERSION:
             described.error_code = Error.GROUP_ID_NOT_FOUND
-            other = group_id in shard.other_groups
+            other = group_id in shard.other_groups or group_id in shard.consumer_groups
             described.error_message = (
                 f"Group {group_id} {'is not a classic group' if other else 'not found'}."
             )
@@ -74,11 +90,15 @@ def delete_groups(shard: GroupShard, group_ids: Sequence[str]) -> list[Error]:
     records: list[AnyRecord] = []
     for group_id in group_ids:
         group = shard.groups.get(group_id)
-        error = Error.GROUP_ID_NOT_FOUND if group is None else refuse_or_move(Request.DELETE, group.state)
+        consumers = shard.consumer_groups.get(group_id)
+        if consumers is not None:
+            error = Error.NONE if consumers.is_empty else Error.NON_EMPTY_GROUP
+        else:
+            error = Error.GROUP_ID_NOT_FOUND if group is None else refuse_or_move(Request.DELETE, group.state)
         errors.append(error)
         if error is Error.NONE:
             records += [OffsetRecord(key, None) for key in shard.offsets.keys_of_group(group_id)]
-            records.append(GroupRecord(group_id, None))
+            records += [GroupRecord(group_id, None)] if consumers is None else group_tombstones(consumers)
             for key in (join_key(group_id), sync_key(group_id)):
                 shard.world.cancel(key)
     shard.commit(records)

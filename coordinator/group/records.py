@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets` as keys and values of log records.
 
 A key begins with its type, a value with its version (int16 each); versions are those that Kafka 4.3 writes, and all
-that it reads are read. Types other than those of classic groups and of offsets stay in the log untouched.
+that it reads are read. The records of share and streams groups stay in the log untouched.
 Source: `GroupCoordinatorRecordSerde`, `GroupCoordinatorRecordHelpers`.
 """
 
@@ -21,18 +21,49 @@ from protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from protocol.messages.group_records_consumer import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from protocol.schema import ZERO_UUID, Message
 
 LEGACY_OFFSET_COMMIT = 0
 OFFSET_COMMIT = 1
 GROUP_METADATA = 2
-CONSUMER_GROUP_METADATA = 3
 SHARE_GROUP_METADATA = 11
 STREAMS_GROUP_METADATA = 17
 
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
+
+CONSUMER_GROUP_VERSION = 0
+_SHARE_AND_STREAMS = frozenset({*range(10, 16), STREAMS_GROUP_METADATA, *range(19, 24)})
+
+_CONSUMER_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
+    key.API_KEY: (key, value)
+    for key, value in (
+        (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+        (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+        (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+        (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+        (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+        (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+        (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    )
+}
 
 _INT16 = Struct(">h")
 
@@ -71,15 +102,21 @@ class OffsetRecord(NamedTuple):
     value: CommittedOffset | None
 
 
+class ConsumerGroupRecord(NamedTuple):
+    """A record of a consumer group, by its key's class; no value takes away what the key names."""
+
+    key: Message
+    value: Message | None
+
+
 class OtherGroupRecord(NamedTuple):
-    """A record of a group of another type: consumer, share, streams. `exists` says whether it makes or ends one, None
-    that it does neither."""
+    """A record of a share or a streams group. `exists` says whether it makes or ends one, None that it does neither."""
 
     group_id: str
     exists: bool | None
 
 
-AnyRecord = GroupRecord | OffsetRecord | OtherGroupRecord
+AnyRecord = GroupRecord | OffsetRecord | ConsumerGroupRecord | OtherGroupRecord
 
 
 def _key(message: Message) -> bytes:
@@ -99,6 +136,9 @@ def encode_record(record: AnyRecord) -> Record:
         group_id, topic, partition = record.key
         key = _key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
         return key, None if record.value is None else _encode_offset(record.value)
+    if isinstance(record, ConsumerGroupRecord):
+        found = record.value
+        return _key(record.key), None if found is None else _value(found, CONSUMER_GROUP_VERSION)
     raise AssertionError(f"{record} is not written here")
 
 
@@ -129,10 +169,16 @@ def decode_record(key: Bytes, value: Bytes | None, record_offset: int) -> AnyRec
         if value is None:
             return GroupRecord(group_id, None)
         return GroupRecord(group_id, decode(GroupMetadataValue, _version(value), value, 2))
-    if CONSUMER_GROUP_METADATA <= key_type <= 23:
+    if key_type in _CONSUMER_GROUP:
+        key_class, value_class = _CONSUMER_GROUP[key_type]
+        return ConsumerGroupRecord(
+            decode(key_class, 0, key, 2),
+            None if value is None else decode(value_class, _version(value), value, 2),
+        )
+    if key_type in _SHARE_AND_STREAMS:
         # Each of these keys begins with the group's id, as a classic group's does.
         group_id = decode(GroupMetadataKey, 0, key, 2).group
-        makes_a_group = key_type in (CONSUMER_GROUP_METADATA, SHARE_GROUP_METADATA, STREAMS_GROUP_METADATA)
+        makes_a_group = key_type in (SHARE_GROUP_METADATA, STREAMS_GROUP_METADATA)
         return OtherGroupRecord(group_id, value is not None if makes_a_group else None)
     return None
 

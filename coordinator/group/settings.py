@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +18,18 @@ class GroupSettings:
     offset_metadata_max_length: int = 4_096  # offset.metadata.max.bytes: really UTF-16 units
     offsets_retention_ms: int = 10_080 * 60_000  # offsets.retention.minutes
     offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
+    consumer_max_size: int = 2**31 - 1  # group.consumer.max.size
+    consumer_assignors: tuple[str, ...] = (
+        "uniform",
+        "range",
+    )  # group.consumer.assignors: the first by default
+    consumer_regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
+    migration_policy: str = "bidirectional"  # group.consumer.migration.policy
+
+
+class ConsumerTimeouts(NamedTuple):
+    """What each consumer group may have set for itself (Kafka: `GroupConfig`). Defaults are Kafka's."""
+
+    session_timeout_ms: int = 45_000  # consumer.session.timeout.ms
+    heartbeat_interval_ms: int = 5_000  # consumer.heartbeat.interval.ms
+    assignment_interval_ms: int = 1_000  # consumer.assignment.interval.ms

@@ -53,11 +53,14 @@ class RawClient:
             view = view[count:]
 
 
-def produce_frame(topic: str, batch: bytes, acks: int) -> bytes:
+def produce_frame(topic: str, batch: bytes, acks: int, *, transactional_id: str | None = None) -> bytes:
     """A whole Produce request for partition 0 of the topic."""
     partition = PartitionProduceData(index=0, records=memoryview(batch))
     of_topic = TopicProduceData(name=topic, partition_data=[partition])
-    return _frame(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[of_topic]), 0, PRODUCE_VERSION)
+    request = ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=30_000, topic_data=[of_topic]
+    )
+    return _frame(request, 0, PRODUCE_VERSION)
 
 
 def fetch_frame(topic: str, offset: int, partition_max_bytes: int, *, partition: int = 0) -> bytes:

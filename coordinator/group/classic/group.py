@@ -13,7 +13,7 @@ from coordinator.group.classic import votes
 from coordinator.group.classic.member import ClassicMember, JoinReply, Protocols
 from coordinator.group.classic.states import COMPLETING, DEAD, EMPTY, ENTERED_FROM, STABLE, State
 from coordinator.group.classic.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from coordinator.java_hash import JavaHashMap
+from coordinator.java_maps import JavaHashMap
 from protocol.errors import Error
 from protocol.messages.group_records import GroupMetadataValue, MemberMetadata
 from protocol.messages.groups_classic import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
@@ -208,11 +208,11 @@ class ClassicGroup:
         self.generation += 1
         if self.members:
             self.protocol = self.vote()
-            self.subscribed_topics = self._subscribed_topics()
+            self.compute_subscribed_topics()
             self.move_to(COMPLETING, now_ms)
         else:
             self.protocol = None
-            self.subscribed_topics = self._subscribed_topics()
+            self.compute_subscribed_topics()
             self.move_to(EMPTY, now_ms)
         self.pending_syncs.clear()
 
@@ -238,6 +238,10 @@ class ClassicGroup:
             member_id=member_id,
             members=self.joined_members() if self.is_leader(member_id) else [],
         )
+
+    def compute_subscribed_topics(self) -> None:
+        """Members or the protocol are others than before."""
+        self.subscribed_topics = self._subscribed_topics()
 
     def _subscribed_topics(self) -> frozenset[str] | None:
         if not self.uses_consumer_protocol:
@@ -299,7 +303,7 @@ class ClassicGroup:
                     member.assignment,
                 )
             )
-        group.subscribed_topics = group._subscribed_topics()
+        group.compute_subscribed_topics()
         return group
 
     def is_said_by(self, value: GroupMetadataValue) -> bool:

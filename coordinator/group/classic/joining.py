@@ -21,7 +21,8 @@ from coordinator.group.classic.states import (
     Request,
     answer,
 )
-from coordinator.group.records import GroupRecord
+from coordinator.group.consumer.records import group_tombstones
+from coordinator.group.records import AnyRecord, GroupRecord
 from protocol.errors import Error, KafkaError
 from protocol.messages.group_records import GroupMetadataValue
 from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
@@ -37,16 +38,12 @@ SKIP_ASSIGNMENT_VERSION = 9  # KIP-814
 
 def join(shard: GroupShard, client: Client, request: JoinGroupRequest, reply: JoinReply) -> None:
     """Answers go to `reply`. Raises KafkaError where the creation of a group can't be recorded."""
-    settings = shard.settings
-    if not request.group_id:
-        return _refuse(reply, request.member_id, Error.INVALID_GROUP_ID)
-    timeout_ms = request.session_timeout_ms
-    if not settings.min_session_timeout_ms <= timeout_ms <= settings.max_session_timeout_ms:
-        return _refuse(reply, request.member_id, Error.INVALID_SESSION_TIMEOUT)
+    if not is_sound(shard, request, reply):
+        return None
     if request.group_id in shard.other_groups:
         return _refuse(reply, "", Error.INCONSISTENT_GROUP_PROTOCOL)
     if client.api_version == 0:
-        request.rebalance_timeout_ms = timeout_ms
+        request.rebalance_timeout_ms = request.session_timeout_ms
     group = shard.groups.get(request.group_id)
     if group is None:
         if request.member_id:
@@ -61,16 +58,35 @@ def join(shard: GroupShard, client: Client, request: JoinGroupRequest, reply: Jo
     return _join_new(shard, client, request, group, reply)
 
 
+def is_sound(shard: GroupShard, request: JoinGroupRequest, reply: JoinReply) -> bool:
+    """Whether the request makes sense, whatever group it is for; if not it is refused."""
+    settings = shard.settings
+    if not request.group_id:
+        _refuse(reply, request.member_id, Error.INVALID_GROUP_ID)
+        return False
+    timeout_ms = request.session_timeout_ms
+    if not settings.min_session_timeout_ms <= timeout_ms <= settings.max_session_timeout_ms:
+        _refuse(reply, request.member_id, Error.INVALID_SESSION_TIMEOUT)
+        return False
+    return True
+
+
 def _refuse(reply: JoinReply, member_id: str, error: Error) -> None:
     reply(JoinGroupResponse(member_id=member_id, error_code=error))
 
 
 def _create(shard: GroupShard, group_id: str) -> ClassicGroup:
-    """A group is recorded as soon as somebody wants to join it, even where that fails then."""
+    """A group is recorded as soon as somebody wants to join it, even where that fails then.
+
+    An empty consumer group of this id ends thereby.
+    """
     value = GroupMetadataValue(
         protocol=None, leader=None, current_state_timestamp=shard.world.now_ms(), members=[]
     )
-    shard.commit([GroupRecord(group_id, value)])
+    before = shard.consumer_groups.get(group_id)
+    records: list[AnyRecord] = [] if before is None else group_tombstones(before)
+    records.append(GroupRecord(group_id, value))
+    shard.commit(records)
     return shard.groups[group_id]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from coordinator.java_hash import JavaHashMap
+from coordinator.java_maps import JavaHashMap
 
 
 def candidates(supported: Iterable[Sequence[str]]) -> set[str]:

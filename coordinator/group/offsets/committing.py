@@ -21,12 +21,14 @@ from coordinator.group.classic.states import (
     Request,
     refuse_or_move,
 )
+from coordinator.group.consumer.commits import check_commit
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from protocol.errors import Error, KafkaError
 from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from coordinator.group.classic.group import ClassicGroup
+    from coordinator.group.consumer.group import ConsumerGroup
     from coordinator.group.shard import GroupShard
 
 GROUP_ID_NOT_FOUND_VERSION = 9  # of OffsetCommit
@@ -66,7 +68,10 @@ def commit_offsets(
 ) -> list[Error]:
     """Each offset's error, in their order. Raises KafkaError with what holds for all of them."""
     group = shard.groups.get(committer.group_id)
-    if group is None:
+    consumers = shard.consumer_groups.get(committer.group_id)
+    if consumers is not None:
+        _check_consumer(shard, consumers, committer, offsets, api_version)
+    elif group is None:
         if committer.generation >= 0:
             unknown = api_version >= GROUP_ID_NOT_FOUND_VERSION
             raise KafkaError(Error.GROUP_ID_NOT_FOUND if unknown else Error.ILLEGAL_GENERATION)
@@ -88,21 +93,44 @@ def commit_offsets_in_transaction(
     *,
     producer_id: int,
     producer_epoch: int,
+    guard: object | None = None,
 ) -> list[Error]:
     """As `commit_offsets`, for an open transaction: the offsets count once its marker comes (KIP-98, KIP-447).
 
+    `guard`: see `coordinator.ports.World.append`.
     The state of a rebalance isn't looked at. Kafka 4.3 records no topic id here.
     """
     group = shard.groups.get(committer.group_id)
-    if group is None:
+    consumers = shard.consumer_groups.get(committer.group_id)
+    if consumers is not None:
+        _check_consumer(shard, consumers, committer, offsets, None)
+    elif group is None:
         if committer.generation >= 0:
             raise KafkaError(Error.ILLEGAL_GENERATION)
     else:
         _check_transactional_committer(group, committer)
     nameless = [offset._replace(topic_id=ZERO_UUID) for offset in offsets]
     records, errors = _decide(shard, committer.group_id, nameless, shard.world.now_ms(), -1)
-    shard.commit(records, producer_id=producer_id, producer_epoch=producer_epoch)
+    shard.commit(records, producer_id=producer_id, producer_epoch=producer_epoch, guard=guard)
     return errors
+
+
+def _check_consumer(
+    shard: GroupShard,
+    group: ConsumerGroup,
+    committer: Committer,
+    offsets: Iterable[NewOffset],
+    api_version: int | None,
+) -> None:
+    """Of a member that is behind its epoch the partitions are looked at, but for those that are refused anyway."""
+    check_commit(
+        group,
+        committer.member_id,
+        committer.instance_id,
+        committer.generation,
+        ((each.topic_id, each.partition) for each in offsets if not _is_too_long(shard, each.metadata or "")),
+        api_version=api_version,
+    )
 
 
 def _check_committer(group: ClassicGroup, committer: Committer) -> None:
@@ -139,10 +167,9 @@ def _decide(
 ) -> tuple[list[OffsetRecord], list[Error]]:
     records = []
     errors = []
-    limit = shard.settings.offset_metadata_max_length
     for offset in offsets:
         metadata = offset.metadata or ""
-        if len(metadata) > limit or len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit:
+        if _is_too_long(shard, metadata):
             errors.append(Error.OFFSET_METADATA_TOO_LARGE)
             continue
         errors.append(Error.NONE)
@@ -159,22 +186,28 @@ def _decide(
     return records, errors
 
 
+def _is_too_long(shard: GroupShard, metadata: str) -> bool:
+    limit = shard.settings.offset_metadata_max_length
+    return len(metadata) > limit or len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit
+
+
 def delete_offsets(shard: GroupShard, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[Error]:
     """Each partition's error, in their order; no error where nothing was stored.
 
     Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP for a group with members that aren't consumers.
     """
     group = shard.groups.get(group_id)
-    if group is None:
+    subscriber = shard.consumer_groups.get(group_id) or group
+    if subscriber is None:
         raise KafkaError(Error.GROUP_ID_NOT_FOUND)
-    if not group.uses_consumer_protocol:
+    if group is not None and not group.uses_consumer_protocol:
         error = refuse_or_move(Request.OFFSET_DELETE, group.state)
         if error is not Error.NONE:
             raise KafkaError(error)
     errors = []
     records = []
     for topic, partition in partitions:
-        if group.is_subscribed_to(topic):
+        if subscriber.is_subscribed_to(topic):
             errors.append(Error.GROUP_SUBSCRIBED_TO_TOPIC)
             continue
         errors.append(Error.NONE)

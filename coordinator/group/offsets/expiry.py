@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.group.classic.states import EMPTY, STABLE
+from coordinator.group.consumer.records import group_tombstones
 from coordinator.group.records import AnyRecord, CommittedOffset, GroupRecord, OffsetKey, OffsetRecord
 
 if TYPE_CHECKING:
     from coordinator.group.classic.group import ClassicGroup
+    from coordinator.group.consumer.group import ConsumerGroup
     from coordinator.group.shard import GroupShard
 
 log = logging.getLogger("barnabas.groups")
@@ -25,6 +27,11 @@ def expire(shard: GroupShard) -> None:
     Raises KafkaError where that can't be recorded.
     """
     records: list[AnyRecord] = []
+    for consumers in shard.consumer_groups.values():
+        keys, all_expired = _expired_of_consumers(shard, consumers)
+        records += [OffsetRecord(key, None) for key in keys]
+        if all_expired and consumers.is_empty:
+            records += group_tombstones(consumers)
     for group in shard.groups.values():
         expired = _expired(shard, group)
         if expired is None:
@@ -36,6 +43,28 @@ def expire(shard: GroupShard) -> None:
     if records:
         log.info("%d offsets and groups expired", len(records))
     shard.commit(records, atomic=False)
+
+
+def _expired_of_consumers(shard: GroupShard, group: ConsumerGroup) -> tuple[list[OffsetKey], bool]:
+    """The expired keys, of topics that nobody subscribes to, and whether they are all that there is."""
+    store = shard.offsets
+    all_expired = not store.has_open_transaction(group.group_id)
+    now_ms = shard.world.now_ms()
+    keys = []
+    for topic, partitions in store.of_group(group.group_id).items():
+        if group.is_subscribed_to(topic):
+            all_expired = False
+            continue
+        for partition, offset in partitions.items():
+            key = OffsetKey(group.group_id, topic, partition)
+            since_ms = offset.expire_timestamp_ms
+            if since_ms == -1:
+                since_ms = offset.commit_timestamp_ms + shard.settings.offsets_retention_ms
+            if now_ms >= since_ms and not store.is_unstable(key):
+                keys.append(key)
+            else:
+                all_expired = False
+    return keys, all_expired
 
 
 def _expired(shard: GroupShard, group: ClassicGroup) -> tuple[list[OffsetKey], bool] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from coordinator.group.consumer import commits
 from coordinator.group.records import OffsetKey
 from protocol.errors import Error
 from protocol.messages.groups_offsets import (
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from coordinator.group.shard import GroupShard
 
 INVALID_OFFSET = -1
+
+
+def check_fetch(shard: GroupShard, group_id: str, member_id: str | None, epoch: int) -> None:
+    """Whether this member may fetch; of a classic group anybody may. Raises KafkaError."""
+    group = shard.consumer_groups.get(group_id)
+    if group is not None:
+        commits.check_fetch(group, member_id, epoch)
 
 
 def fetch_offsets(

@@ -176,11 +176,12 @@ async def test_offsets_of_transactions_are_replayed_with_their_markers(tmp_path:
     node = await started(tmp_path, "offsets.topic.num.partitions=1")
     find(node)
     new = [NewOffset("t", bytes(16), 0, 8, -1, "")]
-    for producer_id in (1, 2, 3):
-        node.groups.shard_of("g").commit_offsets_in_transaction(
-            Committer(f"g{producer_id}"), new, producer_id=producer_id, producer_epoch=0
-        )
     partition = node.partitions.get(OFFSETS_TOPIC, 0)
+    for producer_id in (1, 2, 3):
+        guard = partition.log.start_verification(producer_id, -1, 0, False, 1)
+        node.groups.shard_of("g").commit_offsets_in_transaction(
+            Committer(f"g{producer_id}"), new, producer_id=producer_id, producer_epoch=0, guard=guard
+        )
     for producer_id, control_type in ((1, 1), (2, 0)):
         marker = build_end_txn_marker(
             control_type, coordinator_epoch=0, producer_id=producer_id, producer_epoch=0, timestamp=1

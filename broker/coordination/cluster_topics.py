@@ -1,0 +1,64 @@
+"""The cluster's topics as the group coordinator sees them (Kafka: `KRaftCoordinatorMetadataImage`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from coordinator.group.topics import TopicMetadata
+
+if TYPE_CHECKING:
+    from broker.metadata.image import ClusterImage, TopicImage
+    from broker.metadata.metadata_log import MetadataLog
+
+
+class ClusterTopics:
+    """The port `coordinator.group.topics.Topics`, over the metadata of now."""
+
+    def __init__(self, metadata: MetadataLog) -> None:
+        self._metadata = metadata
+        self._seen: dict[bytes, TopicMetadata] = {}
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._metadata.image
+
+    @property
+    def version(self) -> int:
+        return self._metadata.last_applied_offset
+
+    def by_name(self, name: str) -> TopicMetadata | None:
+        topic = self.image.topics.get(name)
+        return None if topic is None else self._metadata_of(topic)
+
+    def by_id(self, topic_id: bytes) -> TopicMetadata | None:
+        topic = self.image.topics_by_id.get(topic_id)
+        return None if topic is None else self._metadata_of(topic)
+
+    def names(self) -> Iterable[str]:
+        return self.image.topics
+
+    def _metadata_of(self, topic: TopicImage) -> TopicMetadata:
+        known = self._seen.get(topic.topic_id)
+        return self._read(topic) if known is None else known
+
+    def _read(self, topic: TopicImage) -> TopicMetadata:
+        brokers = self.image.brokers
+        racks = tuple(
+            tuple(
+                rack
+                for replica in topic.partitions[index].replicas
+                if replica in brokers and (rack := brokers[replica].record.rack) is not None
+            )
+            for index in sorted(topic.partitions)
+        )
+        return TopicMetadata(topic.name, topic.topic_id, racks)
+
+    def follow(self) -> tuple[list[str], bool]:
+        """Names of topics that are new, others or gone since the last call, and whether some are new."""
+        before = self._seen
+        now = {topic.topic_id: self._read(topic) for topic in self.image.topics.values()}
+        self._seen = now
+        changed = [topic.name for topic_id, topic in now.items() if before.get(topic_id) != topic]
+        changed += [topic.name for topic_id, topic in before.items() if topic_id not in now]
+        return changed, any(topic_id not in before for topic_id in now)

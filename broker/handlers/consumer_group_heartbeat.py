@@ -1,0 +1,75 @@
+"""ConsumerGroupHeartbeat (68), versions 0 and 1 (KIP-848).
+
+v1: subscription by regular expression, and member ids that clients make by themselves (KIP-1082).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordination.groups import client_of
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+OWN_MEMBER_ID_VERSION = 1
+JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
+
+
+def handle(
+    server: Server, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    """No authorizer: any topic may be subscribed to."""
+    if not server.groups.serves_consumer_groups:
+        return ConsumerGroupHeartbeatResponse(error_code=Error.UNSUPPORTED_VERSION, assignment=None)
+    try:
+        _check(request, context.api_version, server.groups.consumer_assignors)
+        shard = server.groups.shard_of(request.group_id)
+        return shard.consumer_heartbeat(client_of(context), request)
+    except KafkaError as error:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=error.error, error_message=error.message, assignment=None
+        )
+
+
+def _check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
+    """Whether the request makes sense by itself. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    epoch = request.member_epoch
+    if version >= OWN_MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH:
+        _check_text("MemberId", request.member_id)
+    _check_text("GroupId", request.group_id)
+    _check_text("InstanceId", request.instance_id)
+    _check_text("RackId", request.rack_id)
+    if epoch == JOIN_EPOCH:
+        if request.rebalance_timeout_ms == -1:
+            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        if request.topic_partitions is None or request.topic_partitions:
+            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            raise _invalid(
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+            )
+    elif epoch == LEAVE_STATIC_EPOCH:
+        if request.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
+    elif epoch < LEAVE_STATIC_EPOCH:
+        raise _invalid("MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise KafkaError(
+            Error.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. "
+            f"Supported assignors: {', '.join(assignors)}.",
+        )
+
+
+def _check_text(name: str, value: str | None) -> None:
+    """Null is fine, blanks alone aren't (Java's String.trim)."""
+    if value is not None and not value.strip("".join(map(chr, range(33)))):
+        raise _invalid(f"{name} can't be empty.")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(Error.INVALID_REQUEST, message)

@@ -1,0 +1,50 @@
+"""ListTransactions (66), versions 0 to 2 (KIP-664).
+
+v1: those that have been running for longer than a duration (KIP-994); v2: those whose id as a whole matches a regular
+expression of RE2 (KIP-1152).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.re2 import PatternSyntaxError, compile_pattern
+from coordinator.transaction.admin import TransactionFilter, states_named
+from coordinator.transaction.states import STATE_NAMES
+from protocol.errors import Error, KafkaError
+from protocol.messages.transactions_admin import (
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.context import RequestContext
+    from broker.server import Server
+
+
+def handle(
+    server: Server, context: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    try:
+        shards = server.transactions.all_shards()
+        pattern = compile_pattern(request.transactional_id_pattern or "")
+    except KafkaError as error:
+        return ListTransactionsResponse(error_code=error.error)
+    except PatternSyntaxError:
+        return ListTransactionsResponse(error_code=Error.INVALID_REGULAR_EXPRESSION)
+    states, unknown = states_named([*dict.fromkeys(request.state_filters)])
+    wanted = TransactionFilter(frozenset(request.producer_id_filters), states, request.duration_filter)
+    return ListTransactionsResponse(
+        unknown_state_filters=unknown,
+        transaction_states=[
+            ListedTransaction(
+                transactional_id=metadata.transactional_id,
+                producer_id=metadata.producer_id,
+                transaction_state=STATE_NAMES[metadata.state],
+            )
+            for shard in shards
+            for metadata in shard.list(wanted)
+            if not request.transactional_id_pattern or pattern.matches(metadata.transactional_id)
+        ],
+    )

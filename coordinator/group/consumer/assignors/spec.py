@@ -1,0 +1,59 @@
+"""What an assignor is given, and what it gives back (Kafka: `GroupSpec`, `GroupAssignment`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from coordinator.java_maps import JavaMap, JavaSet
+
+Target = JavaMap[bytes, Collection[int]]
+Assignments = dict[str, Target]
+"""Member id → target. Who isn't in it is assigned nothing."""
+
+
+class AssignorError(Exception):
+    """No assignment is possible (Kafka: `PartitionAssignorException`)."""
+
+
+@dataclass(slots=True)
+class MemberSpec:
+    """A member: the topics it subscribes to, in the order of its subscription, and its target so far.
+
+    `subscription_size` counts names of topics that don't exist, too: Java's tables are sized by it.
+    """
+
+    instance_id: str | None
+    topic_ids: tuple[bytes, ...]
+    subscription_size: int
+    target: Target
+
+
+@dataclass(slots=True)
+class GroupSpec:
+    """`members` are walked in Kafka's order; `homogeneous`: all of them subscribe to the same."""
+
+    members: JavaMap[str, MemberSpec]
+    homogeneous: bool
+    owners: Mapping[bytes, Mapping[int, str]]
+    partition_count: Callable[[bytes], int]
+    """Partitions of a topic by id."""
+
+    def is_assigned(self, topic_id: bytes, partition: int) -> bool:
+        """Whether it is in somebody's target so far, be it of a member that has left."""
+        return partition in self.owners.get(topic_id, {})
+
+
+def copy_of(target: Target) -> Target:
+    """One that may be changed (Kafka: `AssignorHelpers.deepCopyAssignment`)."""
+    copy: Target = JavaMap(len(target))
+    for topic_id, partitions in target.items():
+        copy[topic_id] = JavaSet.of(partitions)
+    return copy
+
+
+def partitions_of(target: Target, topic_id: bytes) -> JavaSet[int]:
+    """The partitions of a topic in a target that was made by `copy_of`."""
+    found = target[topic_id]
+    assert isinstance(found, JavaSet)
+    return found

@@ -1,0 +1,72 @@
+"""ConsumerGroupDescribe (Kafka: `ConsumerGroup.asDescribedGroup`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.group.consumer.member import ConsumerMember, Target
+from coordinator.group.topics import Topics
+from coordinator.java_maps import JavaMap
+from protocol.messages.groups_consumer import (
+    DescribedAssignment,
+    DescribedGroup,
+    DescribedMember,
+    DescribedTopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from coordinator.group.shard import GroupShard
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def describe_consumer_group(shard: GroupShard, group_id: str) -> DescribedGroup:
+    """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
+    group = shard.consumer_group(group_id)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor() or shard.settings.consumer_assignors[0],
+        members=[
+            _member(member, group.target_of(member.member_id), shard.topics)
+            for member in group.members.values()
+        ],
+    )
+
+
+def _member(member: ConsumerMember, target: Target, topics: Topics) -> DescribedMember:
+    return DescribedMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=[*member.names],
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(_held(member), topics),
+        target_assignment=_assignment(target, topics),
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+    )
+
+
+def _held(member: ConsumerMember) -> Target:
+    """What it has, and what it is about to give up."""
+    held: Target = JavaMap()
+    for assigned in (member.assigned, member.pending):
+        for topic_id, partitions in assigned.items():
+            before = held.compute_if_absent(topic_id, ())
+            held[topic_id] = (*before, *partitions)
+    return held
+
+
+def _assignment(target: Target, topics: Topics) -> DescribedAssignment:
+    return DescribedAssignment(
+        topic_partitions=[
+            DescribedTopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=[*partitions])
+            for topic_id, partitions in target.items()
+            if (topic := topics.by_id(topic_id)) is not None
+        ]
+    )

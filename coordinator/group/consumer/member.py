@@ -1,0 +1,183 @@
+"""A member of a consumer group (Kafka: `ConsumerGroupMember`). It is never changed: `replace` makes another one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from coordinator.group.consumer.states import MemberState
+from coordinator.java_maps import JavaMap, JavaSet
+from protocol.messages.group_records_consumer import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupTargetAssignmentMemberValue,
+    TopicPartition,
+    TopicPartitions,
+)
+
+Assigned = JavaMap[bytes, JavaMap[int, int]]
+"""Topic id → partition → the assignment epoch at which the member got it."""
+
+Target = JavaMap[bytes, Collection[int]]
+"""Topic id → partitions."""
+
+Owned = Sequence[tuple[bytes, Sequence[int]]] | None
+"""What a member reports to own, by topic id; None where it doesn't say."""
+
+
+class ClassicMetadata(NamedTuple):
+    """What a member of the classic protocol has on top of the others."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]  # name and metadata, the best first
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """`regex` is "" without one; `pending` are the partitions that it has to give up."""
+
+    member_id: str
+    epoch: int = 0
+    previous_epoch: int = -1
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    names: JavaSet[str] = field(default_factory=JavaSet)
+    regex: str | None = ""
+    assignor: str | None = None
+    state: MemberState = MemberState.STABLE
+    assigned: Assigned = field(default_factory=JavaMap)
+    pending: Assigned = field(default_factory=JavaMap)
+    classic: ClassicMetadata | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        return self.classic is not None
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == assignment_epoch
+
+    def at_epoch(self, epoch: int, **changes: object) -> ConsumerMember:
+        """Changed, with the epoch of now as the previous one."""
+        return replace(self, epoch=epoch, previous_epoch=self.epoch, **changes)  # type: ignore[arg-type]
+
+    # --- records --------------------------------------------------------------------------------------------
+
+    def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
+        classic = self.classic
+        return ConsumerGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            subscribed_topic_names=sorted(
+                self.names, key=lambda name: name.encode("utf-16-be", "surrogatepass")
+            ),
+            subscribed_topic_regex=self.regex,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            server_assignor=self.assignor,
+            classic_member_metadata=None
+            if classic is None
+            else ClassicMemberMetadata(
+                session_timeout_ms=classic.session_timeout_ms,
+                supported_protocols=[
+                    ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols
+                ],
+            ),
+        )
+
+    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+        classic = value.classic_member_metadata
+        return replace(
+            self,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            names=JavaSet.of(value.subscribed_topic_names),
+            regex=value.subscribed_topic_regex,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            assignor=value.server_assignor,
+            classic=None
+            if classic is None
+            else ClassicMetadata(
+                classic.session_timeout_ms,
+                tuple((each.name, bytes(each.metadata)) for each in classic.supported_protocols),
+            ),
+        )
+
+    def assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
+        return ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            state=self.state,
+            assigned_partitions=_written(self.assigned),
+            partitions_pending_revocation=_written(self.pending),
+        )
+
+    def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
+        known = value.state in MemberState._value2member_map_
+        return replace(
+            self,
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state) if known else MemberState.UNKNOWN,
+            assigned=_read(value.assigned_partitions, value.member_epoch),
+            pending=_read(value.partitions_pending_revocation, value.member_epoch),
+        )
+
+
+def _written(assigned: Assigned) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(
+            topic_id=topic_id, partitions=partitions.keys(), assignment_epochs=partitions.values()
+        )
+        for topic_id, partitions in assigned.items()
+    ]
+
+
+def _read(topics: Sequence[TopicPartitions], member_epoch: int) -> Assigned:
+    """Without assignment epochs (before Kafka 4.3) the member's own stands for them."""
+    assigned: Assigned = JavaMap()
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [max(member_epoch, 0)] * len(topic.partitions)
+        partitions: JavaMap[int, int] = JavaMap()
+        for partition, epoch in zip(topic.partitions, epochs, strict=True):
+            partitions[partition] = epoch
+        assigned[topic.topic_id] = partitions
+    return assigned
+
+
+# --- targets ------------------------------------------------------------------------------------------------
+
+
+def target_value(target: Target) -> ConsumerGroupTargetAssignmentMemberValue:
+    return ConsumerGroupTargetAssignmentMemberValue(
+        topic_partitions=[
+            TopicPartition(topic_id=topic_id, partitions=[*partitions])
+            for topic_id, partitions in target.items()
+        ]
+    )
+
+
+def target_from(value: ConsumerGroupTargetAssignmentMemberValue) -> Target:
+    target: Target = JavaMap()
+    for topic in value.topic_partitions:
+        target[topic.topic_id] = JavaSet.of(topic.partitions)
+    return target
+
+
+def same_target(one: Target, other: Target | None) -> bool:
+    """Whether they are the same partitions, in whatever order."""
+    return (
+        other is not None
+        and len(one) == len(other)
+        and all(topic in other and set(one[topic]) == set(other[topic]) for topic in one)
+    )

@@ -1,0 +1,145 @@
+"""How a member comes to have its target: first it gives up, then it gets (Kafka: `CurrentAssignmentBuilder`).
+
+Nobody is given a partition that another member still holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned, Target
+from coordinator.group.consumer.states import RECONCILE, MemberState, Step
+from coordinator.java_maps import JavaMap, JavaSet
+from protocol.errors import Error, KafkaError
+
+NOBODY = -1
+
+PartitionEpoch = Callable[[bytes, int], int]
+"""The member epoch of who holds a partition, −1 where nobody does."""
+
+
+def reconcile(
+    member: ConsumerMember,
+    target_epoch: int,
+    target: Target,
+    *,
+    subscribed: Collection[bytes],
+    subscription_changed: bool,
+    owned: Owned,
+    partition_epoch: PartitionEpoch,
+) -> ConsumerMember:
+    """The member after the next step. `subscribed`: ids of the topics that it subscribes to.
+
+    Raises KafkaError (FENCED_MEMBER_EPOCH) where it is in a state that isn't known and still owns something.
+    """
+    step = RECONCILE[member.state, _is_settled(member, target_epoch, owned), subscription_changed]
+    if step is Step.STAY:
+        return member
+    if step is Step.TRIM:
+        return _trim(member, subscribed, owned)
+    if step is Step.REFUSE:
+        raise KafkaError(
+            Error.FENCED_MEMBER_EPOCH,
+            "The consumer group member is in a unknown state. "
+            "The member must abandon all its partitions and rejoin.",
+        )
+    epoch = target_epoch if member.state is MemberState.UNKNOWN else member.epoch
+    return _next(member, epoch, target_epoch, target, subscribed, owned, partition_epoch)
+
+
+def _is_settled(member: ConsumerMember, target_epoch: int, owned: Owned) -> bool:
+    """The second part of a key of `RECONCILE`."""
+    if member.state is MemberState.STABLE:
+        return member.epoch == target_epoch
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        return not _owns_any_of(owned, member.pending)
+    if member.state is MemberState.UNKNOWN:
+        return owned is not None and not owned
+    return True
+
+
+def _owns_any_of(owned: Owned, assigned: Assigned) -> bool:
+    """Whether the member still owns one of them; it does for all we know where it doesn't say."""
+    if owned is None:
+        return True
+    for topic_id, partitions in owned:
+        known = assigned.get(topic_id)
+        if known is not None and any(partition in known for partition in partitions):
+            return True
+    return False
+
+
+def _trim(member: ConsumerMember, subscribed: Collection[bytes], owned: Owned) -> ConsumerMember:
+    """Topics that aren't subscribed to any more go at once, not only with the next target (KAFKA-19431)."""
+    dropped = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
+    if not dropped:
+        return member
+    assigned = JavaMap.copy_of(member.assigned)
+    pending = JavaMap.copy_of(member.pending)
+    if not subscribed and not len(member.pending):
+        assigned, pending = JavaMap(), member.assigned
+    else:
+        for topic_id in dropped:
+            given_up = member.assigned[topic_id]
+            assigned.pop(topic_id)
+            before = pending.get(topic_id)
+            if before is not None:
+                given_up = JavaMap.copy_of(before)
+                for partition, epoch in member.assigned[topic_id].items():
+                    given_up[partition] = epoch
+            if before is None:
+                pending.compute_if_absent(topic_id, given_up)
+            else:
+                pending[topic_id] = given_up
+    if len(pending) and _owns_any_of(owned, pending):
+        return member.at_epoch(
+            member.epoch, state=MemberState.UNREVOKED_PARTITIONS, assigned=assigned, pending=pending
+        )
+    return member.at_epoch(member.epoch, assigned=assigned)
+
+
+def _next(
+    member: ConsumerMember,
+    epoch: int,
+    target_epoch: int,
+    target: Target,
+    subscribed: Collection[bytes],
+    owned: Owned,
+    partition_epoch: PartitionEpoch,
+) -> ConsumerMember:
+    kept: Assigned = JavaMap()
+    revoked: Assigned = JavaMap()
+    added: JavaMap[bytes, JavaSet[int]] = JavaMap()
+    some_unreleased = False
+    topic_ids = JavaSet.of(target)
+    topic_ids.update(member.assigned)
+    for topic_id in topic_ids:
+        wanted: Collection[int] = (target.get(topic_id) or ()) if topic_id in subscribed else ()
+        current = member.assigned.get(topic_id) or JavaMap()
+        keeps = JavaMap.copy_of(current)
+        revokes = JavaMap.copy_of(current)
+        for partition in current:
+            (revokes if partition in wanted else keeps).pop(partition)
+        pending = member.pending.get(topic_id) or JavaMap()
+        adds = JavaSet.of(wanted)
+        for partition in [partition for partition in adds if partition in keeps]:
+            adds.discard(partition)
+        for partition in [*adds]:
+            # What it is just giving up itself is free for it (KAFKA-19449).
+            if partition_epoch(topic_id, partition) != NOBODY and partition not in pending:
+                adds.discard(partition)
+                some_unreleased = True
+        if len(keeps):
+            kept[topic_id] = keeps
+        if len(revokes):
+            revoked[topic_id] = revokes
+        if len(adds):
+            added[topic_id] = adds
+    if len(revoked) and _owns_any_of(owned, revoked):
+        return member.at_epoch(epoch, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, pending=revoked)
+    for topic_id, partitions in added.items():
+        kept.compute_if_absent(topic_id, JavaMap())
+        for partition in partitions:
+            kept[topic_id][partition] = target_epoch
+    state = MemberState.UNRELEASED_PARTITIONS if some_unreleased else MemberState.STABLE
+    return member.at_epoch(target_epoch, state=state, assigned=kept, pending=JavaMap())

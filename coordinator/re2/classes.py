@@ -1,0 +1,221 @@
+"""Sets of characters: literals, escapes, `[...]`, and the named ones of Perl, POSIX and Unicode.
+
+Only what a set has of the alphabet is kept.
+"""
+
+from __future__ import annotations
+
+from coordinator.re2.cursor import Cursor
+from coordinator.re2.nodes import ALPHABET, ANY, WORD, Chars, PatternSyntaxError
+
+INVALID_ESCAPE = "invalid escape sequence"
+TRAILING_BACKSLASH = "trailing backslash at end of expression"
+MISSING_BRACKET = "missing closing ]"
+CHAR_RANGE = "invalid character class range"
+
+_NONE: Chars = frozenset()
+_DIGITS: Chars = frozenset("0123456789")
+_UPPER: Chars = frozenset(char for char in ALPHABET if char.isupper())
+_LOWER: Chars = frozenset(char for char in ALPHABET if char.islower())
+_LETTERS = _UPPER | _LOWER
+_PUNCTUATION: Chars = frozenset("-._")
+
+_PERL: dict[str, Chars] = {"d": _DIGITS, "s": _NONE, "w": WORD}
+
+_POSIX: dict[str, Chars] = {
+    "alnum": _LETTERS | _DIGITS,
+    "alpha": _LETTERS,
+    "ascii": ANY,
+    "blank": _NONE,
+    "cntrl": _NONE,
+    "digit": _DIGITS,
+    "graph": ANY,
+    "lower": _LOWER,
+    "print": ANY,
+    "punct": _PUNCTUATION,
+    "space": _NONE,
+    "upper": _UPPER,
+    "word": WORD,
+    "xdigit": frozenset("0123456789abcdefABCDEF"),
+}
+
+# Categories and scripts of Unicode, as far as the alphabet has any of them; then the names of those that it hasn't.
+_UNICODE: dict[str, Chars] = {
+    "Any": ANY,
+    "L": _LETTERS,
+    "Ll": _LOWER,
+    "Lu": _UPPER,
+    "N": _DIGITS,
+    "Nd": _DIGITS,
+    "P": _PUNCTUATION,
+    "Pc": frozenset("_"),
+    "Pd": frozenset("-"),
+    "Po": frozenset("."),
+    "Common": _DIGITS | _PUNCTUATION,
+    "Latin": _LETTERS,
+}
+_ELSEWHERE = frozenset(
+    """
+    C Cc Cf Co Cs Lm Lo Lt M Mc Me Mn Nl No Pe Pf Pi Ps S Sc Sk Sm So Z Zl Zp Zs Arabic Armenian Avestan
+    Balinese Bamum Batak Bengali Bopomofo Brahmi Braille Buginese Buhid Canadian_Aboriginal Carian Cham
+    Cherokee Coptic Cuneiform Cypriot Cyrillic Deseret Devanagari Egyptian_Hieroglyphs Ethiopic Georgian
+    Glagolitic Gothic Greek Gujarati Gurmukhi Han Hangul Hanunoo Hebrew Hiragana Imperial_Aramaic
+    Inherited Inscriptional_Pahlavi Inscriptional_Parthian Javanese Kaithi Kannada Katakana Kayah_Li
+    Kharoshthi Khmer Lao Lepcha Limbu Linear_B Lisu Lycian Lydian Malayalam Mandaic Meetei_Mayek
+    Mongolian Myanmar New_Tai_Lue Nko Ogham Ol_Chiki Old_Italic Old_Persian Old_South_Arabian Old_Turkic
+    Oriya Osmanya Phags_Pa Phoenician Rejang Runic Samaritan Saurashtra Shavian Sinhala Sundanese
+    Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham Tai_Viet Tamil Telugu Thaana Thai Tibetan
+    Tifinagh Ugaritic Unknown Vai Yi
+    """.split()  # noqa: SIM905
+)
+
+_CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_OCTAL = "01234567"
+_MAX_RUNE = 0x10FFFF
+
+# Letters outside of the alphabet that are the same as one of it where case doesn't matter.
+_ALSO = {"s": "\u017f", "k": "\u212a"}
+
+
+def _cases(char: str) -> tuple[str, ...]:
+    """A character of the alphabet, and all that are the same where case doesn't matter."""
+    return (char, char.swapcase(), _ALSO.get(char.lower(), char))
+
+
+def span(first: str, last: str, *, folds: bool) -> Chars:
+    if folds:
+        return frozenset(char for char in ALPHABET if any(first <= case <= last for case in _cases(char)))
+    return frozenset(char for char in ALPHABET if first <= char <= last)
+
+
+def literal(char: str, *, folds: bool) -> Chars:
+    return span(char, char, folds=folds)
+
+
+def _folded(chars: Chars) -> Chars:
+    return frozenset(char for char in ALPHABET if char in chars or char.swapcase() in chars)
+
+
+def escaped_class(cursor: Cursor, *, folds: bool) -> Chars | None:
+    """`\\d` and the like, `\\pN`, `\\p{Greek}`; None where it is no class. Raises PatternSyntaxError."""
+    name = cursor.text[cursor.pos + 1 : cursor.pos + 2]
+    if name.lower() in _PERL and name:
+        cursor.pos += 2
+        return ANY - _PERL[name.lower()] if name.isupper() else _PERL[name]
+    if name not in ("p", "P"):
+        return None
+    cursor.pos += 2
+    negated = name == "P"
+    if not cursor.more:
+        raise PatternSyntaxError(CHAR_RANGE)
+    if cursor.take("{"):
+        end = cursor.text.find("}", cursor.pos)
+        if end < 0:
+            raise PatternSyntaxError(CHAR_RANGE)
+        group = cursor.text[cursor.pos : end]
+        cursor.pos = end + 1
+    else:
+        group = cursor.next()
+    if group.startswith("^"):
+        negated, group = not negated, group[1:]
+    if group not in _UNICODE and group not in _ELSEWHERE:
+        raise PatternSyntaxError(CHAR_RANGE)
+    chars = _UNICODE.get(group, _NONE)
+    if folds:
+        chars = _folded(chars)
+    return ANY - chars if negated else chars
+
+
+def escaped_char(cursor: Cursor) -> str:
+    """A single character behind a backslash. Raises PatternSyntaxError."""
+    cursor.next()
+    if not cursor.more:
+        raise PatternSyntaxError(TRAILING_BACKSLASH)
+    char = cursor.next()
+    if char in _OCTAL:
+        if char != "0" and not cursor.at(*_OCTAL):
+            raise PatternSyntaxError(INVALID_ESCAPE)  # a back reference
+        digits = char
+        while len(digits) < 3 and cursor.at(*_OCTAL):
+            digits += cursor.next()
+        return chr(int(digits, 8))
+    if char == "x":
+        return _hexadecimal(cursor)
+    if char in _CONTROLS:
+        return _CONTROLS[char]
+    if char.isascii() and char.isalnum():
+        raise PatternSyntaxError(INVALID_ESCAPE)
+    return char
+
+
+def _hexadecimal(cursor: Cursor) -> str:
+    digits = cursor.text[cursor.pos : cursor.pos + 2]
+    end = cursor.pos + 2
+    if cursor.take("{"):
+        closing = cursor.text.find("}", cursor.pos)
+        digits, end = cursor.text[cursor.pos : closing], closing + 1
+        if closing < 0 or not digits:
+            raise PatternSyntaxError(INVALID_ESCAPE)
+    elif len(digits) < 2:
+        raise PatternSyntaxError(INVALID_ESCAPE)
+    try:
+        value = int(digits, 16) if digits.isalnum() and len(digits) <= 16 else _MAX_RUNE + 1
+    except ValueError:
+        value = _MAX_RUNE + 1
+    if value > _MAX_RUNE:
+        raise PatternSyntaxError(INVALID_ESCAPE)
+    cursor.pos = end
+    return chr(value)
+
+
+def bracketed(cursor: Cursor, *, folds: bool) -> Chars:
+    """`[...]`. Raises PatternSyntaxError."""
+    cursor.next()
+    negated = cursor.take("^")
+    chars: Chars = _NONE
+    first = True
+    while first or not cursor.at("]"):
+        if not cursor.more:
+            raise PatternSyntaxError(MISSING_BRACKET)
+        first = False
+        if cursor.at("[:"):
+            found = _posix(cursor, folds=folds)
+            if found is not None:
+                chars |= found
+                continue
+        if cursor.at("\\"):
+            found = escaped_class(cursor, folds=folds)
+            if found is not None:
+                chars |= found
+                continue
+        low = high = _class_char(cursor)
+        if cursor.at("-") and not cursor.at("-]") and cursor.pos + 1 < len(cursor.text):
+            cursor.next()
+            high = _class_char(cursor)
+            if high < low:
+                raise PatternSyntaxError(CHAR_RANGE)
+        chars |= span(low, high, folds=folds)
+    cursor.next()
+    return ANY - chars if negated else chars
+
+
+def _class_char(cursor: Cursor) -> str:
+    if not cursor.more:
+        raise PatternSyntaxError(MISSING_BRACKET)
+    return escaped_char(cursor) if cursor.at("\\") else cursor.next()
+
+
+def _posix(cursor: Cursor, *, folds: bool) -> Chars | None:
+    """`[:alpha:]`; None where it isn't closed, and so is no name."""
+    end = cursor.text.find(":]", cursor.pos + 2)
+    if end < 0:
+        return None
+    name = cursor.text[cursor.pos + 2 : end]
+    negated = name.startswith("^")
+    chars = _POSIX.get(name.removeprefix("^"))
+    if chars is None:
+        raise PatternSyntaxError(CHAR_RANGE)
+    cursor.pos = end + 2
+    if folds:
+        chars = _folded(chars)
+    return ANY - chars if negated else chars

@@ -1,0 +1,199 @@
+"""Reading an expression (RE2/J: `Parser`, with the flags of PERL)."""
+
+from __future__ import annotations
+
+import re
+
+from coordinator.re2 import classes
+from coordinator.re2.cursor import Cursor
+from coordinator.re2.nodes import (
+    ANY,
+    Alternatives,
+    Assertion,
+    Node,
+    One,
+    PatternSyntaxError,
+    Repeat,
+    Sequence,
+)
+
+INTERNAL_ERROR = "regexp/syntax: internal error"
+MISSING_PAREN = "missing closing )"
+MISSING_ARGUMENT = "missing argument to repetition operator"
+NESTED_REPEAT = "invalid nested repetition operator"
+REPEAT_SIZE = "invalid repeat count"
+PERL_OPERATOR = "invalid or unsupported Perl syntax"
+NAMED_CAPTURE = "invalid named capture"
+DUPLICATE_NAME = "duplicate capture group name"
+
+MAX_REPEAT = 1000
+MAX_DEPTH = 200
+
+_COUNTS = re.compile(r"\{([0-9]+)(,([0-9]*))?\}")
+
+_ASSERTIONS = {
+    "A": Assertion.BEGIN,
+    "z": Assertion.END,
+    "b": Assertion.BOUNDARY,
+    "B": Assertion.NO_BOUNDARY,
+}
+
+
+def parse(text: str) -> Node:
+    """Raises PatternSyntaxError."""
+    parser = _Parser(text)
+    node = parser.alternatives(0, folds=False)
+    if parser.cursor.more:  # at a parenthesis that closes nothing
+        raise PatternSyntaxError(INTERNAL_ERROR)
+    return node
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.cursor = Cursor(text)
+        self.names: set[str] = set()
+
+    def alternatives(self, depth: int, *, folds: bool) -> Node:
+        """Up to the end, or to the parenthesis that closes. `folds`: upper and lower case are the same."""
+        if depth > MAX_DEPTH:
+            raise PatternSyntaxError("expression nests too deeply")
+        cursor = self.cursor
+        branches: list[Node] = []
+        parts: list[Node] = []
+        just_repeated = False
+        while cursor.more and not cursor.at(")"):
+            was_repeated, just_repeated = just_repeated, False
+            if cursor.take("|"):
+                branches.append(Sequence(tuple(parts)))
+                parts = []
+            elif cursor.take("("):
+                if cursor.take("?"):
+                    flags = self._perl_group()
+                    if flags is not None:
+                        closed, folds_inside = flags
+                        folds_inside = folds if folds_inside is None else folds_inside
+                        if closed:
+                            folds = folds_inside
+                            continue
+                        parts.append(self._group(depth, folds=folds_inside))
+                        continue
+                parts.append(self._group(depth, folds=folds))
+            elif cursor.at("*", "+", "?") or self._counts() is not None:
+                if not parts:
+                    raise PatternSyntaxError(MISSING_ARGUMENT)
+                least, most = self._repetition()
+                cursor.take("?")
+                if was_repeated:
+                    raise PatternSyntaxError(NESTED_REPEAT)
+                parts[-1] = Repeat(parts[-1], least, most)
+                just_repeated = True
+            else:
+                parts += self._atom(folds=folds)
+        branches.append(Sequence(tuple(parts)))
+        return branches[0] if len(branches) == 1 else Alternatives(tuple(branches))
+
+    def _group(self, depth: int, *, folds: bool) -> Node:
+        node = self.alternatives(depth + 1, folds=folds)
+        if not self.cursor.take(")"):
+            raise PatternSyntaxError(MISSING_PAREN)
+        return node
+
+    def _perl_group(self) -> tuple[bool, bool | None] | None:
+        """Behind `(?`: None for a named group; else whether it is closed already, and the flag i, None if unchanged."""
+        cursor = self.cursor
+        if cursor.take("P<") or cursor.take("<"):
+            end = cursor.text.find(">", cursor.pos)
+            if end < 0:
+                raise PatternSyntaxError(NAMED_CAPTURE)
+            name = cursor.text[cursor.pos : end]
+            cursor.pos = end + 1
+            if not name or not all(char.isascii() and (char.isalnum() or char == "_") for char in name):
+                raise PatternSyntaxError(NAMED_CAPTURE)
+            if name in self.names:
+                raise PatternSyntaxError(DUPLICATE_NAME)
+            self.names.add(name)
+            return None
+        folds: bool | None = None
+        on = True
+        any_flag = False
+        while cursor.more:
+            char = cursor.next()
+            if char in "imsU":
+                any_flag = True
+                if char == "i":
+                    folds = on
+            elif char == "-":
+                if not on:
+                    break
+                on = False
+                any_flag = False  # a flag has to come
+            elif char in ":)":
+                if not on and not any_flag:
+                    break
+                return char == ")", folds
+            else:
+                break
+        raise PatternSyntaxError(PERL_OPERATOR)
+
+    # --- repetition -----------------------------------------------------------------------------------------
+
+    def _repetition(self) -> tuple[int, int | None]:
+        for operator, counts in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self.cursor.take(operator):
+                return counts
+        found = self._counts()
+        assert found is not None
+        least, most, end = found
+        self.cursor.pos = end
+        if not 0 <= least <= MAX_REPEAT or (most is not None and not least <= most <= MAX_REPEAT):
+            raise PatternSyntaxError(REPEAT_SIZE)
+        return least, most
+
+    def _counts(self) -> tuple[int, int | None, int] | None:
+        """`{2}`, `{2,}`, `{2,3}` and where it ends; None where it is nothing of that, but a brace."""
+        found = _COUNTS.match(self.cursor.text, self.cursor.pos)
+        if found is None or any(
+            len(number or "") > 1 and number[0] == "0" for number in (found[1], found[3])
+        ):
+            return None
+        least = _count(found[1])
+        if found[2] is None:
+            return least, least, found.end()
+        return least, _count(found[3]) if found[3] else None, found.end()
+
+    # --- one thing ------------------------------------------------------------------------------------------
+
+    def _atom(self, *, folds: bool) -> list[Node]:
+        cursor = self.cursor
+        if cursor.at("["):
+            return [One(classes.bracketed(cursor, folds=folds))]
+        if cursor.at("\\"):
+            return self._escaped(folds=folds)
+        char = cursor.next()
+        if char == ".":
+            return [One(ANY)]
+        if char == "^":
+            return [Assertion.BEGIN]
+        if char == "$":
+            return [Assertion.END]
+        return [One(classes.literal(char, folds=folds))]
+
+    def _escaped(self, *, folds: bool) -> list[Node]:
+        cursor = self.cursor
+        following = cursor.text[cursor.pos + 1 : cursor.pos + 2]
+        if following in _ASSERTIONS:
+            cursor.pos += 2
+            return [_ASSERTIONS[following]]
+        if following == "Q":
+            end = cursor.text.find("\\E", cursor.pos + 2)
+            quoted = cursor.text[cursor.pos + 2 : end if end >= 0 else len(cursor.text)]
+            cursor.pos = end + 2 if end >= 0 else len(cursor.text)
+            return [One(classes.literal(char, folds=folds)) for char in quoted]
+        found = classes.escaped_class(cursor, folds=folds)
+        if found is None:
+            found = classes.literal(classes.escaped_char(cursor), folds=folds)
+        return [One(found)]
+
+
+def _count(digits: str) -> int:
+    return int(digits) if len(digits) <= 8 else -1

@@ -1,0 +1,199 @@
+"""Transactions over disks that refuse and brokers that start again."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.coordination.markers import PER_TURN
+from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.server import Server
+from coordinator.java_hash import partition_of_key
+from protocol.errors import Error
+from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from storage import files
+from tests.support import kafka_folders
+from tests.support.whole_server import clock_of, crash, in_loop, started
+from tests.unit.broker.transactional import (
+    Producer,
+    ask,
+    committed,
+    coordinating,
+    find,
+    markers,
+    state,
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_faults() -> Iterator[None]:
+    yield
+    files.set_fault_hook(None)
+
+
+def refuse_appends_to(*places: str) -> None:
+    """No space is left for what is appended to a file whose path has one of these in it."""
+
+    def hook(operation: str, path: str, size: int) -> int | None:
+        if operation == "append" and any(place in path for place in places):
+            raise OSError(errno.ENOSPC, "no space left", path)
+        return None
+
+    files.set_fault_hook(hook)
+
+
+async def turns(count: int = 1) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def last_stable_offset(node: Server, index: int = 0) -> int:
+    partition = ListOffsetsPartition(partition_index=index, timestamp=-1)
+    topic = ListOffsetsTopic(name="t", partitions=[partition])
+    answer = ask(node, ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=[topic]), 7)
+    return int(answer.topics[0].partitions[0].offset)
+
+
+# --- disks --------------------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_an_end_that_can_not_be_logged_is_none(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    refuse_appends_to(TRANSACTION_TOPIC)
+
+    assert producer.end() is Error.NOT_COORDINATOR
+    assert state(node) == "Ongoing"
+
+    files.set_fault_hook(None)
+    assert producer.end() is Error.NONE
+    assert state(node) == "CompleteCommit"
+    await node.stop()
+
+
+@in_loop
+async def test_a_marker_that_a_full_disk_refuses_is_written_later(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send(index=0)
+    producer.send(index=1)
+    refuse_appends_to("/t-1")
+
+    assert producer.end() is Error.NONE
+    assert [len(markers(node, index=index)) for index in range(2)] == [1, 0]
+    assert state(node) == "PrepareCommit"
+
+    files.set_fault_hook(None)
+    clock_of(node).advance_ms(1_000)
+    node.transactions.timers.fire_due()
+    assert [len(markers(node, index=index)) for index in range(2)] == [1, 1]
+    assert state(node) == "CompleteCommit"
+    await node.stop()
+
+
+@in_loop
+async def test_a_producer_id_that_can_not_be_recorded_is_to_be_asked_for_again(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    refuse_appends_to("__cluster_metadata")
+
+    assert Producer(node).init().error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
+    files.set_fault_hook(None)
+    await node.stop()
+
+
+# --- starting again -----------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_what_was_prepared_is_ended_by_the_start(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send(index=0)
+    producer.send(index=1)
+    producer.commit_offsets(7)
+    refuse_appends_to("/t-", "__consumer_offsets")
+    assert producer.end() is Error.NONE
+    files.set_fault_hook(None)
+    crash(node)
+
+    again = await coordinating(tmp_path)
+
+    assert state(again) == "CompleteCommit"
+    assert [len(markers(again, index=index)) for index in range(2)] == [1, 1]
+    assert committed(again) == (7, Error.NONE)
+    await again.stop()
+
+
+@in_loop
+async def test_a_transaction_that_was_open_stays_so_until_it_times_out(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    crash(node)
+    again = await coordinating(tmp_path)
+    assert (state(again), last_stable_offset(again)) == ("Ongoing", 0)
+
+    clock_of(again).advance_ms(60_001)
+    again.transactions.timers.fire_due()
+
+    assert (state(again), last_stable_offset(again)) == ("CompleteAbort", 2)
+    await again.stop()
+
+
+@pytest.mark.parametrize("name", kafka_folders.NAMES)
+def test_what_apache_kafka_left_open_times_out_here(tmp_path: Path, name: str) -> None:
+    @in_loop
+    async def run() -> None:
+        data = kafka_folders.unpack(name, tmp_path)
+        node = await started(data, now_ms=kafka_folders.NOW_MS)
+        assert [state(node, each) for each in ("tx-a", "tx-b", "tx-c")] == [
+            "CompleteCommit",
+            "CompleteAbort",
+            "Ongoing",
+        ]
+
+        clock_of(node).advance_ms(20_000_000)
+        node.transactions.timers.fire_due()
+
+        assert state(node, "tx-c") == "CompleteAbort"
+        logs = [partition.log for partition in node.partitions.by_name["txn"].partitions.values()]
+        assert [log.last_stable_offset for log in logs] == [log.log_end_offset for log in logs]
+        await node.stop()
+
+    run()
+
+
+@in_loop
+async def test_a_stop_writes_no_more_markers(tmp_path: Path) -> None:
+    count = 2 * PER_TURN
+    node = await coordinating(tmp_path, partitions=count)
+    producer = Producer(node, version=1).begin()
+    producer.add(*[("t", index) for index in range(count)])
+    producer.end()
+
+    await node.stop()
+    await turns(3)
+    assert node.failure is None
+
+    again = await coordinating(tmp_path)
+    await turns(3)
+    assert state(again) == "CompleteCommit"
+    assert [len(markers(again, index=index)) for index in range(PER_TURN, count)] == [1] * PER_TURN
+    await again.stop()
+
+
+@in_loop
+async def test_transactional_ids_are_spread_over_the_partitions_by_kafkas_hash(tmp_path: Path) -> None:
+    node = await started(tmp_path, "transaction.state.log.num.partitions=5")
+    find(node)
+    for name in ("a", "tx-ß", "🦉"):
+        Producer(node, name).begin()
+        partition = node.partitions.get(TRANSACTION_TOPIC, partition_of_key(name, 5))
+        assert partition.log.log_end_offset > 0
+    await node.stop()

@@ -1,0 +1,200 @@
+"""WriteTxnMarkers: the markers that an administrator, or another broker, has written into partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from broker.coordination.markers import PER_TURN
+from broker.server import Server
+from protocol.errors import Error
+from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+from protocol.messages.transactions_admin import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from protocol.record_batch import TIMESTAMP_TYPE_BIT
+from tests.support.whole_server import in_loop
+from tests.unit.broker.transactional import (
+    Producer,
+    ask,
+    committed,
+    coordinating,
+    markers,
+    state,
+)
+
+
+def mark(
+    node: Server,
+    producer_id: int,
+    epoch: int,
+    *partitions: tuple[str, int],
+    commit: bool = False,
+    coordinator_epoch: int = 0,
+    transaction_version: int = 0,
+) -> WritableTxnMarker:
+    topics: dict[str, list[int]] = {}
+    for name, index in partitions:
+        topics.setdefault(name, []).append(index)
+    return WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transaction_result=commit,
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=transaction_version,
+        topics=[
+            WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()
+        ],
+    )
+
+
+def found_in(answer: Any) -> dict[int, dict[tuple[str, int], Error]]:
+    return {
+        marker.producer_id: {
+            (topic.name, partition.partition_index): Error(partition.error_code)
+            for topic in marker.topics
+            for partition in topic.partitions
+        }
+        for marker in answer.markers
+    }
+
+
+def write(
+    node: Server, *wanted: WritableTxnMarker, version: int = 2
+) -> dict[int, dict[tuple[str, int], Error]]:
+    return found_in(ask(node, WriteTxnMarkersRequest(markers=[*wanted]), version))
+
+
+@in_loop
+async def test_an_administrators_marker_ends_a_transaction_in_its_partition_alone(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+
+    answers = write(
+        node, mark(node, producer.producer_id, producer.epoch, ("t", 0), ("nowhere", 0), ("t", 9))
+    )
+
+    unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert answers == {
+        producer.producer_id: {("t", 0): Error.NONE, ("nowhere", 0): unknown, ("t", 9): unknown}
+    }
+    log = node.partitions.get("t", 0).log
+    assert log.last_stable_offset == log.log_end_offset == 2
+    assert state(node) == "Ongoing"
+    await node.stop()
+
+
+@in_loop
+async def test_markers_of_one_producer_share_an_answer(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+
+    answers = write(node, mark(node, 5, 0, ("t", 0)), mark(node, 5, 0, ("t", 1)), mark(node, 6, 0, ("t", 0)))
+
+    assert answers == {5: {("t", 0): Error.NONE, ("t", 1): Error.NONE}, 6: {("t", 0): Error.NONE}}
+    await node.stop()
+
+
+@in_loop
+async def test_no_markers_and_markers_of_nothing_are_answered(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+
+    assert write(node) == {}
+    assert write(node, mark(node, 5, 0, ("t", 0)), mark(node, 6, 0)) == {5: {("t", 0): Error.NONE}}
+    assert write(node, mark(node, 5, 0, ("t", 0), ("t", 0))) == {5: {("t", 0): Error.NONE}}
+    assert len(markers(node)) == 2
+    await node.stop()
+
+
+@in_loop
+async def test_a_marker_has_to_be_of_a_coordinator_and_an_epoch_that_are_not_over(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    name = ("t", 0)
+    write(node, mark(node, 5, 3, name, coordinator_epoch=4))
+
+    assert write(node, mark(node, 5, 3, name, coordinator_epoch=3)) == {
+        5: {name: Error.TRANSACTION_COORDINATOR_FENCED}
+    }
+    assert write(node, mark(node, 5, 2, name, coordinator_epoch=4)) == {
+        5: {name: Error.INVALID_PRODUCER_EPOCH}
+    }
+    await node.stop()
+
+
+@in_loop
+async def test_a_marker_of_version_2_has_to_be_of_the_next_epoch_while_one_is_open(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    name, owner = ("t", 0), (producer.producer_id, producer.epoch)
+
+    strict = mark(node, *owner, name, transaction_version=2)
+    assert write(node, strict) == {owner[0]: {name: Error.INVALID_PRODUCER_EPOCH}}
+    following = mark(node, owner[0], owner[1] + 1, name, transaction_version=2)
+    assert write(node, following) == {owner[0]: {name: Error.NONE}}
+    assert write(node, following) == {owner[0]: {name: Error.NONE}}, "KAFKA-19999: a retry"
+    await node.stop()
+
+
+@in_loop
+async def test_a_marker_lets_a_groups_offsets_count_before_it_is_answered(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.commit_offsets(7)
+
+    marker = mark(node, producer.producer_id, producer.epoch, ("__consumer_offsets", 0), commit=True)
+    assert write(node, marker) == {producer.producer_id: {("__consumer_offsets", 0): Error.NONE}}
+
+    assert committed(node) == (7, Error.NONE)
+    await node.stop()
+
+
+@in_loop
+async def test_a_group_coordinator_that_can_not_answer_is_asked_again(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    node.groups._shards.clear()
+
+    answers = write(node, mark(node, 5, 0, ("__consumer_offsets", 0)))
+
+    assert answers == {5: {("__consumer_offsets", 0): Error.NOT_LEADER_OR_FOLLOWER}}
+    assert markers(node, "__consumer_offsets") == []
+    await node.stop()
+
+
+@in_loop
+async def test_markers_for_many_partitions_are_answered_when_all_are_written(tmp_path: Path) -> None:
+    count = PER_TURN + 1
+    node = await coordinating(tmp_path, partitions=count)
+
+    waiting = ask(
+        node, WriteTxnMarkersRequest(markers=[mark(node, 5, 0, *[("t", index) for index in range(count)])]), 2
+    )
+    assert markers(node, index=PER_TURN) == []
+    answer = await waiting
+
+    assert found_in(answer) == {5: {("t", index): Error.NONE for index in range(count)}}
+    await node.stop()
+
+
+@in_loop
+async def test_a_marker_in_a_topic_of_append_times_has_one(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    node.topics.create(
+        [
+            CreatableTopic(
+                name="times",
+                num_partitions=1,
+                replication_factor=1,
+                configs=[CreatableTopicConfig(name="message.timestamp.type", value="LogAppendTime")],
+            )
+        ]
+    )
+
+    write(node, mark(node, 5, 0, ("times", 0)))
+
+    [header] = markers(node, "times")
+    assert header.attributes & TIMESTAMP_TYPE_BIT
+    assert header.max_timestamp == node.clock.now_ms()
+    await node.stop()

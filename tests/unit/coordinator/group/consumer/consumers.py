@@ -1,0 +1,141 @@
+"""A shard of consumer groups with topics that a test changes, and short words for what members ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.settings import ConsumerTimeouts
+from coordinator.group.shard import Client, GroupShard
+from coordinator.group.topics import TopicMetadata
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_consumer import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from tests.unit.coordinator.world import FakeWorld, Groups
+
+Owned = dict[str, Sequence[int]]
+
+
+class FakeTopics:
+    """The port `coordinator.group.topics.Topics`; a topic's id is made of its name."""
+
+    def __init__(self, **partitions: int) -> None:
+        self.version = 1
+        self.found: dict[str, TopicMetadata] = {}
+        for name, count in partitions.items():
+            self.create(name, count)
+
+    def create(self, name: str, partitions: int) -> None:
+        topic_id = name.encode().ljust(16, b"\1")
+        self.found[name] = TopicMetadata(name, topic_id, ((),) * partitions)
+        self.version += 1
+
+    def by_name(self, name: str) -> TopicMetadata | None:
+        return self.found.get(name)
+
+    def by_id(self, topic_id: bytes) -> TopicMetadata | None:
+        return next((topic for topic in self.found.values() if topic.topic_id == topic_id), None)
+
+    def names(self) -> Iterable[str]:
+        return [*self.found]
+
+
+class Consumers(Groups):
+    """The group is "g"; topics are `t` with six partitions, where nothing else is said."""
+
+    def __init__(
+        self,
+        topics: FakeTopics | None = None,
+        *,
+        timeouts: ConsumerTimeouts | None = None,
+        world: FakeWorld | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(world, **settings)
+        self.topics = topics or FakeTopics(t=6)
+        self.timeouts = timeouts or ConsumerTimeouts(assignment_interval_ms=0)
+        self.shard = GroupShard(self.world, self.settings, self.topics, lambda group_id: self.timeouts)
+
+    @property
+    def group(self) -> ConsumerGroup:
+        return self.shard.consumer_groups["g"]
+
+    @property
+    def state(self) -> str:
+        return self.group.state.value
+
+    def beat(
+        self,
+        member: str,
+        epoch: int,
+        *names: str,
+        owned: Owned | None = None,
+        group: str = "g",
+        regex: str | None = None,
+        instance: str | None = None,
+        rebalance_ms: int = -1,
+        assignor: str | None = None,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """The answer; an error is in it, as in a handler's."""
+        partitions = None
+        if owned is not None:
+            partitions = [
+                TopicPartitions(topic_id=self.topic_id(name), partitions=[*indexes])
+                for name, indexes in owned.items()
+            ]
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member,
+            member_epoch=epoch,
+            instance_id=instance,
+            rebalance_timeout_ms=rebalance_ms,
+            subscribed_topic_names=[*names] if names or epoch == 0 else None,
+            subscribed_topic_regex=regex,
+            server_assignor=assignor,
+            topic_partitions=partitions,
+        )
+        try:
+            return self.shard.consumer_heartbeat(Client("c", "/host", 1), request)
+        except KafkaError as error:
+            return ConsumerGroupHeartbeatResponse(error_code=error.error, assignment=None)
+
+    def enter(self, member: str, *names: str, **more: Any) -> ConsumerGroupHeartbeatResponse:
+        """Join; subscribed to `t` where nothing else is said."""
+        return self.beat(member, 0, *(names or ("t",)), owned={}, **{"rebalance_ms": 60_000} | more)
+
+    def refused(self, member: str, epoch: int, *names: str, **more: Any) -> Error:
+        return Error(self.beat(member, epoch, *names, **more).error_code)
+
+    def topic_id(self, name: str) -> bytes:
+        return self.topics.found[name].topic_id
+
+    def assigned(self, answer: ConsumerGroupHeartbeatResponse) -> dict[str, list[int]] | None:
+        """An answer's assignment by topic name, None where it has none."""
+        if answer.assignment is None:
+            return None
+        found = {}
+        for each in answer.assignment.topic_partitions:
+            topic = self.topics.by_id(each.topic_id)
+            found["?" if topic is None else topic.name] = sorted(each.partitions)
+        return found
+
+    def target(self, member: str, topic: str = "t") -> list[int]:
+        return sorted(self.group.target_of(member).get(self.topic_id(topic)) or ())
+
+    def holds(self, member: str, topic: str = "t") -> list[int]:
+        return sorted(self.group.members[member].assigned.get(self.topic_id(topic)) or ())
+
+    def restarted(self) -> Consumers:
+        """The same log in a new shard, as after a restart."""
+        world = FakeWorld()
+        world.elapsed_ms = self.world.elapsed_ms
+        world.log = [*self.world.log]
+        again = Consumers(self.topics, timeouts=self.timeouts, world=world)
+        for offset, ((key, value), producer_id) in enumerate(world.log):
+            again.shard.replay(key, value, offset, producer_id)
+        again.shard.start()
+        return again

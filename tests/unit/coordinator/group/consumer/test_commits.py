@@ -1,0 +1,121 @@
+"""Who may commit and fetch: members at their epoch, and behind it for what was theirs then."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.errors import Error, KafkaError
+from tests.unit.coordinator.group.consumer.consumers import Consumers
+
+T = b"t".ljust(16, b"\1")
+
+
+def pair() -> Consumers:
+    """`one` has 0 to 2 since epoch 2 and is at 3; `two` has the others since 3."""
+    groups = Consumers()
+    groups.enter("one")
+    groups.enter("two")
+    groups.beat("one", 2)
+    groups.beat("one", 2, owned={"t": [0, 1, 2]})
+    groups.beat("two", 3)
+    return groups
+
+
+def commit(groups: Consumers, member: str, epoch: int, partition: int = 0, version: int = 9) -> Error:
+    (error,) = groups.commit(
+        ("t", partition, 5), member_id=member, generation=epoch, version=version, topic_id=T
+    )
+    return error
+
+
+@pytest.mark.parametrize(
+    ("member", "epoch", "partition", "expected"),
+    [
+        ("one", 3, 0, Error.NONE),
+        ("one", 3, 5, Error.NONE),
+        ("one", 2, 0, Error.NONE),
+        ("one", 1, 0, Error.STALE_MEMBER_EPOCH),
+        ("one", 2, 5, Error.STALE_MEMBER_EPOCH),
+        ("one", 4, 0, Error.STALE_MEMBER_EPOCH),
+        ("two", 3, 5, Error.NONE),
+        ("two", 2, 5, Error.STALE_MEMBER_EPOCH),
+        ("nobody", 3, 0, Error.UNKNOWN_MEMBER_ID),
+        ("", -1, 0, Error.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_commit_needs_an_epoch_at_which_the_partition_was_the_members(
+    member: str, epoch: int, partition: int, expected: Error
+) -> None:
+    assert commit(pair(), member, epoch, partition) is expected
+
+
+def test_what_a_member_is_giving_up_it_may_still_commit_for() -> None:
+    groups = Consumers()
+    groups.enter("one")
+    groups.enter("two")
+    groups.beat("one", 2)
+    groups.group.members["one"].pending[T]
+
+    assert commit(groups, "one", 2, 5) is Error.NONE
+
+
+def test_old_versions_are_not_for_members_of_the_new_protocol() -> None:
+    assert commit(pair(), "one", 3, version=8) is Error.UNSUPPORTED_VERSION
+
+
+def test_anybody_may_commit_to_an_empty_group() -> None:
+    groups = Consumers()
+    groups.enter("one")
+    groups.beat("one", -1)
+
+    assert commit(groups, "", -1) is Error.NONE
+    assert commit(groups, "one", 2) is Error.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    ("member", "epoch", "expected"),
+    [
+        (None, -1, Error.NONE),
+        ("one", 3, Error.NONE),
+        ("one", 2, Error.STALE_MEMBER_EPOCH),
+        ("nobody", 3, Error.UNKNOWN_MEMBER_ID),
+        ("", -1, Error.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_fetch_needs_the_members_epoch(member: str | None, epoch: int, expected: Error) -> None:
+    groups = pair()
+    if expected is Error.NONE:
+        groups.shard.check_fetch("g", member, epoch)
+        return
+    with pytest.raises(KafkaError) as refused:
+        groups.shard.check_fetch("g", member, epoch)
+    assert refused.value.error is expected
+
+
+def test_a_transaction_is_told_of_an_old_epoch_as_of_a_generation() -> None:
+    from coordinator.group.offsets.committing import Committer, NewOffset
+
+    groups = pair()
+    with pytest.raises(KafkaError) as refused:
+        groups.shard.commit_offsets_in_transaction(
+            Committer("g", "one", None, 4),
+            [NewOffset("t", T, 0, 1, -1, "")],
+            producer_id=1,
+            producer_epoch=0,
+        )
+    assert refused.value.error is Error.ILLEGAL_GENERATION
+
+
+def test_offsets_of_topics_that_nobody_subscribes_to_expire_and_the_empty_group_with_them() -> None:
+    groups = Consumers(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=10_000)
+    groups.shard.start()
+    groups.enter("one")
+    groups.commit(("t", 0, 5), ("u", 0, 6), member_id="one", generation=2, topic_id=T)
+    groups.world.pass_ms(10_000)
+    assert (groups.committed("t"), groups.committed("u")) == (5, -1)
+
+    groups.beat("one", -1)
+    groups.world.pass_ms(10_000)
+
+    assert groups.committed("t") == -1
+    assert groups.shard.consumer_groups == {}

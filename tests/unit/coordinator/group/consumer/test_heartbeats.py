@@ -1,0 +1,281 @@
+"""Members come, share, leave, are late, come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.group.records import ConsumerGroupRecord
+from coordinator.group.settings import ConsumerTimeouts
+from protocol.errors import Error
+from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
+
+SESSION_MS = 45_000
+
+
+def kinds(groups: Consumers, since: int = 0) -> list[str]:
+    """What was written, by the kinds of keys; a tombstone with a minus before it."""
+    found = []
+    for record in groups.world.written()[since:]:
+        assert isinstance(record, ConsumerGroupRecord)
+        name = type(record.key).__name__.removeprefix("ConsumerGroup").removesuffix("Key")
+        found.append(("-" if record.value is None else "") + name)
+    return found
+
+
+def test_the_first_member_gets_everything_at_epoch_2() -> None:
+    groups = Consumers()
+
+    answer = groups.enter("one")
+
+    assert (answer.member_epoch, groups.assigned(answer)) == (2, {"t": [0, 1, 2, 3, 4, 5]})
+    assert answer.heartbeat_interval_ms == 5_000
+    assert kinds(groups) == [
+        "MemberMetadata",
+        "Metadata",
+        "TargetAssignmentMember",
+        "TargetAssignmentMetadata",
+        "CurrentMemberAssignment",
+    ]
+
+
+def test_a_second_member_gets_its_part_once_it_is_free() -> None:
+    groups = Consumers()
+    groups.enter("one")
+
+    two = groups.enter("two")
+    assert (two.member_epoch, groups.assigned(two)) == (3, {})
+    one = groups.beat("one", 2)
+    assert (one.member_epoch, groups.assigned(one)) == (2, {"t": [0, 1, 2]})
+    assert groups.beat("two", 3).assignment is None
+    assert groups.beat("one", 2, owned={"t": [0, 1, 2]}).member_epoch == 3
+    assert groups.assigned(groups.beat("two", 3)) == {"t": [3, 4, 5]}
+    assert groups.state == "Stable"
+
+
+def test_nobody_ever_holds_what_another_holds() -> None:
+    groups = Consumers(FakeTopics(t=12))
+    members = {f"m{number}": [0, 0] for number in range(5)}
+    for member in members:
+        members[member] = [groups.enter(member).member_epoch, 0]
+        for each, state in members.items():
+            if state[0]:
+                owned = {"t": groups.holds(each)}
+                answer = groups.beat(each, state[0], owned=owned)
+                state[0] = answer.member_epoch
+        held = [
+            partition
+            for each in groups.group.members.values()
+            for assigned in (each.assigned, each.pending)
+            for topic in assigned
+            for partition in assigned[topic]
+        ]
+        assert len(held) == len({*held})
+    for _ in range(3):
+        for each, state in members.items():
+            state[0] = groups.beat(each, state[0], owned={"t": groups.holds(each)}).member_epoch
+    assert sorted(partition for each in members for partition in groups.holds(each)) == [*range(12)]
+    assert groups.state == "Stable"
+
+
+def test_the_assignment_interval_holds_the_next_assignment_back() -> None:
+    groups = Consumers(timeouts=ConsumerTimeouts(assignment_interval_ms=1_000))
+    groups.enter("one")
+
+    assert groups.enter("two").member_epoch == 2
+    assert groups.state == "Assigning"
+    groups.world.pass_ms(999)
+    assert groups.beat("two", 2).member_epoch == 2
+    groups.world.pass_ms(1)
+    assert groups.beat("two", 2).member_epoch == 3
+
+
+def test_an_answer_has_the_assignment_where_it_changed_or_all_was_said() -> None:
+    groups = Consumers()
+    groups.enter("one")
+
+    assert groups.beat("one", 2).assignment is None
+    assert groups.beat("one", 2, owned={"t": [0]}).assignment is None
+    assert groups.beat("one", 2, "t", owned={"t": [0]}, rebalance_ms=1000).assignment is not None
+
+
+def test_a_member_that_leaves_makes_room_at_the_next_heartbeat() -> None:
+    groups = Consumers()
+    groups.enter("one")
+    groups.enter("two")
+    before = len(groups.world.log)
+
+    answer = groups.beat("two", -1)
+
+    assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("two", -1, 0)
+    assert kinds(groups, before) == [
+        "-CurrentMemberAssignment",
+        "-TargetAssignmentMember",
+        "-MemberMetadata",
+        "Metadata",
+    ]
+    assert (groups.group.epoch, groups.group.assignment_epoch) == (4, 3)
+    groups.beat("one", 2)
+    assert groups.target("one") == [0, 1, 2, 3, 4, 5]
+
+
+def test_nothing_is_written_where_nothing_changes() -> None:
+    groups = Consumers()
+    groups.enter("one")
+    before = len(groups.world.log)
+
+    groups.beat("one", 2, "t", owned={"t": [0, 1, 2, 3, 4, 5]}, rebalance_ms=60_000)
+    groups.enter("one")
+
+    assert len(groups.world.log) == before
+
+
+def test_a_member_that_is_silent_is_fenced() -> None:
+    groups = Consumers()
+    groups.enter("one")
+    groups.world.pass_ms(SESSION_MS - 1)
+    groups.beat("one", 2)
+    groups.world.pass_ms(SESSION_MS - 1)
+    assert groups.state == "Stable"
+
+    groups.world.pass_ms(1)
+
+    assert groups.state == "Empty"
+    assert groups.refused("one", 2) is Error.UNKNOWN_MEMBER_ID
+
+
+def test_a_groups_own_session_timeout_counts_from_the_next_heartbeat_on() -> None:
+    groups = Consumers()
+    groups.enter("one")
+    groups.timeouts = ConsumerTimeouts(session_timeout_ms=1_000, heartbeat_interval_ms=10)
+
+    groups.world.pass_ms(2_000)
+    assert groups.beat("one", 2).heartbeat_interval_ms == 10
+    groups.world.pass_ms(1_000)
+
+    assert groups.state == "Empty"
+
+
+def test_who_does_not_give_up_in_time_is_fenced_however_often_it_is_heard_of() -> None:
+    groups = Consumers()
+    groups.enter("one", rebalance_ms=2_000)
+    groups.enter("two")
+    groups.beat("one", 2)
+    for _ in range(3):
+        groups.world.pass_ms(500)
+        groups.beat("one", 2)
+    groups.world.pass_ms(499)
+    assert "one" in groups.group.members
+
+    groups.world.pass_ms(1)
+
+    assert "one" not in groups.group.members
+    assert groups.assigned(groups.beat("two", 3)) == {"t": [0, 1, 2, 3, 4, 5]}
+
+
+def test_who_gives_up_in_time_is_not_fenced() -> None:
+    groups = Consumers()
+    groups.enter("one", rebalance_ms=2_000)
+    groups.enter("two")
+    groups.beat("one", 2)
+    groups.beat("one", 2, owned={"t": [0, 1, 2]})
+
+    groups.world.pass_ms(10_000)
+
+    assert "one" in groups.group.members
+
+
+def test_one_member_too_many_is_refused() -> None:
+    groups = Consumers(consumer_max_size=1)
+    groups.enter("one")
+
+    assert groups.refused("two", 0, "t", owned={}, rebalance_ms=1) is Error.GROUP_MAX_SIZE_REACHED
+    assert groups.refused("nobody", 5) is Error.GROUP_MAX_SIZE_REACHED
+    assert groups.refused("one", 2) is Error.NONE
+
+
+def test_a_static_member_that_leaves_for_a_while_comes_back_to_what_it_had() -> None:
+    groups = Consumers()
+    groups.enter("one", instance="i")
+    groups.enter("two")
+    groups.beat("one", 2, instance="i")
+    groups.beat("one", 2, instance="i", owned={"t": [0, 1, 2]})
+    groups.beat("two", 3)
+    epoch = groups.group.epoch
+
+    assert groups.refused("three", 0, "t", owned={}, rebalance_ms=1, instance="i") is (
+        Error.UNRELEASED_INSTANCE_ID
+    )
+    assert groups.beat("one", -2, instance="i").member_epoch == -2
+    answer = groups.enter("three", instance="i")
+
+    assert groups.assigned(answer) == {"t": [0, 1, 2]}
+    assert (answer.member_epoch, groups.group.epoch) == (3, epoch)
+    assert groups.refused("one", 3, instance="i") is Error.FENCED_INSTANCE_ID
+    assert groups.state == "Stable"
+
+
+def test_a_static_member_that_stays_away_is_fenced() -> None:
+    groups = Consumers()
+    groups.enter("one", instance="i")
+    groups.beat("one", -2, instance="i")
+
+    groups.world.pass_ms(SESSION_MS)
+
+    assert groups.state == "Empty"
+
+
+def test_a_topic_that_grows_is_assigned_anew() -> None:
+    groups = Consumers(FakeTopics(t=2))
+    groups.enter("one")
+    groups.topics.create("t", 3)
+    assert groups.beat("one", 2).member_epoch == 2
+
+    groups.shard.topics_changed(["t"], created=False)
+
+    answer = groups.beat("one", 2)
+    assert (answer.member_epoch, groups.assigned(answer)) == (3, {"t": [0, 1, 2]})
+
+
+def test_topics_of_others_leave_a_group_alone() -> None:
+    groups = Consumers()
+    groups.enter("one")
+    groups.topics.create("u", 3)
+    groups.shard.topics_changed(["u"], created=True)
+
+    assert groups.beat("one", 2).member_epoch == 2
+    assert groups.group.epoch == 2
+
+
+def test_the_assignor_that_most_members_name_assigns() -> None:
+    groups = Consumers(FakeTopics(t=3, u=3))
+    groups.enter("one", "t", "u", assignor="range")
+    groups.enter("two", "t", "u", assignor="range")
+    groups.enter("three", "t", "u")
+
+    assert groups.group.preferred_assignor() == "range"
+    assert [groups.target(member, "t") for member in sorted(("one", "two", "three"))] == [[0], [1], [2]]
+    assert [groups.target(member, "u") for member in sorted(("one", "two", "three"))] == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize("error", [Error.NOT_LEADER_OR_FOLLOWER, Error.KAFKA_STORAGE_ERROR])
+def test_a_heartbeat_that_cannot_be_recorded_changes_nothing(error: Error) -> None:
+    groups = Consumers()
+    groups.enter("one")
+    groups.world.failing = error
+
+    assert groups.refused("two", 0, "t", owned={}, rebalance_ms=1) is error
+    assert [*groups.group.members] == ["one"]
+    assert groups.group.epoch == 2
+
+
+def test_who_cannot_be_fenced_now_is_fenced_later() -> None:
+    groups = Consumers()
+    groups.enter("one")
+    groups.world.failing = Error.KAFKA_STORAGE_ERROR
+    groups.world.pass_ms(SESSION_MS)
+    assert groups.state == "Stable"
+
+    groups.world.failing = None
+    groups.world.pass_ms(500)
+
+    assert groups.state == "Empty"

@@ -1,0 +1,213 @@
+"""Groups that go over from one protocol to the other, and members of the classic one in a consumer group."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.group.consumer.embedded import write_assignment
+from coordinator.java_maps import JavaMap, JavaSet
+from protocol.codec import encode
+from protocol.errors import Error, KafkaError
+from protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
+from protocol.messages.groups_classic import JoinGroupResponse
+from tests.unit.coordinator.group.consumer.consumers import Consumers
+from tests.unit.coordinator.world import Answer
+
+
+def subscription(*topics: str, owned: tuple[int, ...] = ()) -> bytes:
+    message = ConsumerProtocolSubscription(
+        topics=[*topics], owned_partitions=[TopicPartition(topic="t", partitions=[*owned])] if owned else []
+    )
+    return b"\0\1" + encode(message, 1)
+
+
+def assignment(groups: Consumers, *partitions: int) -> bytes:
+    target: JavaMap[bytes, JavaSet[int]] = JavaMap()
+    target[groups.topic_id("t")] = JavaSet.of(partitions)
+    return write_assignment(target, groups.topics, 1)  # type: ignore[arg-type]
+
+
+def classic_group(**settings: object) -> tuple[Consumers, str]:
+    """A stable classic group of one member that has all."""
+    groups = Consumers(**settings)  # type: ignore[arg-type]
+    answer = joined(groups, "")
+    groups.world.pass_ms(0)
+    member = joined_id(answer)
+    groups.sync(member, 1, {member: assignment(groups, 0, 1, 2, 3, 4, 5)})
+    assert groups.shard.groups["g"].state.value == "Stable"
+    return groups, member
+
+
+def joined(groups: Consumers, member: str, owned: tuple[int, ...] = (), **more: object) -> Answer:
+    protocols = [("range", subscription("t", owned=owned))]
+    return groups.join(member, **{"version": 3, "protocols": protocols} | more)  # type: ignore[arg-type]
+
+
+def answered(answer: Answer) -> JoinGroupResponse:
+    assert answer.join is not None
+    return answer.join
+
+
+def joined_id(answer: Answer) -> str:
+    return answered(answer).member_id
+
+
+def test_members_keep_what_they_have_as_the_group_goes_over() -> None:
+    groups, old = classic_group()
+
+    answer = groups.enter("new")
+
+    assert answer.member_epoch == 2
+    assert "g" not in groups.shard.groups
+    member = groups.group.members[old]
+    assert (member.epoch, member.is_classic) == (1, True)
+    assert groups.holds(old) == [0, 1, 2, 3, 4, 5]
+    assert sorted((groups.target(old), groups.target("new"))) == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_a_classic_member_is_told_to_join_and_gives_up_first() -> None:
+    groups, old = classic_group()
+    groups.enter("new")
+
+    with pytest.raises(KafkaError) as told:
+        groups.sync(old, 1)
+    assert told.value.error is Error.REBALANCE_IN_PROGRESS
+    assert groups.heartbeat(old, 1) is Error.REBALANCE_IN_PROGRESS
+    answer = answered(joined(groups, old, (0, 1, 2, 3, 4, 5)))
+    assert (answer.generation_id, answer.leader, answer.members) == (1, "", [])
+    assert groups.heartbeat(old, 1) is Error.REBALANCE_IN_PROGRESS
+    answer = answered(joined(groups, old, tuple(groups.holds(old))))
+    assert answer.generation_id == 2
+    synced = groups.sync(old, 2).sync
+    assert synced is not None
+    assert synced.assignment == assignment(groups, *groups.holds(old))
+    assert groups.heartbeat(old, 2) is Error.NONE
+    assert groups.assigned(groups.beat("new", 2)) == {"t": groups.target("new")}
+
+
+def test_a_classic_member_has_its_rebalance_timeout_to_join_from_the_first_telling_on() -> None:
+    groups, old = classic_group()
+    groups.enter("new")
+    assert groups.heartbeat(old, 1) is Error.REBALANCE_IN_PROGRESS
+    for _ in range(11):
+        groups.world.pass_ms(5_000)
+        assert groups.heartbeat(old, 1) is Error.REBALANCE_IN_PROGRESS
+        groups.beat("new", 2)
+    groups.world.pass_ms(4_999)
+    assert old in groups.group.members
+
+    groups.world.pass_ms(1)
+
+    assert old not in groups.group.members
+
+
+def test_a_classic_member_has_its_rebalance_timeout_to_sync() -> None:
+    groups, old = classic_group()
+    groups.enter("new")
+    joined(groups, old, (0, 1, 2, 3, 4, 5), rebalance_ms=20_000)
+    joined(groups, old, tuple(groups.holds(old)), rebalance_ms=20_000)
+    for _ in range(3):
+        groups.world.pass_ms(5_000)
+        groups.heartbeat(old, 2)
+    groups.world.pass_ms(4_999)
+    assert old in groups.group.members
+
+    groups.world.pass_ms(1)
+
+    assert old not in groups.group.members
+
+
+def test_the_last_new_member_that_leaves_takes_the_group_down() -> None:
+    groups, old = classic_group()
+    groups.enter("new")
+
+    groups.beat("new", -1)
+
+    assert "g" not in groups.shard.consumer_groups
+    group = groups.shard.groups["g"]
+    assert (group.state.value, group.generation, [*group.members]) == ("PreparingRebalance", 2, [old])
+    assert answered(joined(groups, old)).generation_id == 3
+
+
+def test_the_last_new_member_whose_session_ends_takes_the_group_down() -> None:
+    groups, old = classic_group()
+    groups.enter("new")
+    joined(groups, old, (0, 1, 2, 3, 4, 5))
+    joined(groups, old, tuple(groups.holds(old)))
+    groups.sync(old, 2)
+    for _ in range(8):
+        groups.world.pass_ms(5_000)
+        assert groups.heartbeat(old, 2) is Error.NONE
+    assert "g" not in groups.shard.groups
+
+    groups.world.pass_ms(5_000)
+
+    assert [*groups.shard.groups["g"].members] == [old]
+
+
+def test_a_downgraded_group_is_the_same_after_a_restart() -> None:
+    groups, old = classic_group()
+    groups.enter("new")
+    groups.beat("new", -1)
+
+    again = groups.restarted()
+
+    assert again.shard.consumer_groups == {}
+    assert [*again.shard.groups["g"].members] == [old]
+    assert again.shard.groups["g"].generation == 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "up", "down"),
+    [
+        ("bidirectional", True, True),
+        ("upgrade", True, False),
+        ("downgrade", False, True),
+        ("disabled", False, False),
+    ],
+)
+def test_the_policy_says_which_ways_are_open(policy: str, up: bool, down: bool) -> None:
+    groups, old = classic_group(migration_policy=policy)
+    error = groups.refused("new", 0, "t", owned={}, rebalance_ms=1)
+    assert error is (Error.NONE if up else Error.GROUP_ID_NOT_FOUND)
+
+    object.__setattr__(groups.settings, "migration_policy", "bidirectional")
+    groups.enter("new")
+    object.__setattr__(groups.settings, "migration_policy", policy)
+    groups.beat("new", -1)
+    assert ("g" in groups.shard.groups) is down
+
+
+def test_a_group_with_parked_joins_answers_them_before_it_goes_over() -> None:
+    groups, old = classic_group()
+    waiting = joined(groups, "")
+    assert waiting.is_parked
+
+    groups.enter("new")
+
+    assert waiting.error is Error.REBALANCE_IN_PROGRESS
+    assert len(groups.group.members) == 3
+
+
+def test_empty_groups_go_over_whatever_the_policy() -> None:
+    groups = Consumers(migration_policy="disabled")
+    groups.enter("new")
+    groups.beat("new", -1)
+    answer = joined(groups, "")
+    groups.world.pass_ms(0)
+    assert answered(answer).generation_id == 1
+    assert "g" not in groups.shard.consumer_groups
+
+    groups.leave(joined_id(answer))
+    assert groups.enter("new").member_epoch == 2
+    assert "g" not in groups.shard.groups
+
+
+def test_offsets_stay_as_a_group_goes_over() -> None:
+    groups, old = classic_group()
+    groups.commit(("t", 0, 7), member_id=old, generation=1)
+    groups.enter("new")
+    assert groups.committed() == 7
+    groups.beat("new", -1)
+    assert groups.committed() == 7
+    assert groups.restarted().committed() == 7

@@ -1,0 +1,117 @@
+"""Subscriptions by regular expression: when they are resolved, and what comes of it."""
+
+from __future__ import annotations
+
+from protocol.errors import Error
+from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
+
+
+def enter(groups: Consumers, member: str, regex: str) -> None:
+    groups.beat(member, 0, owned={}, regex=regex, rebalance_ms=60_000)
+    groups.world.pass_ms(0)
+
+
+def topics_of(groups: Consumers, regex: str) -> list[str]:
+    return sorted(groups.group.resolved[regex].topics)
+
+
+def test_the_heartbeat_that_brings_one_is_answered_before_it_is_resolved() -> None:
+    groups = Consumers(FakeTopics(a1=1, a2=1, b=1))
+
+    answer = groups.beat("one", 0, owned={}, regex="a.", rebalance_ms=60_000)
+    assert (answer.member_epoch, groups.assigned(answer), groups.group.resolved) == (1, {}, {})
+    groups.world.pass_ms(0)
+
+    assert topics_of(groups, "a.") == ["a1", "a2"]
+    answer = groups.beat("one", 1)
+    assert (answer.member_epoch, groups.assigned(answer)) == (2, {"a1": [0], "a2": [0]})
+
+
+def test_an_expression_matches_whole_names() -> None:
+    groups = Consumers(FakeTopics(a=1, ab=1))
+    enter(groups, "one", "a")
+
+    assert topics_of(groups, "a") == ["a"]
+
+
+def test_one_that_makes_no_sense_is_refused_and_changes_nothing() -> None:
+    groups = Consumers()
+    error = groups.refused("one", 0, "t", owned={}, rebalance_ms=1, regex="(")
+
+    assert error is Error.INVALID_REGULAR_EXPRESSION
+    assert groups.shard.consumer_groups == {}
+
+
+def test_a_new_topic_is_found_ten_seconds_after_the_last_resolution() -> None:
+    groups = Consumers(FakeTopics(a1=1))
+    enter(groups, "one", "a.")
+    groups.topics.create("a2", 1)
+    groups.shard.topics_changed(["a2"], created=True)
+    groups.world.pass_ms(10_000)
+    groups.beat("one", 1)
+    groups.world.pass_ms(0)
+    assert topics_of(groups, "a.") == ["a1"]
+
+    groups.world.pass_ms(1)
+    groups.beat("one", 2)
+    groups.world.pass_ms(0)
+
+    assert topics_of(groups, "a.") == ["a1", "a2"]
+
+
+def test_without_new_topics_it_is_resolved_again_after_the_refresh_interval() -> None:
+    groups = Consumers(FakeTopics(a1=1))
+    enter(groups, "one", "a.")
+    first = groups.group.resolved["a."].timestamp_ms
+    for passed_ms, expected in ((300_000, first), (300_001, first + 600_001)):
+        while passed_ms:
+            groups.world.pass_ms(min(passed_ms, 40_000))
+            passed_ms -= min(passed_ms, 40_000)
+            groups.beat("one", groups.group.members["one"].epoch)
+            groups.world.pass_ms(0)
+        assert groups.group.resolved["a."].timestamp_ms == expected
+
+
+def test_one_that_nobody_subscribes_to_any_more_goes() -> None:
+    groups = Consumers(FakeTopics(a=1, b=1))
+    enter(groups, "one", "a")
+    enter(groups, "two", "a")
+    groups.beat("one", groups.group.members["one"].epoch, regex="")
+    assert [*groups.group.resolved] == ["a"]
+
+    groups.beat("two", -1)
+
+    assert groups.group.resolved == {}
+    assert groups.group.topics == {}
+
+
+def test_the_same_expression_of_another_member_is_not_resolved_again() -> None:
+    groups = Consumers(FakeTopics(a=2))
+    enter(groups, "one", "a")
+    groups.world.pass_ms(20_000)
+    groups.beat("one", 1)
+    before = groups.group.resolved["a"]
+
+    enter(groups, "two", "a")
+
+    assert groups.group.resolved["a"] == before
+    assert groups.group.homogeneous
+
+
+def test_names_and_an_expression_subscribe_to_both() -> None:
+    groups = Consumers(FakeTopics(a=1, b=1, c=1))
+    groups.beat("one", 0, "c", owned={}, regex="[ab]", rebalance_ms=60_000)
+    groups.world.pass_ms(0)
+
+    assert groups.assigned(groups.beat("one", 2)) == {"a": [0], "b": [0], "c": [0]}
+
+
+def test_a_resolution_for_a_group_that_is_gone_is_nothing() -> None:
+    groups = Consumers(FakeTopics(a=1))
+    groups.beat("one", 0, owned={}, regex="a", rebalance_ms=60_000)
+    groups.beat("one", -1)
+    groups.shard.delete_groups(["g"])
+
+    groups.world.pass_ms(0)
+
+    assert groups.shard.consumer_groups == {}

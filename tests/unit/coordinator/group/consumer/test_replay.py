@@ -1,0 +1,169 @@
+"""Records of consumer groups in a log: whole ones, and what compaction leaves of them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from coordinator.group.records import ConsumerGroupRecord, encode_record
+from coordinator.group.shard import GroupShard
+from protocol.messages.group_records_consumer import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
+
+
+def said(shard: GroupShard) -> Any:
+    """All that is durable of the groups."""
+    return {
+        group_id: (
+            group.epoch,
+            group.assignment_epoch,
+            group.assignment_timestamp_ms,
+            group.metadata_hash,
+            dict(group.members.items()),
+            {member: {t: {*p} for t, p in target.items()} for member, target in group.targets.items()},
+            group.partition_epochs,
+            group.inverted_targets,
+            group.static_members,
+            group.topics,
+            dict(group.regexes),
+            group.resolved,
+            dict(group.server_assignors.items()),
+            group.homogeneous,
+        )
+        for group_id, group in shard.consumer_groups.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_restart_finds_a_group_as_it_was(seed: int) -> None:
+    chance = random.Random(seed)
+    groups = Consumers(FakeTopics(t=7, u=3))
+    epochs: dict[str, int] = {}
+    for _ in range(60):
+        member = chance.choice(("a", "b", "c", "d"))
+        instance = "i" if member == "d" else None
+        if member not in epochs:
+            names = chance.choice((["t"], ["t", "u"], ["u"]))
+            answer = groups.enter(member, *names, instance=instance, regex=chance.choice((None, "u.*")))
+        elif chance.random() < 0.2:
+            groups.beat(member, -2 if instance and chance.random() < 0.5 else -1, instance=instance)
+            del epochs[member]
+            continue
+        else:
+            owned = {name: groups.holds(member, name) for name in ("t", "u")}
+            answer = groups.beat(member, epochs[member], owned=owned, instance=instance)
+        if answer.error_code == 0:
+            epochs[member] = answer.member_epoch
+        groups.world.pass_ms(chance.choice((0, 0, 5, 1000)))
+
+    assert said(groups.restarted().shard) == said(groups.shard)
+
+
+def test_after_a_restart_everybody_has_a_whole_session() -> None:
+    groups = Consumers()
+    groups.enter("one")
+    groups.world.pass_ms(40_000)
+
+    again = groups.restarted()
+    again.world.pass_ms(44_999)
+    assert again.state == "Stable"
+    again.world.pass_ms(1)
+
+    assert again.state == "Empty"
+
+
+def test_after_a_restart_who_has_to_give_up_has_its_whole_time() -> None:
+    groups = Consumers()
+    groups.enter("one", rebalance_ms=2_000)
+    groups.enter("two")
+    groups.beat("one", 2)
+
+    again = groups.restarted()
+    again.world.pass_ms(2_000)
+
+    assert [*again.group.members] == ["two"]
+
+
+def test_a_deleted_group_is_gone_after_a_restart() -> None:
+    groups = Consumers()
+    groups.enter("one")
+    groups.beat("one", -1)
+    groups.shard.delete_groups(["g"])
+
+    assert said(groups.restarted().shard) == {}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ConsumerGroupMetadataKey(group_id="g"),
+        ConsumerGroupPartitionMetadataKey(group_id="g"),
+        ConsumerGroupMemberMetadataKey(group_id="g", member_id="m"),
+        ConsumerGroupTargetAssignmentMemberKey(group_id="g", member_id="m"),
+        ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="m"),
+    ],
+    ids=lambda key: type(key).__name__,
+)
+def test_tombstones_of_what_is_not_there_are_passed_over(key: Any) -> None:
+    groups = Consumers()
+    record, value = encode_record(ConsumerGroupRecord(key, None))
+
+    groups.shard.replay(record, value, 0, -1)
+    assert said(groups.shard) == {}
+    groups.enter("one")
+    if not isinstance(key, ConsumerGroupMetadataKey):
+        groups.shard.replay(record, value, 5, -1)
+        assert [*groups.group.members] == ["one"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_compacted_log_comes_to_the_same(seed: int) -> None:
+    """Only the last record of each key is left (KAFKA-19862)."""
+    chance = random.Random(seed)
+    groups = Consumers(FakeTopics(t=5))
+    epochs: dict[str, int] = {}
+    for _ in range(40):
+        member = chance.choice("abc")
+        if member not in epochs:
+            epochs[member] = groups.enter(member).member_epoch
+        elif chance.random() < 0.15:
+            groups.beat(member, -1)
+            del epochs[member]
+        else:
+            epochs[member] = groups.beat(
+                member, epochs[member], owned={"t": groups.holds(member)}
+            ).member_epoch
+    last = {key: index for index, ((key, _), _) in enumerate(groups.world.log)}
+    groups.world.log = [entry for index, entry in enumerate(groups.world.log) if last[entry[0][0]] == index]
+
+    again = groups.restarted().group
+
+    expected = groups.group
+    assert dict(again.members.items()) == dict(expected.members.items())
+    assert again.partition_epochs == expected.partition_epochs
+    assert again.inverted_targets == expected.inverted_targets
+    assert (again.epoch, again.assignment_epoch) == (expected.epoch, expected.assignment_epoch)
+
+
+def test_metadata_of_an_older_kafka_is_deleted_with_the_next_bump() -> None:
+    groups = Consumers()
+    groups.enter("one")
+    key = ConsumerGroupPartitionMetadataKey(group_id="g")
+    groups.shard.replay(
+        *encode_record(ConsumerGroupRecord(key, ConsumerGroupPartitionMetadataValue())), 9, -1
+    )
+    before = len(groups.world.log)
+
+    groups.enter("two")
+
+    assert ConsumerGroupRecord(key, None) in groups.world.written()[before:]
+    assert not groups.group.has_partition_metadata

@@ -1,0 +1,74 @@
+"""Walked as Java 17 walks them, after thousands of random histories: colliding keys, small tables, trees."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.java_hash import uuid_hash
+from coordinator.java_maps import JavaMap, JavaSet, TimelineTable
+
+VECTORS = Path(__file__).parent / "data" / "java_maps.jsonl.gz"
+
+
+def histories() -> list[dict[str, Any]]:
+    """{capacity, operations: [[put | compute | remove, key]], keys}; the keys are those of a java.util.HashMap."""
+    return [json.loads(line) for line in gzip.decompress(VECTORS.read_bytes()).splitlines()]
+
+
+@pytest.mark.parametrize("history", histories(), ids=lambda history: f"{len(history['operations'])}")
+def test_a_map_is_walked_in_javas_order(history: dict[str, Any]) -> None:
+    walked: JavaMap[Any, int] = JavaMap(history["capacity"])
+    for operation, key in history["operations"]:
+        if operation == "put":
+            walked[key] = 1
+        elif operation == "compute":
+            walked.compute_if_absent(key, 1)
+        else:
+            walked.pop(key)
+
+    assert walked.keys() == history["keys"]
+
+
+def test_some_histories_make_trees() -> None:
+    longest = max(len(history["operations"]) for history in histories())
+    assert longest > 300
+
+
+def test_a_set_is_sized_by_what_it_is_made_of() -> None:
+    assert [*JavaSet.of([17, 1])] == [17, 1]
+    assert [*JavaSet.of([17, 1], 13)] == [1, 17]
+
+
+def test_a_uuid_hashes_as_in_kafka() -> None:
+    assert uuid_hash(bytes(15) + b"\x01") == 1
+    assert uuid_hash(b"\xff" * 8 + bytes(8)) == 0
+    assert uuid_hash(b"\x80" + bytes(15)) == -(2**31)
+
+
+def test_maps_are_equal_whatever_their_order() -> None:
+    one: JavaMap[int, str] = JavaMap()
+    two: JavaMap[int, str] = JavaMap(1)
+    for key in (1, 17):
+        one[key] = "x"
+    for key in (17, 1):
+        two[key] = "x"
+
+    assert one == two
+    two[17] = "y"
+    assert one != two
+
+
+def test_a_timeline_table_walks_a_slot_from_the_newest_to_the_oldest() -> None:
+    table: TimelineTable[int] = TimelineTable()
+    for key in ("AaAa", "BBBB", "AaBB"):  # all of one hash
+        table[key] = 1
+    table["AaAa"] = 2
+
+    assert [*table] == ["AaBB", "BBBB", "AaAa"]
+    assert table.pop("BBBB") == 1
+    assert table.items() == [("AaBB", 1), ("AaAa", 2)]
