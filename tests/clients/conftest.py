@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 import barnabas
+from tests.clients.transactions import running_server
+from tests.support.kafka_server import Server
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +21,20 @@ def bootstrap() -> Iterator[str]:
     else:
         with barnabas.Broker() as broker:
             yield broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def transactional_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A broker that soon ends transactions whose time is up (`clients.transactions`)."""
+    with running_server(tmp_path_factory.mktemp("transactional")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def transactional(request: pytest.FixtureRequest) -> str:
+    """Where clients with transactions connect: `transactional_server`."""
+    running = os.environ.get("BARNABAS_CLIENTS_BOOTSTRAP")
+    return running or request.getfixturevalue("transactional_server").bootstrap
 
 
 @pytest.fixture

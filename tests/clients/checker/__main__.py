@@ -1,0 +1,124 @@
+"""`python -m tests.clients.checker`: rounds of the workload, each with faults of its own, and what was found in them.
+
+Ends with status 1 at the first round with an anomaly, whose history it leaves in a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.clients.checker.anomalies import Found, find
+from tests.clients.checker.history import History
+from tests.clients.checker.workload import FAULTS, Plan, Workload
+from tests.clients.java_programs import compile_java
+from tests.clients.transactions import running_server
+from tests.support.apache_kafka import tool, why_unavailable
+
+
+def main() -> int:
+    options = _options()
+    if options.kafka:
+        os.environ["BARNABAS_CLIENTS_KAFKA"] = "1"
+    with tempfile.TemporaryDirectory() as folder:
+        java = _java(Path(folder, "classes"))
+        for number in range(options.rounds):
+            seed = options.seed + number
+            # Java speaks the second version of transactions where the cluster has it, librdkafka always the first.
+            version = options.version or 2 - seed % 2
+            plan = Plan(
+                seed=seed,
+                operations=options.operations,
+                clients=options.clients,
+                java_clients=options.clients // 2 if java else 0,
+                java=java,
+                faults=tuple(random.Random(seed).choices(FAULTS, k=options.faults)),
+                waits=True,
+            )
+            print(f"seed {seed}, transaction.version {version}: {', '.join(plan.faults)}", flush=True)
+            if not _round(plan, version, Path(folder, str(number)), options.history):
+                return 1
+    print("No anomaly.")
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.clients.checker", description=__doc__)
+    parser.add_argument(
+        "--seed", type=int, default=int(time.time()), help="of the first round; the next has the next"
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--operations", type=int, default=3_000, help="transactions in a round")
+    parser.add_argument(
+        "--clients", type=int, default=6, help="that write and read, half of them Java's; one copies"
+    )
+    parser.add_argument("--faults", type=int, default=20, help="in a round")
+    parser.add_argument(
+        "--version", type=int, choices=(1, 2), help="of transactions; by turns where not given"
+    )
+    parser.add_argument("--kafka", action="store_true", help="with Apache Kafka, to judge the judge")
+    parser.add_argument(
+        "--history", type=Path, default=Path("checked-history.txt"), help="what to leave behind"
+    )
+    return parser.parse_args()
+
+
+def _java(folder: Path) -> str | None:
+    reason = why_unavailable()
+    if reason:
+        print(f"Kafka's Java clients can't be had ({reason}): they are left out.")
+        return None
+    folder.mkdir()
+    compile_java("CheckerClient", folder)
+    return str(folder)
+
+
+def _round(plan: Plan, version: int, folder: Path, left_behind: Path) -> bool:
+    """Whether all went well."""
+    began_s = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(running_server(folder))
+        if version != 2:
+            tool(
+                "features",
+                "--bootstrap-server",
+                server.bootstrap,
+                "downgrade",
+                "--feature",
+                f"transaction.version={version}",
+            )
+        workload = Workload(
+            server, plan, say=lambda what: print(f"{time.monotonic() - began_s:7.1f} s  {what}", flush=True)
+        )
+        try:
+            found = find(workload.run())
+        except (AssertionError, subprocess.SubprocessError) as error:
+            found = {"stuck": [str(error)], **find(workload.history)}
+    outcomes = Counter(operation.outcome.value for operation in workload.history)
+    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items()))
+    print(f"{time.monotonic() - began_s:7.1f} s  {counts}; {_summary(found)}", flush=True)
+    if found:
+        left_behind.write_text(_told(workload.history, found))
+        print(f"The history is in {left_behind}.")
+    return not found
+
+
+def _summary(found: Found) -> str:
+    return ", ".join(f"{len(sentences):,} × {name}" for name, sentences in found.items()) or "no anomaly"
+
+
+def _told(history: History, found: Found) -> str:
+    lines = [f"{name}: {sentence}" for name, sentences in found.items() for sentence in sentences]
+    return "\n".join([*lines, "", *map(str, history)]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""The search for what no history may hold, by the names that Jepsen gives it.
+
+Not looked for, since Kafka allows it: transactions that overlap in the log (G0), and the cycles that come of it where
+one of two such transactions reads what the other committed meanwhile; sends of one transaction with others' between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from tests.clients.checker.cycles import cycles
+from tests.clients.checker.history import History, Key, Operation, Outcome, Send
+from tests.clients.checker.index import Index
+
+Found = dict[str, list[str]]
+
+
+def find(history: History) -> Found:
+    """Name of each anomaly that is there → a sentence for every case."""
+    index = Index.of(history)
+    found: Found = {}
+    for name, sentences in (check(index) for check in CHECKS):
+        found.setdefault(name, []).extend(sentences)
+    for name, sentence in _orders(index):
+        found.setdefault(name, []).append(sentence)
+    return {name: sentences for name, sentences in sorted(found.items()) if sentences}
+
+
+def _inconsistent_offsets(index: Index) -> tuple[str, Iterable[str]]:
+    return "inconsistent-offsets", (
+        f"{key}@{offset} holds {sorted(values)}"
+        for (key, offset), values in index.values_at.items()
+        if len(values) > 1
+    )
+
+
+def _duplicates(index: Index) -> tuple[str, Iterable[str]]:
+    return "duplicate", (
+        f"{value} is in {key} at {sorted(offsets)}"
+        for (key, value), offsets in index.offsets_of.items()
+        if len(offsets) > 1
+    )
+
+
+def _aborted_reads(index: Index) -> tuple[str, Iterable[str]]:
+    """Also by an operation that wasn't OK itself: what a consumer returned, it returned."""
+    return "G1a", (
+        f"{value} of an aborted transaction ({writer}) was read by {reader}"
+        for (key, value), writer in index.writer_of.items()
+        if writer.outcome is Outcome.FAILED
+        for reader, _poll in index.readers_of.get((key, value), ())
+    )
+
+
+def _precommitted_reads(index: Index) -> tuple[str, Iterable[str]]:
+    return "precommitted-read", (
+        f"{value} was read by {reader} before its transaction ({writer}) asked to commit"
+        for (key, value), writer in index.writer_of.items()
+        if writer.commit_at_ns is not None
+        for reader, poll in index.readers_of.get((key, value), ())
+        if poll.at_ns < writer.commit_at_ns
+    )
+
+
+def _unwritten_reads(index: Index) -> tuple[str, Iterable[str]]:
+    return "unwritten-read", (
+        f"{value}, which nobody sent to {key}, was read by {readers[0][0]}"
+        for (key, value), readers in index.readers_of.items()
+        if (key, value) not in index.writer_of
+    )
+
+
+def _lost_writes(index: Index) -> tuple[str, Iterable[str]]:
+    return "lost-write", (
+        f"{send.value} at {send.key}@{send.offset} ({operation}) was never read, though later ones were"
+        for operation, send in _unread(index)
+        if _is_passed(index, send)
+    )
+
+
+def _unseen(index: Index) -> tuple[str, Iterable[str]]:
+    return "unseen", (
+        f"{send.value} of {send.key} ({operation}) was never read"
+        for operation, send in _unread(index)
+        if not _is_passed(index, send)
+    )
+
+
+def _unread(index: Index) -> Iterator[tuple[Operation, Send]]:
+    for operation in index.history:
+        if index.is_committed(operation):
+            for send in operation.sends:
+                if (send.key, send.value) not in index.readers_of:
+                    yield operation, send
+
+
+def _is_passed(index: Index, send: Send) -> bool:
+    read = index.read_offsets.get(send.key)
+    return send.offset is not None and bool(read) and read[-1] > send.offset
+
+
+def _copied_twice(index: Index) -> tuple[str, Iterable[str]]:
+    return "copied-twice", (
+        f"{source} was copied to {copies}" for source, copies in index.copies_of.items() if len(copies) > 1
+    )
+
+
+def _not_copied(index: Index) -> tuple[str, Iterable[str]]:
+    """Where anything was copied, everything that was read of the same key must have been."""
+    sources = {(record.key, record.value) for op in index.history for record in op.records}
+    keys = {key for key, value in sources if value in index.copies_of}
+    return "not-copied", (
+        f"{value} of {key} has no copy"
+        for key, value in sorted(sources)
+        if key in keys and value not in index.copies_of
+    )
+
+
+def _circular_information(index: Index) -> tuple[str, Iterable[str]]:
+    """T reads from one that reads from T."""
+    committed = [operation for operation in index.history if index.is_committed(operation)]
+    after: dict[int, set[int]] = {id(operation): set() for operation in committed}
+    for reader in committed:
+        for record in reader.records:
+            writer = index.writer_of.get((record.key, record.value))
+            if writer is not None and writer is not reader and index.is_committed(writer):
+                after[id(writer)].add(id(reader))
+    by_id = {id(operation): operation for operation in committed}
+    return "G1c", (" → ".join(str(by_id[each]) for each in cycle) for cycle in cycles(after))
+
+
+Check = Callable[[Index], tuple[str, Iterable[str]]]
+
+CHECKS: tuple[Check, ...] = (
+    _inconsistent_offsets,
+    _duplicates,
+    _aborted_reads,
+    _precommitted_reads,
+    _unwritten_reads,
+    _lost_writes,
+    _unseen,
+    _copied_twice,
+    _not_copied,
+    _circular_information,
+)
+
+
+# --- the order in which one process sees and sends ----------------------------------------------------------
+
+
+def _orders(index: Index) -> Iterator[tuple[str, str]]:
+    polled: dict[tuple[int, Key], int] = {}
+    sent: dict[tuple[int, Key], int] = {}
+    for operation in index.history:
+        yield from _poll_order(index, operation, polled)
+        yield from _send_order(operation, sent)
+
+
+def _poll_order(
+    index: Index, operation: Operation, polled: dict[tuple[int, Key], int]
+) -> Iterator[tuple[str, str]]:
+    """`polled`: the last offset of each process and key. A consumer rewinds where its transaction isn't OK."""
+    here: dict[Key, int] = {}
+    for record in operation.records:
+        before, prefix = here.get(record.key), "int-"
+        if before is None and not operation.in_group:
+            before, prefix = polled.get((operation.process, record.key)), ""
+        here[record.key] = record.offset
+        if before is None:
+            continue
+        where = f"{record.key}@{record.offset} came after {before} ({operation})"
+        if record.offset <= before:
+            yield f"{prefix}nonmonotonic-poll", where
+        elif index.was_read_between(record.key, before, record.offset):
+            yield f"{prefix}poll-skip", where
+    if operation.outcome is Outcome.OK:
+        polled.update({(operation.process, key): offset for key, offset in here.items()})
+
+
+def _send_order(operation: Operation, sent: dict[tuple[int, Key], int]) -> Iterator[tuple[str, str]]:
+    here: dict[Key, int] = {}
+    for send in operation.sends:
+        if send.offset is None:
+            continue
+        before, prefix = here.get(send.key), "int-"
+        if before is None:
+            before, prefix = sent.get((operation.process, send.key)), ""
+        if before is not None and send.offset <= before:
+            yield f"{prefix}nonmonotonic-send", f"{send.key}@{send.offset} came after {before} ({operation})"
+        here[send.key] = send.offset
+    sent.update({(operation.process, key): offset for key, offset in here.items()})
