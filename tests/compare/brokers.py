@@ -27,6 +27,10 @@ class Kafka:
     def port(self) -> int:
         return int(self.running.bootstrap.rpartition(":")[2])
 
+    @property
+    def data(self) -> Path:
+        return self.running.data
+
     def restart(self, *, kill: bool) -> None:
         folder = self.running.directory
         subprocess.run([RUNNER, "kill" if kill else "down", folder], check=True)
@@ -51,6 +55,7 @@ class Barnabas:
     """barnabas, a process of its own."""
 
     broker: barnabas.Broker
+    data: Path
 
     @property
     def port(self) -> int:
@@ -68,4 +73,4 @@ def barnabas_broker(folder: Path, properties: str) -> Iterator[Barnabas]:
     file = folder / "server.properties"
     file.write_text(server_properties(properties, port=port, controller_port=controller_port))
     with barnabas.Broker(data=folder / "data", properties=file) as broker:
-        yield Barnabas(broker)
+        yield Barnabas(broker, folder / "data")

@@ -3,8 +3,6 @@
 A mask names fields by their path, `Api.field.field` (indexes left out, `*` for anything), and says what becomes of
 their values. Most masks rename rather than hide: the first topic id of a script becomes `<topic id 1>` wherever it
 turns up again, so a broker that mixes ids up is still caught.
-
-`DIFFERENCES` at the end are cases where barnabas answers otherwise on purpose. They're held to as well.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-COMPARED_API_KEYS = frozenset({*range(4), *range(8, 24), *range(29, 52), 55, 57, 60, 61, 64, 74, 75})
+COMPARED_API_KEYS = frozenset({*range(4), *range(8, 52), 55, 57, 60, 61, *range(64, 67), 68, 69, 74, 75})
 """The APIs that barnabas has to list. Add a key here along with its scripts."""
 
 NOW_MS = 5 * 60_000
@@ -179,7 +177,7 @@ def control_record(value: Any, names: Names) -> Any:
 
 def member_id(value: Any, names: Names) -> Any:
     """What the broker made of a client's name and a random uuid; ids of the script's own stay."""
-    return _RANDOM_END.sub(lambda found: names.name("uuid", found.group()), value)
+    return value and _RANDOM_END.sub(lambda found: names.name("uuid", found.group()), value)
 
 
 def members_in_any_order(value: Any, names: Names) -> Any:
@@ -211,7 +209,7 @@ def _healthy(entry: Any) -> bool:
 _ZERO_UUID = bytes(16).hex()
 # length, attributes, deltas, key {version 0, type}, value {version 0, coordinator epoch}, no headers
 _MARKER = re.compile("20000000080000(?P<type>000[01])0c0000(?P<epoch>[0-9a-f]{8})00")
-_RANDOM_END = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_RANDOM_END = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|^[A-Za-z0-9_-]{22}$")
 
 MASKS = (
     Mask("*.topic_id", renamed("topic id", but=(_ZERO_UUID,)), "topic ids are random"),
@@ -223,14 +221,35 @@ MASKS = (
         "producer ids are handed out in blocks",
     ),
     Mask("EndTxn.producer_id", renamed("producer id", but=(-1,)), "as for InitProducerId"),
+    Mask(
+        "DescribeTransactions.transaction_states.producer_id",
+        renamed("producer id", but=(-1, 0)),
+        "as for InitProducerId; 0 is that of an unknown one",
+    ),
     Mask("*.producer_id", known("producer id"), "as for InitProducerId"),
     Mask("*.records.records", control_record, "a marker is shown as what it says"),
-    Mask("*.coordinator_epoch", any_number, "how often the broker was started", "transactions_restarts/*"),
-    Mask("ListTransactions.transaction_states", then(own_transactions, in_any_order), "scripts share a broker"),
-    Mask("DescribeTransactions.transaction_states.topics", in_any_order, "Kafka's order is that of a hash set"),
+    *(
+        Mask(
+            "*.coordinator_epoch", any_number, "how often the broker was started", f"transactions_{family}/*"
+        )
+        for family in ("histories", "levels", "loaded", "restarts", "stored", "timeouts")
+    ),
+    Mask(
+        "ListTransactions.transaction_states", then(own_transactions, in_any_order), "scripts share a broker"
+    ),
+    Mask(
+        "DescribeTransactions.transaction_states.topics", in_any_order, "Kafka's order is that of a hash set"
+    ),
     Mask("DescribeTransactions.*.partitions", in_order, "Kafka's order is that of a hash set"),
     Mask("*.transaction_start_time_ms", moment, "the time of the request"),
     Mask("*.last_timestamp", moment, "the time of the request, or of its records"),
+    Mask("AddPartitionsToTxn.*topic_results", in_any_order, "Kafka's order is that of a hash map"),
+    Mask(
+        "AddPartitionsToTxn.results_by_topic_v3_and_below",
+        in_any_order,
+        "Kafka's order is that of a hash map",
+    ),
+    Mask("AddPartitionsToTxn.*results_by_partition", in_any_order, "Kafka's order is that of a hash map"),
     Mask("WriteTxnMarkers.markers", in_any_order, "Kafka's order is that of a hash map"),
     Mask("WriteTxnMarkers.markers.topics", in_any_order, "Kafka's order is that of a hash map"),
     Mask("WriteTxnMarkers.markers.topics.partitions", in_any_order, "Kafka's order is that of a hash map"),
@@ -310,6 +329,13 @@ MASKS = (
         "Kafka's order is that of a hash map over random member ids",
     ),
     Mask("DescribeGroups.groups.members", members_in_any_order, "as for JoinGroup.members"),
+    Mask("ConsumerGroupDescribe.groups", in_any_order, "Kafka answers by partition of __consumer_offsets"),
+    Mask(
+        "ConsumerGroupDescribe.groups.members",
+        members_in_any_order,
+        "Kafka's order is that of a hash map over random member ids",
+        "consumer_groups_migration/*",
+    ),
     Mask("*.member_id", member_id, "member ids are random"),
     Mask("JoinGroup.leader", member_id, "member ids are random"),
     Mask("DescribeGroups.groups", in_any_order, "Kafka's order is that of a hash map"),
@@ -324,175 +350,6 @@ MASKS = (
     Mask("Produce.responses", in_any_order, "Kafka's order is that of a hash map over random topic ids"),
     Mask("Produce.responses.partition_responses", in_any_order, "as for Produce.responses"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A case that barnabas answers otherwise than Kafka, on purpose. `ours` is what it answers, after the masks."""
-
-    script: str
-    case: str
-    ours: dict[str, Any]
-    reason: str
-
-
-def _refused_batch(topic: str) -> dict[str, Any]:
-    """Produce's answer to a batch of one topic that is INVALID_RECORD as a whole."""
-    partition = {
-        "index": 0,
-        "error_code": "87 INVALID_RECORD",
-        "base_offset": -1,
-        "log_append_time_ms": -1,
-        "log_start_offset": 0,
-        "record_errors": [],
-        "error_message": None,
-    }
-    responses = [{"name": topic, "partition_responses": [partition]}]
-    return {"answer": {"responses": responses, "throttle_time_ms": 0}}
-
-
-DIFFERENCES = (
-    *(
-        Difference(
-            "produce_records/record_lengths_once_decompressed",
-            f"a {name} record length",
-            _refused_batch(f"produce-records-record-lengths-once-decompressed-{name}"),
-            "Kafka doesn't look at these lengths, and its consumers fail on what it stored",
-        )
-        for name in ("large", "small", "negative", "greatest")
-    ),
-    *(
-        Difference(
-            "produce_records/keys_of_compacted_topics",
-            f"no key, then a record that does not parse ({kind}, codec 1)",
-            _refused_batch(f"produce-records-keys-of-compacted-topics-{name}"),
-            "as for lengths: the batch is refused before its single records are looked at",
-        )
-        for kind, name in (("compact", "compacted"), ("delete,compact", "both"))
-    ),
-    Difference(
-        "leader_epochs/epochs_after_restarts",
-        "the one before it again, from a producer silent for a minute, after a kill",
-        {
-            "answer": {
-                "responses": [
-                    {
-                        "name": "leader-epochs-epochs-after-restarts-a",
-                        "partition_responses": [
-                            {
-                                "index": 1,
-                                "error_code": "0 NONE",
-                                "base_offset": 0,
-                                "log_append_time_ms": "<start +0 min>",
-                                "log_start_offset": 0,
-                                "record_errors": [],
-                                "error_message": None,
-                            }
-                        ],
-                    }
-                ],
-                "throttle_time_ms": 0,
-            }
-        },
-        "recovery reads every batch again, so the last five of a producer are known as before the crash; Kafka "
-        "keeps only the last one, and refuses what else was in flight",
-    ),
-    Difference(
-        "produce_shape/null_records",
-        "null records",
-        {
-            "answer": {
-                "responses": [
-                    {
-                        "name": "produce-shape-null-records-a",
-                        "partition_responses": [
-                            {
-                                "index": 0,
-                                "error_code": "87 INVALID_RECORD",
-                                "base_offset": -1,
-                                "log_append_time_ms": -1,
-                                "log_start_offset": -1,
-                                "record_errors": [],
-                                "error_message": None,
-                            }
-                        ],
-                    }
-                ],
-                "throttle_time_ms": 0,
-            }
-        },
-        "Kafka's handler fails on them and the client waits forever; an answer is of more use",
-    ),
-    Difference(
-        "altered_configs/replace_twice",
-        "a resource twice",
-        {
-            "answer": {
-                "throttle_time_ms": 0,
-                "responses": [
-                    {
-                        "error_code": error,
-                        "error_message": text,
-                        "resource_type": 2,
-                        "resource_name": f"altered-configs-replace-twice-{name}",
-                    }
-                    for name, error, text in (
-                        ("a", "42 INVALID_REQUEST", "<text>"),
-                        ("b", "0 NONE", None),
-                        ("a", "42 INVALID_REQUEST", "<text>"),
-                    )
-                ],
-            }
-        },
-        "Kafka's handler fails and never answers; IncrementalAlterConfigs says what is wrong, and so do we",
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Cases in which Kafka itself goes wrong in a way that nobody wants back: not compared."""
-
-    script: str
-    cases: str
-    reason: str
-
-
-FAULTS = (
-    Fault(
-        "cluster/describe_topic_partitions",
-        "from partition 2147483647*",
-        "Kafka's partition index overflows: it answers with a cursor below zero",
-    ),
-    Fault(
-        "fetch_sessions/a_zero_id_in_a_session",
-        "*",
-        "from a zero topic id on, every request of the session fails in Kafka",
-    ),
-    Fault(
-        "connections/lengths_that_lie",
-        "a surrogate in UTF-8",
-        "Java makes one replacement character of it, Python three",
-    ),
-)
-
-
-def compared(script: str, transcript: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A transcript without the cases that are Kafka's faults."""
-    faults = [fault.cases for fault in FAULTS if fault.script == script]
-    return [entry for entry in transcript if not any(fnmatchcase(entry["case"], cases) for cases in faults)]
-
-
-def expected_of_barnabas(script: str, theirs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Kafka's transcript with the cases replaced that barnabas answers otherwise on purpose."""
-    ours = {difference.case: difference.ours for difference in DIFFERENCES if difference.script == script}
-    kept = ("case", "request")
-    return [
-        {name: entry[name] for name in kept if name in entry} | ours[entry["case"]]
-        if entry["case"] in ours
-        else entry
-        for entry in theirs
-    ]
 
 
 def masked(api: str, value: Any, names: Names, script: str) -> Any:

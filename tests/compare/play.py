@@ -12,6 +12,7 @@ import struct
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from . import scripts as scripts_package
@@ -39,6 +40,9 @@ class Broker(Protocol):
     """What is played to."""
 
     port: int
+
+    @property
+    def data(self) -> Path: ...
 
     def restart(self, *, kill: bool) -> None: ...
 
@@ -167,6 +171,36 @@ class Play:
         self._record_answer(entry, sent, answer)
         return answer.message
 
+    def ask_until(
+        self,
+        case: str,
+        settled: Callable[[Any], bool],
+        api: str,
+        version: int,
+        fields: Fields,
+        *,
+        on: str = "main",
+    ) -> Any:
+        """A request that is sent again until its answer is one to compare: that one alone is in the transcript."""
+        client = self.client(on)
+        if api == "Produce":
+            self._remember_payloads(fields)
+        deadline_s = time.monotonic() + 15.0
+        while True:
+            sent = client.send(api, version, fields)
+            answer = client.receive(sent)
+            if isinstance(answer, Outcome) or settled(answer.message):
+                break
+            if time.monotonic() > deadline_s:
+                raise ScriptStuck(f"{api} is never answered otherwise than to be asked again: {case}")
+            time.sleep(0.002)
+        entry: Entry = {"case": case, "request": f"{api} v{version}"}
+        if isinstance(answer, Outcome):
+            self._record(entry | {"outcome": answer.value})
+            return None
+        self._record_answer(entry, sent, answer)
+        return answer.message
+
     def silent(self, case: str, api: str, version: int, fields: Fields, *, on: str = "main") -> None:
         """A request that may get no answer: whether one comes before that of an ApiVersions behind it.
 
@@ -242,10 +276,10 @@ class Play:
 
     # --- setting the scene: none of this is in the transcript --------------------------------------------------
 
-    def quietly(self, api: str, version: int, fields: Fields) -> Any:
+    def quietly(self, api: str, version: int, fields: Fields, **how: Any) -> Any:
         """A request whose answer isn't recorded."""
         client = self.client("scene")
-        answer = client.receive(client.send(api, version, fields))
+        answer = client.receive(client.send(api, version, fields, **how))
         if not isinstance(answer, Answer):
             raise ScriptStuck(f"{api} v{version} to set the scene: {answer.value}")
         return answer.message
@@ -347,6 +381,10 @@ class Play:
         """Stop the broker, start it on the same folder."""
         self.close()
         self.broker.restart(kill=kill)
+
+    def file(self, topic: str, partition: int, name: str) -> bytes:
+        """A file of a partition's folder, as it is now."""
+        return (self.broker.data / f"{topic}-{partition}" / name).read_bytes()
 
     def _remember_payloads(self, fields: Fields) -> None:
         for topic in fields["topic_data"]:

@@ -40,6 +40,28 @@ PROPERTIES = {
     "second": _COMMON,
     # the same, for the script that finds the internal topics missing
     "third": _COMMON,
+    # consumer groups that are assigned anew at every change, with few members and short times
+    "consumers": _COMMON
+    + """\
+group.consumer.assignment.interval.ms=0
+group.consumer.max.size=3
+group.consumer.min.heartbeat.interval.ms=100
+group.consumer.min.session.timeout.ms=500
+group.consumer.regex.refresh.interval.ms=10000
+""",
+    # transactions that time out, and scripts that restart their broker or change its features
+    "transactions": _COMMON
+    + """\
+transaction.abort.timed.out.transaction.cleanup.interval.ms=50
+""",
+    # transactional ids and producers that are soon forgotten
+    "expiring": _COMMON
+    + """\
+transactional.id.expiration.ms=1000
+transaction.remove.expired.transaction.cleanup.interval.ms=50
+producer.id.expiration.ms=1000
+producer.id.expiration.check.interval.ms=50
+""",
     # the switches turned, and other defaults for a topic's configs
     "strict": _COMMON
     + """\

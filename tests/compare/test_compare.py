@@ -9,7 +9,7 @@ from broker.handlers import HANDLERS
 from . import recordings
 from .conftest import Transcribe
 from .diff import differences
-from .masks import compared, expected_of_barnabas
+from .known_differences import compared, expected_of_barnabas
 from .play import STUCK, Script, load_scripts
 
 # One worker plays all scripts, so that each broker is started once.

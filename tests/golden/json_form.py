@@ -30,6 +30,9 @@ def from_json(cls: type[Struct], form: dict[str, Any], version: int) -> Any:
 def _is_default(value: object, field: Field) -> bool:
     if field.kind == "array" and field.fresh:
         return value == []
+    if field.kind == "struct" and field.fresh:
+        assert isinstance(field.element, type)
+        return bool(value == field.element())
     return value == field.default
 
 

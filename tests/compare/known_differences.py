@@ -1,0 +1,185 @@
+"""Cases that aren't equal: where barnabas answers otherwise on purpose, and where Kafka itself goes wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A case that barnabas answers otherwise than Kafka, on purpose. `ours` is what it answers, after the masks."""
+
+    script: str
+    case: str
+    ours: dict[str, Any]
+    reason: str
+
+
+def _refused_batch(topic: str) -> dict[str, Any]:
+    """Produce's answer to a batch of one topic that is INVALID_RECORD as a whole."""
+    partition = {
+        "index": 0,
+        "error_code": "87 INVALID_RECORD",
+        "base_offset": -1,
+        "log_append_time_ms": -1,
+        "log_start_offset": 0,
+        "record_errors": [],
+        "error_message": None,
+    }
+    responses = [{"name": topic, "partition_responses": [partition]}]
+    return {"answer": {"responses": responses, "throttle_time_ms": 0}}
+
+
+DIFFERENCES = (
+    *(
+        Difference(
+            "produce_records/record_lengths_once_decompressed",
+            f"a {name} record length",
+            _refused_batch(f"produce-records-record-lengths-once-decompressed-{name}"),
+            "Kafka doesn't look at these lengths, and its consumers fail on what it stored",
+        )
+        for name in ("large", "small", "negative", "greatest")
+    ),
+    *(
+        Difference(
+            "produce_records/keys_of_compacted_topics",
+            f"no key, then a record that does not parse ({kind}, codec 1)",
+            _refused_batch(f"produce-records-keys-of-compacted-topics-{name}"),
+            "as for lengths: the batch is refused before its single records are looked at",
+        )
+        for kind, name in (("compact", "compacted"), ("delete,compact", "both"))
+    ),
+    Difference(
+        "leader_epochs/epochs_after_restarts",
+        "the one before it again, from a producer silent for a minute, after a kill",
+        {
+            "answer": {
+                "responses": [
+                    {
+                        "name": "leader-epochs-epochs-after-restarts-a",
+                        "partition_responses": [
+                            {
+                                "index": 1,
+                                "error_code": "0 NONE",
+                                "base_offset": 0,
+                                "log_append_time_ms": "<start +0 min>",
+                                "log_start_offset": 0,
+                                "record_errors": [],
+                                "error_message": None,
+                            }
+                        ],
+                    }
+                ],
+                "throttle_time_ms": 0,
+            }
+        },
+        "recovery reads every batch again, so the last five of a producer are known as before the crash; Kafka "
+        "keeps only the last one, and refuses what else was in flight",
+    ),
+    Difference(
+        "produce_shape/null_records",
+        "null records",
+        {
+            "answer": {
+                "responses": [
+                    {
+                        "name": "produce-shape-null-records-a",
+                        "partition_responses": [
+                            {
+                                "index": 0,
+                                "error_code": "87 INVALID_RECORD",
+                                "base_offset": -1,
+                                "log_append_time_ms": -1,
+                                "log_start_offset": -1,
+                                "record_errors": [],
+                                "error_message": None,
+                            }
+                        ],
+                    }
+                ],
+                "throttle_time_ms": 0,
+            }
+        },
+        "Kafka's handler fails on them and the client waits forever; an answer is of more use",
+    ),
+    Difference(
+        "altered_configs/replace_twice",
+        "a resource twice",
+        {
+            "answer": {
+                "throttle_time_ms": 0,
+                "responses": [
+                    {
+                        "error_code": error,
+                        "error_message": text,
+                        "resource_type": 2,
+                        "resource_name": f"altered-configs-replace-twice-{name}",
+                    }
+                    for name, error, text in (
+                        ("a", "42 INVALID_REQUEST", "<text>"),
+                        ("b", "0 NONE", None),
+                        ("a", "42 INVALID_REQUEST", "<text>"),
+                    )
+                ],
+            }
+        },
+        "Kafka's handler fails and never answers; IncrementalAlterConfigs says what is wrong, and so do we",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Cases in which Kafka itself goes wrong in a way that nobody wants back: not compared."""
+
+    script: str
+    cases: str
+    reason: str
+
+
+FAULTS = (
+    Fault(
+        "cluster/describe_topic_partitions",
+        "from partition 2147483647*",
+        "Kafka's partition index overflows: it answers with a cursor below zero",
+    ),
+    Fault(
+        "fetch_sessions/a_zero_id_in_a_session",
+        "*",
+        "from a zero topic id on, every request of the session fails in Kafka",
+    ),
+    *(
+        Fault(
+            "transactions_levels/an_end_of_version_2_at_level_0",
+            cases,
+            "Kafka holds the end that it refused for pending, until the coordinator is loaded again: nothing of that "
+            "transactional id goes on, not even its timeout",
+        )
+        for cases in ("then *: abort, *", "then *: commit, ongoing")
+    ),
+    Fault(
+        "connections/lengths_that_lie",
+        "a surrogate in UTF-8",
+        "Java makes one replacement character of it, Python three",
+    ),
+)
+
+
+def compared(script: str, transcript: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A transcript without the cases that are Kafka's faults."""
+    faults = [fault.cases for fault in FAULTS if fault.script == script]
+    return [entry for entry in transcript if not any(fnmatchcase(entry["case"], cases) for cases in faults)]
+
+
+def expected_of_barnabas(script: str, theirs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Kafka's transcript with the cases replaced that barnabas answers otherwise on purpose."""
+    ours = {difference.case: difference.ours for difference in DIFFERENCES if difference.script == script}
+    kept = ("case", "request")
+    return [
+        {name: entry[name] for name in kept if name in entry} | ours[entry["case"]]
+        if entry["case"] in ours
+        else entry
+        for entry in theirs
+    ]
