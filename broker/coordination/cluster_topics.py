@@ -39,8 +39,9 @@ class ClusterTopics:
         return self.image.topics
 
     def _metadata_of(self, topic: TopicImage) -> TopicMetadata:
-        known = self._seen.get(topic.topic_id)
-        return self._read(topic) if known is None else known
+        seen = self._seen.get(topic.topic_id)
+        is_same = seen is not None and seen.partition_count == len(topic.partitions)
+        return seen if seen is not None and is_same else self._read(topic)
 
     def _read(self, topic: TopicImage) -> TopicMetadata:
         brokers = self.image.brokers
@@ -57,7 +58,12 @@ class ClusterTopics:
     def follow(self) -> tuple[list[str], bool]:
         """Names of topics that are new, others or gone since the last call, and whether some are new."""
         before = self._seen
-        now = {topic.topic_id: self._read(topic) for topic in self.image.topics.values()}
+        now: dict[bytes, TopicMetadata] = {}
+        for topic in self.image.topics.values():
+            seen = before.get(topic.topic_id)
+            # Replicas stay where they are, on the one node that there is: a topic can only grow.
+            is_same = seen is not None and seen.partition_count == len(topic.partitions)
+            now[topic.topic_id] = seen if seen is not None and is_same else self._read(topic)
         self._seen = now
         changed = [topic.name for topic_id, topic in now.items() if before.get(topic_id) != topic]
         changed += [topic.name for topic_id, topic in before.items() if topic_id not in now]

@@ -1,7 +1,8 @@
 """AlterReplicaLogDirs (34), versions 1 to 2 (KIP-113): in which log directory a partition is to lie.
 
-Conscious gap: a partition isn't moved between two log directories of this node: KAFKA_STORAGE_ERROR. All else is
-answered as Kafka does.
+The answer says that the move has begun; DescribeLogDirs shows how far it is. A partition that is sent to where it lies
+stays there, and gives up the move that it was on. One that isn't there yet is answered with
+UNKNOWN_TOPIC_OR_PARTITION, and created in the directory once it is. Source: ReplicaManager.alterReplicaLogDirs.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from broker.handlers.describe_log_dirs import log_directories
+from broker.log_dir_moves import FAULTS
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     AlterReplicaLogDirPartitionResult,
@@ -60,15 +62,28 @@ def _move(server: Server, name: str, index: int, path: str) -> Error:
     known = {os.path.abspath(known): directory for known, directory in log_directories(server).items()}
     if path not in known:
         return Error.LOG_DIR_NOT_FOUND
-    if known[path] is None:
+    directory = known[path]
+    if directory is None:
         return Error.KAFKA_STORAGE_ERROR
     cordoned = server.config.get_list("cordoned.log.dirs")
     if path in cordoned or "*" in cordoned:
         return Error.INVALID_REPLICA_ASSIGNMENT
+    directory_id = server.directory_id(directory)
     partition = server.partitions.find(name, index)
     if partition is None:
+        topic = server.metadata.image.topics.get(name)
+        if topic is not None and index in topic.partitions:
+            return Error.KAFKA_STORAGE_ERROR  # it is offline
+        server.placement.prefer(name, index, directory_id)
         return Error.UNKNOWN_TOPIC_OR_PARTITION
-    if partition.directory is known[path]:
-        return Error.NONE
-    log.warning("%s-%d stays in %s: this broker can't move it yet", name, index, partition.directory.path)
-    return Error.KAFKA_STORAGE_ERROR
+    try:
+        if partition.move is not None and partition.move.directory is not directory:
+            server.moves.cancel(partition)
+        if partition.directory is not directory and partition.move is None and None in known.values():
+            # one in the directory that is offline may be on its way already
+            return Error.KAFKA_STORAGE_ERROR
+        server.moves.begin(partition, directory_id)
+    except FAULTS as error:
+        log.error("%s-%d can't be moved to %s: %s", name, index, path, error)
+        return Error.KAFKA_STORAGE_ERROR
+    return Error.NONE

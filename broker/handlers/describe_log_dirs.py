@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from broker.context import RequestContext
     from broker.server import Server
     from storage.log_directory import LogDirectory
+    from storage.partition_log import PartitionLog
 
 EVERY_DIRECTORY = "*"
+NO_LAG = -1  # DescribeLogDirsResponse.INVALID_OFFSET_LAG
 
 
 def handle(
@@ -36,7 +38,7 @@ def handle(
     cordoned = server.config.get_list("cordoned.log.dirs")
     return DescribeLogDirsResponse(
         results=[
-            _describe(os.path.abspath(path), directory, wanted, cordoned)
+            _describe(server, os.path.abspath(path), directory, wanted, cordoned)
             for path, directory in log_directories(server).items()
         ]
     )
@@ -49,6 +51,7 @@ def log_directories(server: Server) -> dict[str, LogDirectory | None]:
 
 
 def _describe(
+    server: Server,
     path: str,
     directory: LogDirectory | None,
     wanted: Container[tuple[str, int]] | None,
@@ -61,12 +64,20 @@ def _describe(
     if directory is None:
         return DescribeLogDirsResult(error_code=Error.KAFKA_STORAGE_ERROR, log_dir=path)
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for key, log in directory.logs.items():
-        name, index = key
-        if name == METADATA_TOPIC or (wanted is not None and key not in wanted):
-            continue
-        topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
-        topic.partitions.append(DescribeLogDirsPartition(partition_index=index, partition_size=log.size))
+    for is_future, logs in ((False, directory.logs), (True, directory.futures)):
+        for key, log in logs.items():
+            name, index = key
+            if name == METADATA_TOPIC or (wanted is not None and key not in wanted):
+                continue
+            topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=index,
+                    partition_size=log.size,
+                    offset_lag=_lag(server, log, is_future),
+                    is_future_key=is_future,
+                )
+            )
     return DescribeLogDirsResult(
         log_dir=path,
         topics=[*topics.values()],
@@ -74,3 +85,13 @@ def _describe(
         usable_bytes=volume.f_bavail * volume.f_frsize,
         is_cordoned=EVERY_DIRECTORY in cordoned or path in cordoned,
     )
+
+
+def _lag(server: Server, log: PartitionLog, is_future: bool) -> int:
+    """Of a future log what it lacks of the present one, which has itself only what is replicated to lack."""
+    partition = server.partitions.find(log.topic, log.partition)
+    if partition is None:
+        return NO_LAG
+    if is_future:
+        return partition.log.log_end_offset - log.log_end_offset
+    return max(partition.log.high_watermark - log.log_end_offset, 0)

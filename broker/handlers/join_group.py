@@ -4,8 +4,8 @@ v1: rebalance timeout (v0: the session timeout stands for it); v4: a new member 
 (KIP-394); v5: static members (KIP-345); v6: flexible; v7: protocol type (KIP-559); v8: reasons (KIP-800); v9: a leader
 that need not assign (KIP-814). The answer waits until the group's members have joined.
 
-Conscious gap: groups of the newer protocol (KIP-848) aren't served; a JoinGroup to one that Kafka has recorded is
-answered with INCONSISTENT_GROUP_PROTOCOL.
+A group of the newer protocol (KIP-848) has members of this one, too, unless `group.consumer.migration.policy` is
+against it; nobody waits there.
 """
 
 from __future__ import annotations

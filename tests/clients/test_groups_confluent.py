@@ -32,18 +32,17 @@ class Member:
         self.assignments: list[set[int]] = []
         self.revocations: list[set[int]] = []
         self.values: list[bytes] = []
-        self.consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "heartbeat.interval.ms": 100,
-                # What is asked again after a rebalance begun shouldn't wait for the usual half a second.
-                "reconnect.backoff.ms": 10,
-                **config,
-            }
-        )
+        config = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "heartbeat.interval.ms": 100,
+            # What is asked again after a rebalance begun shouldn't wait for the usual half a second.
+            "reconnect.backoff.ms": 10,
+            **config,
+        }
+        self.consumer = Consumer({name: value for name, value in config.items() if value is not None})
         self.consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

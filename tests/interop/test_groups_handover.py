@@ -27,19 +27,20 @@ TURNS = (
 class Member:
     """A consumer that outlives the brokers, what it reads and how often it is assigned anything."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, protocol: str) -> None:
         self.assignments = 0
         self.values: list[bytes] = []
-        self.consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "the-group",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "reconnect.backoff.max.ms": 200,
-                "heartbeat.interval.ms": 500,
-            }
-        )
+        config = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "the-group",
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "reconnect.backoff.max.ms": 200,
+        }
+        if protocol == "classic":
+            config["heartbeat.interval.ms"] = 500
+        self.consumer = Consumer(config)
         self.consumer.subscribe(["t"], on_assign=self._assigned)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -75,13 +76,14 @@ def eventually(what: str, ask: Callable[[], None]) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_member_goes_on_over_every_change_of_brokers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_goes_on_over_every_change_of_brokers(protocol: str, tmp_path: Path) -> None:
     need_apache_kafka()
     with Turns(tmp_path) as turns:
         turns.start(TURNS[0][0])
         AdminClient({"bootstrap.servers": turns.bootstrap}).create_topics([NewTopic("t", 1, 1)])
         producer = Producer({"bootstrap.servers": turns.bootstrap, "reconnect.backoff.max.ms": 200})
-        member = Member(turns.bootstrap)
+        member = Member(turns.bootstrap, protocol)
         for number, (who, end) in enumerate(TURNS):
             if number:
                 turns.start(who)
@@ -89,14 +91,16 @@ def test_a_member_goes_on_over_every_change_of_brokers(tmp_path: Path) -> None:
             assert producer.flush(PATIENCE_S) == 0
             member.read(b"%d" % number)
             eventually(f"a commit with {who}", lambda: member.consumer.commit(asynchronous=False) and None)
-            eventually(f"the group with {who}", lambda number=number: check(turns.bootstrap, number))
+            eventually(
+                f"the group with {who}", lambda number=number: check(turns.bootstrap, number, protocol)
+            )
             end(turns)
 
         assert member.values == [b"%d" % number for number in range(len(TURNS))]
         assert member.assignments == 1, "nobody ever had to join again"
 
 
-def check(bootstrap: str, number: int) -> None:
+def check(bootstrap: str, number: int, protocol: str) -> None:
     """What each of the two has to say of the group."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     offsets = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("the-group")])
@@ -104,5 +108,6 @@ def check(bootstrap: str, number: int) -> None:
     assert (committed.topic, committed.partition, committed.offset) == ("t", 0, number + 1)
     described = admin.describe_consumer_groups(["the-group"])["the-group"].result(5)
     assert described.state.name == "STABLE"
-    assert described.partition_assignor == "range"
+    assert described.type.name == protocol.upper()
+    assert described.partition_assignor == ("range" if protocol == "classic" else "uniform")
     assert len(described.members) == 1

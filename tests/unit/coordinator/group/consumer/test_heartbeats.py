@@ -184,6 +184,18 @@ def test_who_gives_up_in_time_is_not_fenced() -> None:
     assert "one" in groups.group.members
 
 
+def test_a_static_member_that_leaves_for_a_while_is_not_fenced_for_what_it_had_to_give_up() -> None:
+    groups = Consumers()
+    groups.enter("one", instance="i", rebalance_ms=2_000)
+    groups.enter("two")
+    groups.beat("one", 2, instance="i")
+    groups.beat("one", -2, instance="i")
+
+    groups.world.pass_ms(10_000)
+
+    assert "one" in groups.group.members
+
+
 def test_one_member_too_many_is_refused() -> None:
     groups = Consumers(consumer_max_size=1)
     groups.enter("one")

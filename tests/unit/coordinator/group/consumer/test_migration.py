@@ -167,7 +167,7 @@ def test_a_downgraded_group_is_the_same_after_a_restart() -> None:
     ],
 )
 def test_the_policy_says_which_ways_are_open(policy: str, up: bool, down: bool) -> None:
-    groups, old = classic_group(migration_policy=policy)
+    groups, _old = classic_group(migration_policy=policy)
     error = groups.refused("new", 0, "t", owned={}, rebalance_ms=1)
     assert error is (Error.NONE if up else Error.GROUP_ID_NOT_FOUND)
 
@@ -179,7 +179,7 @@ def test_the_policy_says_which_ways_are_open(policy: str, up: bool, down: bool) 
 
 
 def test_a_group_with_parked_joins_answers_them_before_it_goes_over() -> None:
-    groups, old = classic_group()
+    groups, _old = classic_group()
     waiting = joined(groups, "")
     assert waiting.is_parked
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.group.consumer.member import ConsumerMember
 from coordinator.group.records import ConsumerGroupRecord, encode_record
 from coordinator.group.shard import GroupShard
 from protocol.messages.group_records_consumer import (
@@ -167,3 +168,18 @@ def test_metadata_of_an_older_kafka_is_deleted_with_the_next_bump() -> None:
 
     assert ConsumerGroupRecord(key, None) in groups.world.written()[before:]
     assert not groups.group.has_partition_metadata
+
+
+def test_who_gives_up_late_in_a_compacted_log_takes_nothing_from_the_new_owner() -> None:
+    """KAFKA-19862."""
+    groups = Consumers(FakeTopics(t=1))
+    groups.enter("one")
+    topic_id = groups.topic_id("t")
+    group = groups.group
+    held = group.members["one"].assigned
+    group.put(ConsumerMember("two", epoch=5, assigned=held))
+    assert group.partition_epoch(topic_id, 0) == 5
+
+    group.put(ConsumerMember("one", epoch=3))
+
+    assert group.partition_epoch(topic_id, 0) == 5

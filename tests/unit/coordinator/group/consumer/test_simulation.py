@@ -1,4 +1,4 @@
-"""Two hundred members with the defaults of Kafka's clients: they come, some die, some leave, and all is shared again."""
+"""Two hundred members with the defaults of Kafka's clients: they come, die, leave, and all is shared again."""
 
 from __future__ import annotations
 
