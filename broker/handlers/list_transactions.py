@@ -6,9 +6,10 @@ expression of RE2 (KIP-1152).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from coordinator.re2 import PatternSyntaxError, compile_pattern
+from coordinator.re2 import Pattern, PatternSyntaxError, compile_pattern
 from coordinator.transaction.admin import TransactionFilter, states_named
 from coordinator.transaction.states import STATE_NAMES
 from protocol.errors import Error, KafkaError
@@ -21,6 +22,7 @@ from protocol.messages.transactions_admin import (
 if TYPE_CHECKING:
     from broker.context import RequestContext
     from broker.server import Server
+    from coordinator.transaction.shard import TransactionShard
 
 
 def handle(
@@ -28,7 +30,7 @@ def handle(
 ) -> ListTransactionsResponse:
     try:
         shards = server.transactions.all_shards()
-        pattern = compile_pattern(request.transactional_id_pattern or "")
+        pattern = _pattern(request, shards)
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.error)
     except PatternSyntaxError:
@@ -45,6 +47,14 @@ def handle(
             )
             for shard in shards
             for metadata in shard.list(wanted)
-            if not request.transactional_id_pattern or pattern.matches(metadata.transactional_id)
+            if pattern is None or pattern.matches(metadata.transactional_id)
         ],
     )
+
+
+def _pattern(request: ListTransactionsRequest, shards: Sequence[TransactionShard]) -> Pattern | None:
+    """None lets every id pass. Raises PatternSyntaxError."""
+    if not request.transactional_id_pattern:
+        return None
+    chars = frozenset(char for shard in shards for each in shard.transactions for char in each)
+    return compile_pattern(request.transactional_id_pattern, chars)

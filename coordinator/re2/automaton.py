@@ -18,12 +18,14 @@ MAX_STEPS = 100_000
 MAX_REMEMBERED = 10_000
 
 _MATCH = -1
-_EDGE, _OTHER, _WORD = range(3)  # what is beside a place in the name
+_EDGE, _OTHER, _WORD, _NEWLINE = range(4)  # what is beside a place in the name
 
 _States = frozenset[int]
 
 
 def _kind(char: str) -> int:
+    if char == "\n":
+        return _NEWLINE
     return _WORD if char in WORD else _OTHER
 
 
@@ -122,4 +124,8 @@ def _holds(assertion: Assertion, before: int, after: int) -> bool:
         return before == _EDGE
     if assertion is Assertion.END:
         return after == _EDGE
+    if assertion is Assertion.BEGIN_OF_LINE:
+        return before in (_EDGE, _NEWLINE)
+    if assertion is Assertion.END_OF_LINE:
+        return after in (_EDGE, _NEWLINE)
     return ((before == _WORD) != (after == _WORD)) == (assertion is Assertion.BOUNDARY)

@@ -5,58 +5,49 @@ Only what a set has of the alphabet is kept.
 
 from __future__ import annotations
 
+from unicodedata import category
+
+from coordinator.re2.alphabet import Alphabet, Takes, script_of
 from coordinator.re2.cursor import Cursor
-from coordinator.re2.nodes import ALPHABET, ANY, WORD, Chars, PatternSyntaxError
+from coordinator.re2.nodes import WORD, Chars, PatternSyntaxError
 
 INVALID_ESCAPE = "invalid escape sequence"
 TRAILING_BACKSLASH = "trailing backslash at end of expression"
 MISSING_BRACKET = "missing closing ]"
 CHAR_RANGE = "invalid character class range"
 
-_NONE: Chars = frozenset()
 _DIGITS: Chars = frozenset("0123456789")
-_UPPER: Chars = frozenset(char for char in ALPHABET if char.isupper())
-_LOWER: Chars = frozenset(char for char in ALPHABET if char.islower())
+_UPPER: Chars = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_LOWER: Chars = frozenset("abcdefghijklmnopqrstuvwxyz")
 _LETTERS = _UPPER | _LOWER
-_PUNCTUATION: Chars = frozenset("-._")
+_PUNCTUATION: Chars = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
-_PERL: dict[str, Chars] = {"d": _DIGITS, "s": _NONE, "w": WORD}
+_PERL: dict[str, Chars] = {"d": _DIGITS, "s": frozenset("\t\n\f\r "), "w": WORD}
 
 _POSIX: dict[str, Chars] = {
     "alnum": _LETTERS | _DIGITS,
     "alpha": _LETTERS,
-    "ascii": ANY,
-    "blank": _NONE,
-    "cntrl": _NONE,
+    "ascii": frozenset(map(chr, range(128))),
+    "blank": frozenset("\t "),
+    "cntrl": frozenset(map(chr, [*range(32), 127])),
     "digit": _DIGITS,
-    "graph": ANY,
+    "graph": _LETTERS | _DIGITS | _PUNCTUATION,
     "lower": _LOWER,
-    "print": ANY,
+    "print": _LETTERS | _DIGITS | _PUNCTUATION | {" "},
     "punct": _PUNCTUATION,
-    "space": _NONE,
+    "space": frozenset("\t\n\v\f\r "),
     "upper": _UPPER,
     "word": WORD,
     "xdigit": frozenset("0123456789abcdefABCDEF"),
 }
 
-# Categories and scripts of Unicode, as far as the alphabet has any of them; then the names of those that it hasn't.
-_UNICODE: dict[str, Chars] = {
-    "Any": ANY,
-    "L": _LETTERS,
-    "Ll": _LOWER,
-    "Lu": _UPPER,
-    "N": _DIGITS,
-    "Nd": _DIGITS,
-    "P": _PUNCTUATION,
-    "Pc": frozenset("_"),
-    "Pd": frozenset("-"),
-    "Po": frozenset("."),
-    "Common": _DIGITS | _PUNCTUATION,
-    "Latin": _LETTERS,
-}
-_ELSEWHERE = frozenset(
+_CATEGORIES = frozenset(
+    "L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs".split()  # noqa: SIM905
+    + "C Cc Cf Co Cs".split()  # noqa: SIM905
+)
+_SCRIPTS = frozenset(
     """
-    C Cc Cf Co Cs Lm Lo Lt M Mc Me Mn Nl No Pe Pf Pi Ps S Sc Sk Sm So Z Zl Zp Zs Arabic Armenian Avestan
+    Arabic Armenian Avestan Common Latin
     Balinese Bamum Batak Bengali Bopomofo Brahmi Braille Buginese Buhid Canadian_Aboriginal Carian Cham
     Cherokee Coptic Cuneiform Cypriot Cyrillic Deseret Devanagari Egyptian_Hieroglyphs Ethiopic Georgian
     Glagolitic Gothic Greek Gujarati Gurmukhi Han Hangul Hanunoo Hebrew Hiragana Imperial_Aramaic
@@ -73,35 +64,25 @@ _CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _OCTAL = "01234567"
 _MAX_RUNE = 0x10FFFF
 
-# Letters outside of the alphabet that are the same as one of it where case doesn't matter.
-_ALSO = {"s": "\u017f", "k": "\u212a"}
+
+def _unicode(name: str) -> Takes | None:
+    """A category or a script; None where there is none of that name."""
+    if name == "Any":
+        return lambda char: True
+    if name in _CATEGORIES:
+        return lambda char: category(char).startswith(name)
+    if name in _SCRIPTS:
+        return lambda char: script_of(char) == name.split("_")[0].capitalize()
+    return None
 
 
-def _cases(char: str) -> tuple[str, ...]:
-    """A character of the alphabet, and all that are the same where case doesn't matter."""
-    return (char, char.swapcase(), _ALSO.get(char.lower(), char))
-
-
-def span(first: str, last: str, *, folds: bool) -> Chars:
-    if folds:
-        return frozenset(char for char in ALPHABET if any(first <= case <= last for case in _cases(char)))
-    return frozenset(char for char in ALPHABET if first <= char <= last)
-
-
-def literal(char: str, *, folds: bool) -> Chars:
-    return span(char, char, folds=folds)
-
-
-def _folded(chars: Chars) -> Chars:
-    return frozenset(char for char in ALPHABET if char in chars or char.swapcase() in chars)
-
-
-def escaped_class(cursor: Cursor, *, folds: bool) -> Chars | None:
+def escaped_class(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars | None:
     """`\\d` and the like, `\\pN`, `\\p{Greek}`; None where it is no class. Raises PatternSyntaxError."""
     name = cursor.text[cursor.pos + 1 : cursor.pos + 2]
     if name.lower() in _PERL and name:
         cursor.pos += 2
-        return ANY - _PERL[name.lower()] if name.isupper() else _PERL[name]
+        found = alphabet.taken(_PERL[name.lower()].__contains__, folds=False)
+        return alphabet - found if name.isupper() else found
     if name not in ("p", "P"):
         return None
     cursor.pos += 2
@@ -118,12 +99,11 @@ def escaped_class(cursor: Cursor, *, folds: bool) -> Chars | None:
         group = cursor.next()
     if group.startswith("^"):
         negated, group = not negated, group[1:]
-    if group not in _UNICODE and group not in _ELSEWHERE:
+    takes = _unicode(group)
+    if takes is None:
         raise PatternSyntaxError(CHAR_RANGE)
-    chars = _UNICODE.get(group, _NONE)
-    if folds:
-        chars = _folded(chars)
-    return ANY - chars if negated else chars
+    chars = alphabet.taken(takes, folds=folds)
+    return alphabet - chars if negated else chars
 
 
 def escaped_char(cursor: Cursor) -> str:
@@ -168,23 +148,23 @@ def _hexadecimal(cursor: Cursor) -> str:
     return chr(value)
 
 
-def bracketed(cursor: Cursor, *, folds: bool) -> Chars:
+def bracketed(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars:
     """`[...]`. Raises PatternSyntaxError."""
     cursor.next()
     negated = cursor.take("^")
-    chars: Chars = _NONE
+    chars: Chars = frozenset()
     first = True
     while first or not cursor.at("]"):
         if not cursor.more:
             raise PatternSyntaxError(MISSING_BRACKET)
         first = False
         if cursor.at("[:"):
-            found = _posix(cursor, folds=folds)
+            found = _posix(alphabet, cursor, folds=folds)
             if found is not None:
                 chars |= found
                 continue
         if cursor.at("\\"):
-            found = escaped_class(cursor, folds=folds)
+            found = escaped_class(alphabet, cursor, folds=folds)
             if found is not None:
                 chars |= found
                 continue
@@ -194,9 +174,9 @@ def bracketed(cursor: Cursor, *, folds: bool) -> Chars:
             high = _class_char(cursor)
             if high < low:
                 raise PatternSyntaxError(CHAR_RANGE)
-        chars |= span(low, high, folds=folds)
+        chars |= alphabet.span(low, high, folds=folds)
     cursor.next()
-    return ANY - chars if negated else chars
+    return alphabet - chars if negated else chars
 
 
 def _class_char(cursor: Cursor) -> str:
@@ -205,17 +185,16 @@ def _class_char(cursor: Cursor) -> str:
     return escaped_char(cursor) if cursor.at("\\") else cursor.next()
 
 
-def _posix(cursor: Cursor, *, folds: bool) -> Chars | None:
+def _posix(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars | None:
     """`[:alpha:]`; None where it isn't closed, and so is no name."""
     end = cursor.text.find(":]", cursor.pos + 2)
     if end < 0:
         return None
     name = cursor.text[cursor.pos + 2 : end]
     negated = name.startswith("^")
-    chars = _POSIX.get(name.removeprefix("^"))
-    if chars is None:
+    known = _POSIX.get(name.removeprefix("^"))
+    if known is None:
         raise PatternSyntaxError(CHAR_RANGE)
     cursor.pos = end + 2
-    if folds:
-        chars = _folded(chars)
-    return ANY - chars if negated else chars
+    chars = alphabet.taken(known.__contains__, folds=folds)
+    return alphabet - chars if negated else chars

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-ALPHABET = "-._0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-"""What topic names are made of."""
-
 Chars = frozenset[str]
 
-ANY: Chars = frozenset(ALPHABET)
-WORD: Chars = ANY - frozenset("-.")
+WORD: Chars = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
+TOPIC_NAMES: Chars = WORD | frozenset("-.")
+"""What topic names are made of."""
 
 
 class PatternSyntaxError(Exception):
@@ -19,8 +17,10 @@ class PatternSyntaxError(Exception):
 
 
 class Assertion(Enum):
-    BEGIN = "^"
-    END = "$"
+    BEGIN = "\\A"
+    END = "\\z"
+    BEGIN_OF_LINE = "(?m)^"
+    END_OF_LINE = "(?m)$"
     BOUNDARY = "\\b"
     NO_BOUNDARY = "\\B"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 
 from coordinator.re2 import classes
+from coordinator.re2.alphabet import Alphabet
 from coordinator.re2.cursor import Cursor
 from coordinator.re2.nodes import (
-    ANY,
     Alternatives,
     Assertion,
     Node,
@@ -39,22 +40,35 @@ _ASSERTIONS = {
 }
 
 
-def parse(text: str) -> Node:
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What `(?i)` and the like switch on."""
+
+    folds: bool = False  # upper and lower case are the same
+    lines: bool = False  # ^ and $ stand at each line's begin and end
+    all: bool = False  # . is a newline too
+
+
+_FLAGS = {"i": "folds", "m": "lines", "s": "all"}
+
+
+def parse(text: str, alphabet: Alphabet) -> Node:
     """Raises PatternSyntaxError."""
-    parser = _Parser(text)
-    node = parser.alternatives(0, folds=False)
+    parser = _Parser(text, alphabet)
+    node = parser.alternatives(0, Flags())
     if parser.cursor.more:  # at a parenthesis that closes nothing
         raise PatternSyntaxError(INTERNAL_ERROR)
     return node
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: Alphabet) -> None:
+        self.alphabet = alphabet
         self.cursor = Cursor(text)
         self.names: set[str] = set()
 
-    def alternatives(self, depth: int, *, folds: bool) -> Node:
-        """Up to the end, or to the parenthesis that closes. `folds`: upper and lower case are the same."""
+    def alternatives(self, depth: int, flags: Flags) -> Node:
+        """Up to the end, or to the parenthesis that closes."""
         if depth > MAX_DEPTH:
             raise PatternSyntaxError("expression nests too deeply")
         cursor = self.cursor
@@ -68,16 +82,15 @@ class _Parser:
                 parts = []
             elif cursor.take("("):
                 if cursor.take("?"):
-                    flags = self._perl_group()
-                    if flags is not None:
-                        closed, folds_inside = flags
-                        folds_inside = folds if folds_inside is None else folds_inside
+                    found = self._perl_group(flags)
+                    if found is not None:
+                        closed, inside = found
                         if closed:
-                            folds = folds_inside
+                            flags = inside
                             continue
-                        parts.append(self._group(depth, folds=folds_inside))
+                        parts.append(self._group(depth, inside))
                         continue
-                parts.append(self._group(depth, folds=folds))
+                parts.append(self._group(depth, flags))
             elif cursor.at("*", "+", "?") or self._counts() is not None:
                 if not parts:
                     raise PatternSyntaxError(MISSING_ARGUMENT)
@@ -88,18 +101,18 @@ class _Parser:
                 parts[-1] = Repeat(parts[-1], least, most)
                 just_repeated = True
             else:
-                parts += self._atom(folds=folds)
+                parts += self._atom(flags)
         branches.append(Sequence(tuple(parts)))
         return branches[0] if len(branches) == 1 else Alternatives(tuple(branches))
 
-    def _group(self, depth: int, *, folds: bool) -> Node:
-        node = self.alternatives(depth + 1, folds=folds)
+    def _group(self, depth: int, flags: Flags) -> Node:
+        node = self.alternatives(depth + 1, flags)
         if not self.cursor.take(")"):
             raise PatternSyntaxError(MISSING_PAREN)
         return node
 
-    def _perl_group(self) -> tuple[bool, bool | None] | None:
-        """Behind `(?`: None for a named group; else whether it is closed already, and the flag i, None if unchanged."""
+    def _perl_group(self, flags: Flags) -> tuple[bool, Flags] | None:
+        """Behind `(?`: None for a named group; else whether it is closed already, and the flags from here on."""
         cursor = self.cursor
         if cursor.take("P<") or cursor.take("<"):
             end = cursor.text.find(">", cursor.pos)
@@ -113,15 +126,14 @@ class _Parser:
                 raise PatternSyntaxError(DUPLICATE_NAME)
             self.names.add(name)
             return None
-        folds: bool | None = None
         on = True
         any_flag = False
         while cursor.more:
             char = cursor.next()
             if char in "imsU":
                 any_flag = True
-                if char == "i":
-                    folds = on
+                if char in _FLAGS:
+                    flags = replace(flags, **{_FLAGS[char]: on})
             elif char == "-":
                 if not on:
                     break
@@ -130,7 +142,7 @@ class _Parser:
             elif char in ":)":
                 if not on and not any_flag:
                     break
-                return char == ")", folds
+                return char == ")", flags
             else:
                 break
         raise PatternSyntaxError(PERL_OPERATOR)
@@ -163,23 +175,23 @@ class _Parser:
 
     # --- one thing ------------------------------------------------------------------------------------------
 
-    def _atom(self, *, folds: bool) -> list[Node]:
-        cursor = self.cursor
+    def _atom(self, flags: Flags) -> list[Node]:
+        cursor, alphabet = self.cursor, self.alphabet
         if cursor.at("["):
-            return [One(classes.bracketed(cursor, folds=folds))]
+            return [One(classes.bracketed(alphabet, cursor, folds=flags.folds))]
         if cursor.at("\\"):
-            return self._escaped(folds=folds)
+            return self._escaped(flags)
         char = cursor.next()
         if char == ".":
-            return [One(ANY)]
+            return [One(alphabet.chars if flags.all else alphabet - frozenset("\n"))]
         if char == "^":
-            return [Assertion.BEGIN]
+            return [Assertion.BEGIN_OF_LINE if flags.lines else Assertion.BEGIN]
         if char == "$":
-            return [Assertion.END]
-        return [One(classes.literal(char, folds=folds))]
+            return [Assertion.END_OF_LINE if flags.lines else Assertion.END]
+        return [One(alphabet.literal(char, folds=flags.folds))]
 
-    def _escaped(self, *, folds: bool) -> list[Node]:
-        cursor = self.cursor
+    def _escaped(self, flags: Flags) -> list[Node]:
+        cursor, alphabet = self.cursor, self.alphabet
         following = cursor.text[cursor.pos + 1 : cursor.pos + 2]
         if following in _ASSERTIONS:
             cursor.pos += 2
@@ -188,10 +200,10 @@ class _Parser:
             end = cursor.text.find("\\E", cursor.pos + 2)
             quoted = cursor.text[cursor.pos + 2 : end if end >= 0 else len(cursor.text)]
             cursor.pos = end + 2 if end >= 0 else len(cursor.text)
-            return [One(classes.literal(char, folds=folds)) for char in quoted]
-        found = classes.escaped_class(cursor, folds=folds)
+            return [One(alphabet.literal(char, folds=flags.folds)) for char in quoted]
+        found = classes.escaped_class(alphabet, cursor, folds=flags.folds)
         if found is None:
-            found = classes.literal(classes.escaped_char(cursor), folds=folds)
+            found = alphabet.literal(classes.escaped_char(cursor), folds=flags.folds)
         return [One(found)]
 
 

@@ -146,9 +146,11 @@ def listing(play: Play) -> None:
 
 @script
 def patterns(play: Play) -> None:
-    """The expression is RE2/J's."""
+    """An id may be made of anything; the expression is RE2/J's."""
     coordinator_is_there(play)
-    for suffix in ("a", "A", "k", "S", "7", "_", ".", "a-b", "a.b"):
+    of_topic_names = ("a", "A", "k", "S", "7", "_", ".", "a-b", "a.b")
+    of_others = ("ü", "Ü", "ß", "\U0001d11e", "я", "a b", "a\nb", "ſ", "\u212a", "\t", "\u0301")
+    for suffix in (*of_topic_names, *of_others):
         Producer(play, suffix).init()
     begin = rf"\Q{play.prefix}\E"
     for pattern in (
@@ -180,17 +182,25 @@ def patterns(play: Play) -> None:
             r"\w",
             r"\W",
         ),
-        *(r"\d", r"\D", r"\s", r"\S", "[[:alpha:]]", "[[:^alpha:]]", "[[:punct:]]", r"\x{fc}", r"\x{1f600}"),
+        *(r"\d", r"\D", r"\s", r"\S", "[[:alpha:]]", "[[:^alpha:]]", "[[:punct:]]", r"\x{fc}", r"\x{1d11e}"),
         *(
             r"\xfc",
             r"\u00fc",
             "[ü-я]",
-            "[\U0001f600-\U0001f601]",
+            "[\U0001d11e-\U0001d11f]",
             "a|ü",
             r"\C",
             r"\bü",
             r"a\b",
             r"(?m)a$\nb",
+            r"(?ms)a$.^b",
+            r"(?s).*",
+            r".\s.",
+            r"(?i)ß",
+            r"(?i)\p{Lu}",
+            r"\p{Latin}",
+            r"\p{Common}",
+            r"\pM",
             r"a\Z",
         ),
     ):
