@@ -1,0 +1,287 @@
+"""Kafka record batches (magic 2) from Arrow columns, without a Python object for any record.
+
+Lengths and varints are computed as columns; then Arrow joins prefix, key, value and headers of each row into one
+buffer, whose slices are the batches' payloads. The bytes are those that kafka-python's builder makes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from crc32c import crc32c
+
+from barnabas.spark.errors import RowError
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+LENGTH_END = 12  # a batch's length counts from here
+CRC_AT = 17
+ATTRIBUTES_AT = 21
+PRODUCER_AT = 43
+MAGIC = 2
+TRANSACTIONAL = 0x10
+MAX_RECORDS = 1 << 20
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Compress = Callable[[bytes], bytes]
+
+_NO_HEADERS = pa.scalar(b"\0", pa.binary())
+_NOTHING = pa.scalar(b"", pa.binary())
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The rows to write. Equal lengths; `key` and `headers` may be missing altogether.
+
+    key, value: binary arrays, with nulls.
+    headers: a list array of structs of a string and a binary, with nulls but for the strings.
+    """
+
+    key: Any
+    value: Any
+    headers: Any
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def take(self, rows: Ints) -> Columns:
+        """These rows, in this order."""
+        wanted = pa.array(rows)
+        return Columns(
+            None if self.key is None else self.key.take(wanted),
+            self.value.take(wanted),
+            None if self.headers is None else self.headers.take(wanted),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A record batch that is whole but for its producer, its sequence and its checksum (see `stamp`)."""
+
+    records: int
+    data: bytearray
+
+
+def build(
+    columns: Columns, timestamp_ms: int, max_bytes: int, codec: int = 0, compress: Compress | None = None
+) -> list[Batch]:
+    """Transactional batches of these rows, in their order.
+
+    timestamp_ms: every record's.
+    max_bytes: of a batch before compression; one that holds a single record may be larger.
+    codec: its number in the attributes, with `compress` that does it; what it makes no smaller stays as it is.
+    """
+    return build_groups(columns, np.array([0, len(columns)]), timestamp_ms, max_bytes, codec, compress)[0]
+
+
+def build_groups(
+    columns: Columns,
+    bounds: npt.NDArray[np.integer[Any]],
+    timestamp_ms: int,
+    max_bytes: int,
+    codec: int = 0,
+    compress: Compress | None = None,
+) -> list[list[Batch]]:
+    """As `build`, for groups of rows that lie one behind the other: group i is rows bounds[i] up to bounds[i + 1]."""
+    count = len(columns)
+    key_lengths = None if columns.key is None else _lengths(columns.key)
+    value_lengths = _lengths(columns.value)
+    header_counts, headers, header_sizes = _headers(columns.headers, count)
+
+    # All of a record but its length and its place in the batch.
+    sizes = 3 + np.maximum(value_lengths, 0) + _varint_sizes(_zigzag(value_lengths)) + header_sizes
+    if key_lengths is not None:
+        sizes += np.maximum(key_lengths, 0) + _varint_sizes(_zigzag(key_lengths)) - 1
+    starts = _batch_starts(sizes, bounds, max_bytes)
+
+    ends = np.append(starts[1:], count)
+    places = np.arange(count) - np.repeat(starts, ends - starts)
+    place_varints = _zigzag(places)
+    bodies = sizes + _varint_sizes(place_varints)
+    front: list[Ints | int] = [_zigzag(bodies), 0, 0, place_varints]
+    middle = [_zigzag(value_lengths)]
+    if key_lengths is None:
+        pieces = [_joined_varints([*front, 1, *middle], count)]
+    else:
+        pieces = [
+            _joined_varints([*front, _zigzag(key_lengths)], count),
+            columns.key,
+            _joined_varints(middle, count),
+        ]
+    pieces.append(columns.value)
+    if headers is None:
+        pieces.append(_NO_HEADERS)
+    else:
+        pieces += [_joined_varints([_zigzag(header_counts)], count), headers]
+    joined = pc.binary_join_element_wise(*pieces, _NOTHING, null_handling="replace", null_replacement=b"")
+    offsets, data = _buffers(joined)
+    payload = memoryview(data.data)
+
+    groups: list[list[Batch]] = []
+    batch_of_group = np.searchsorted(starts, bounds)
+    cuts = offsets[np.append(starts, count)].tolist()
+    counts = (ends - starts).tolist()
+    for first, end in zip(batch_of_group[:-1].tolist(), batch_of_group[1:].tolist(), strict=True):
+        groups.append(
+            [
+                _sealed(payload[cuts[one] : cuts[one + 1]], counts[one], timestamp_ms, codec, compress)
+                for one in range(first, end)
+            ]
+        )
+    return groups
+
+
+def stamp(batch: bytearray, producer_id: int, epoch: int, sequence: int) -> None:
+    """Give a batch its producer and its first record's sequence, and so its checksum."""
+    struct.pack_into(">qhi", batch, PRODUCER_AT, producer_id, epoch, sequence)
+    struct.pack_into(">I", batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
+
+
+def binary(column: Any) -> Any:
+    """A string or binary column, chunked or not, large or not, as a binary array: its bytes, not copied if it may."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return column if column.type == pa.binary() else column.cast(pa.binary())
+
+
+def spans(column: Any) -> tuple[Ints, Bytes]:
+    """A binary array's offsets, shape (n + 1,), and its bytes, which they point into."""
+    return _buffers(column)
+
+
+def _sealed(
+    payload: memoryview, count: int, timestamp_ms: int, codec: int, compress: Compress | None
+) -> Batch:
+    attributes = TRANSACTIONAL
+    body: memoryview | bytes = payload
+    if compress is not None:
+        packed = compress(bytes(payload))
+        if len(packed) < len(payload):
+            body = packed
+            attributes |= codec
+    data = bytearray(HEADER.size + len(body))
+    HEADER.pack_into(
+        data, 0, 0, len(data) - LENGTH_END, 0, MAGIC, 0, attributes, count - 1, timestamp_ms, timestamp_ms,
+        -1, -1, -1, count,
+    )  # fmt: skip
+    data[HEADER.size :] = body
+    return Batch(count, data)
+
+
+def _batch_starts(sizes: Ints, bounds: npt.NDArray[np.integer[Any]], max_bytes: int) -> Ints:
+    """The first row of each batch: as many rows as fit, at least one, none of two groups."""
+    # A record's place takes four bytes at most, with as many records as a batch may hold, and its length five.
+    ends = np.cumsum(sizes + 4 + 5)
+    room = max_bytes - HEADER.size
+    starts = []
+    for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        row = first
+        while row < end:
+            starts.append(row)
+            before = ends[row - 1] if row else 0
+            fitting = int(np.searchsorted(ends, before + room, side="right"))
+            row = min(max(fitting, row + 1), end, row + MAX_RECORDS)
+    return np.array(starts, np.int64)
+
+
+def _headers(column: Any, count: int) -> tuple[Ints, Any, Ints | int]:
+    """Of each row: how many headers, their bytes as a binary array (None if no row can have any), and the size of
+    both together, the number's own included.
+    """
+    if column is None:
+        return np.zeros(0, np.int64), None, 1
+    counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    flat = column.flatten()
+    keys = binary(pc.struct_field(flat, 0))
+    values = binary(pc.struct_field(flat, 1))
+    if keys.null_count:
+        raise RowError("a header has no key; Kafka takes headers without a value, but none without a key")
+    joined = pc.binary_join_element_wise(
+        _joined_varints([_zigzag(_lengths(keys))], len(keys)),
+        keys,
+        _joined_varints([_zigzag(_lengths(values))], len(keys)),
+        values,
+        _NOTHING,
+        null_handling="replace",
+        null_replacement=b"",
+    )
+    offsets, data = _buffers(joined)
+    rows = offsets[np.concatenate([[0], np.cumsum(counts)])]
+    per_row = _binary_array(rows, data)
+    return counts, per_row, np.diff(rows) + _varint_sizes(_zigzag(counts))
+
+
+def _lengths(column: Any) -> Ints:
+    """Each row's number of bytes, -1 for null."""
+    offsets, _ = _buffers(column)
+    lengths = np.diff(offsets)
+    if column.null_count:
+        lengths[column.is_null().to_numpy(zero_copy_only=False)] = -1
+    return lengths
+
+
+def _buffers(column: Any) -> tuple[Ints, Bytes]:
+    _, offsets, data = column.buffers()
+    width = (
+        np.frombuffer(offsets, np.int32, len(column) + 1, 4 * column.offset)
+        if offsets
+        else np.zeros(1, np.int32)
+    )
+    return width.astype(np.int64), np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
+
+
+def _binary_array(offsets: Ints, data: Bytes) -> Any:
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+def _zigzag(values: Ints) -> Ints:
+    return (values << 1) ^ (values >> 63)
+
+
+def _varint_sizes(zigzags: Ints) -> Ints:
+    sizes = np.ones(len(zigzags), np.int64)
+    most = int(zigzags.max(initial=0))
+    bits = 7
+    while most >> bits:
+        sizes += zigzags >= 1 << bits
+        bits += 7
+    return sizes
+
+
+def _joined_varints(columns: Sequence[Ints | int], count: int) -> Any:
+    """A binary array: each row's varints, one behind the other. A number stands for a column of that one byte."""
+    cells: list[Bytes] = []
+    used: list[npt.NDArray[np.bool_]] = []
+    every = np.ones(count, np.bool_)
+    for column in columns:
+        if isinstance(column, int):
+            cells.append(np.full(count, column, np.uint8))
+            used.append(every)
+            continue
+        most = int(column.max(initial=0))
+        bits = 0
+        while True:
+            more = most >> bits + 7 > 0
+            septets = (column >> bits) & 0x7F
+            if more:
+                septets |= (column >= 1 << bits + 7) * 0x80
+            cells.append(septets.astype(np.uint8))
+            used.append(column >= 1 << bits if bits else every)
+            if not more:
+                break
+            bits += 7
+    table = np.stack(cells, axis=1)
+    if all(one is every for one in used):
+        return _binary_array(np.arange(count + 1) * len(cells), table.reshape(-1))
+    mask = np.stack(used, axis=1)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(mask.sum(axis=1), out=offsets[1:])
+    return _binary_array(offsets, table[mask])

@@ -1,0 +1,190 @@
+"""A row for each partition, put together from what the tasks found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as fn
+from pyspark.sql.window import Window
+
+from barnabas.spark.audit import duplicates, ranges
+from barnabas.spark.wire_log import Bounds, RawLog
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+ATTEMPTS = 3
+SCHEMA = (
+    "topic string, partition int, start_offset long, end_offset long, stable_end_offset long, records long, "
+    "transactions_committed long, transactions_aborted long, transactions_open long, marker_offsets long, "
+    "aborted_records long, open_records long, compacted_offsets long, unexplained_offsets long, "
+    "first_unexplained_offset long, duplicates long"
+)
+
+COUNTS = (
+    "records",
+    "transactions_committed",
+    "transactions_aborted",
+    "transactions_open",
+    "marker_offsets",
+    "aborted_records",
+    "open_records",
+    "compacted_offsets",
+    "unexplained_offsets",
+    "expired",
+)
+
+
+class RetentionError(RuntimeError):
+    """Retention took records while they were being counted, again and again."""
+
+
+def audit(
+    spark: SparkSession,
+    bootstrap: str,
+    topics: Sequence[str],
+    *,
+    key: Sequence[str] = (),
+    client: Mapping[str, Any] | None = None,
+    options: Mapping[str, str] | None = None,
+    largest_range: int | None = None,
+    timeout_ms: int = 30_000,
+) -> DataFrame:
+    """Count what the topics' partitions held at one moment; a row for each, sorted.
+
+    key: expressions over the columns of Spark's Kafka source that a record should be the only one with, such as `key`
+        or `get_json_object(CAST(value AS STRING), '$.id')`. Needs Spark's Kafka connector.
+    client, options: security settings, by kafka-python's names for the audit itself, and by Kafka's own
+        (`security.protocol`) for the connector.
+    largest_range: how many offsets one task reads in one go at most.
+
+    Columns: topic, partition; start_offset, end_offset (not part of it); stable_end_offset, up to which read_committed
+    reads; records, outside of transactions or committed; transactions_committed and transactions_aborted, by their
+    markers in the log; transactions_open. Of the offsets: marker_offsets, aborted_records, open_records,
+    compacted_offsets, and unexplained_offsets, which hold nothing and should; first_unexplained_offset. These and
+    `records` add up to end_offset - start_offset. duplicates: how many records under read_committed have the key of one
+    that came before in the topic; null where no key was asked for. Records whose key is null in all columns aren't
+    compared.
+
+    Raises RetentionError, scan.UnreadableBatchError (inside of Spark's own error), ResponseError, NoAnswerError.
+    """
+    for _ in range(ATTEMPTS):
+        log = RawLog(bootstrap, client or {}, timeout_ms)
+        try:
+            bounds = log.bounds(topics)
+        finally:
+            log.close()
+        rows = _scanned(spark, bounds, bootstrap, dict(client or {}), largest_range, timeout_ms)
+        table, expired = _summed(bounds, rows)
+        if not expired:
+            if key:
+                found = duplicates.count(spark, bootstrap, table, key, options or {})
+                for row in table:
+                    row["duplicates"] = found.get((row["topic"], row["partition"]), 0)
+            names = [column.split()[0] for column in SCHEMA.split(", ")]
+            return spark.createDataFrame([tuple(row[name] for name in names) for row in table], SCHEMA)
+    raise RetentionError(f"retention took records while they were counted, {ATTEMPTS} times in a row")
+
+
+def _scanned(
+    spark: SparkSession,
+    bounds: Sequence[Bounds],
+    bootstrap: str,
+    client: Mapping[str, Any],
+    largest_range: int | None,
+    timeout_ms: int,
+) -> DataFrame:
+    """The rows of all ranges (`ranges.SCHEMA`)."""
+    slots = spark.sparkContext.defaultParallelism
+    shares = ranges.split(bounds, slots, largest_range)
+
+    def scan(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        import pyarrow
+
+        numbers = [number.as_py() for batch in batches for number in batch.column(0)]
+        rows = list(ranges.scan([shares[number] for number in numbers], bootstrap, client, timeout_ms))
+        yield from pyarrow.Table.from_pylist(rows, _arrow_schema()).to_batches()
+
+    tasks = max(1, min(len(shares), slots * ranges.RANGES_PER_SLOT))
+    return spark.range(0, len(shares), 1, tasks).mapInArrow(scan, ranges.SCHEMA)
+
+
+def _arrow_schema() -> pyarrow.Schema:
+    import pyarrow
+
+    types = {
+        "string": pyarrow.string(),
+        "int": pyarrow.int32(),
+        "long": pyarrow.int64(),
+        "boolean": pyarrow.bool_(),
+    }
+    columns = (column.split() for column in ranges.SCHEMA.split(", "))
+    return pyarrow.schema([(name, types[kind]) for name, kind in columns])
+
+
+def _summed(bounds: Sequence[Bounds], rows: DataFrame) -> tuple[list[dict[str, Any]], bool]:
+    """A row for each partition, and whether retention took something meanwhile."""
+    # A producer's first marker in a range comes ahead of what it leaves open there.
+    in_order = Window.partitionBy("topic", "partition", "producer_id").orderBy(
+        "range_start", fn.col("open_offset").asc_nulls_first()
+    )
+    ended = fn.first("commits_first", ignorenulls=True).over(
+        in_order.rowsBetween(1, Window.unboundedFollowing)
+    )
+    commits, is_open = fn.col("ended_by_commit"), fn.col("ended_by_commit").isNull()
+    left_open = fn.col("open_offset").isNotNull()
+    begun_before = sorted({producer_id for one in bounds for producer_id in one.begun_before})
+    sums = (
+        rows.withColumn("ended_by_commit", fn.when(left_open, ended))
+        .groupBy("topic", "partition")
+        .agg(
+            _sum("records", also=commits),
+            _sum("commits", "transactions_committed"),
+            _sum("aborts", "transactions_aborted"),
+            _sum("markers", "marker_offsets"),
+            _sum("aborted_records", also=~commits),
+            _sum("compacted", "compacted_offsets"),
+            _sum("unexplained", "unexplained_offsets"),
+            fn.min("first_unexplained").alias("first_unexplained_offset"),
+            _sum("expired"),
+            fn.sum(fn.when(left_open & is_open, fn.col("open_records")).otherwise(0)).alias("open_records"),
+            fn.count_distinct(fn.when(left_open & is_open, fn.col("producer_id"))).alias("transactions_open"),
+            fn.min(fn.when(is_open, fn.col("open_offset"))).alias("stable_end_offset"),
+            fn.collect_set(fn.when(fn.col("producer_id").isin(begun_before), fn.col("producer_id"))).alias(
+                "seen"
+            ),
+        )
+    )
+    found = {(row.topic, row.partition): row.asDict() for row in sums.collect()}
+    table = []
+    for one in sorted(bounds, key=lambda each: (each.topic, each.partition)):
+        row = dict.fromkeys(COUNTS, 0) | found.get((one.topic, one.partition), {})
+        # Their records are gone, and no marker has come: only the broker knows of them.
+        unseen = set(one.begun_before) - set(row.get("seen", ()))
+        if unseen:
+            row["stable_end_offset"] = one.start_offset
+            row["transactions_open"] += len(unseen)
+        stable_end = row.get("stable_end_offset")
+        table.append(
+            {
+                "first_unexplained_offset": None,
+                "duplicates": None,
+                **row,
+                "topic": one.topic,
+                "partition": one.partition,
+                "start_offset": one.start_offset,
+                "end_offset": one.end_offset,
+                "stable_end_offset": one.end_offset if stable_end is None else stable_end,
+            }
+        )
+    return table, any(row["expired"] for row in table)
+
+
+def _sum(column: str, name: str | None = None, *, also: Column | None = None) -> Column:
+    """The column's sum; with `also`, and of `open_records` where that holds."""
+    value = fn.coalesce(column, fn.lit(0))
+    if also is not None:
+        value += fn.when(also, fn.col("open_records")).otherwise(0)
+    return fn.sum(value).alias(name or column)

@@ -1,0 +1,204 @@
+"""What the batches of one range of offsets say: pure functions of their bytes.
+
+A partition is read in ranges, by tasks that know nothing of each other. A batch counts in the range that holds its
+first offset; the range that the partition's log starts in also counts the batch that the start lies in. A transaction's
+end may lie in another range than its records: they are left `pending` then, for whoever sees all ranges.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+# Kafka's DefaultRecordBatch: base offset, length, leader epoch, magic, CRC, attributes, last offset delta,
+# base and max timestamp, producer id and epoch, base sequence, count of records.
+HEADER = struct.Struct(">qiibIhiqqqhii")
+LENGTH_END = 12
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+# Kafka's ControlRecordType
+ABORT, COMMIT = 0, 1
+
+
+class UnreadableBatchError(Exception):
+    """A batch that this audit can't count: of a format from before Kafka 0.11, or a marker without a type."""
+
+
+class Header(NamedTuple):
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+
+@dataclass(slots=True)
+class Pending:
+    """Records of a transaction whose end has not been seen."""
+
+    first_offset: int
+    records: int
+
+
+@dataclass(slots=True)
+class Sums:
+    """Offsets of a range by what they are. `records` are outside of transactions or committed.
+
+    compacted: no record is there, and compaction took it. unexplained: no record, and no reason for it.
+    expired: what retention took while the range was read. commits, aborts: markers by their type; `markers` has others,
+    too.
+    """
+
+    records: int = 0
+    commits: int = 0
+    aborts: int = 0
+    markers: int = 0
+    aborted_records: int = 0
+    compacted: int = 0
+    unexplained: int = 0
+    first_unexplained: int | None = None
+    expired: int = 0
+
+
+@dataclass(slots=True)
+class RangeScan:
+    """Offsets from `start` up to `end`, of a log that starts at `log_start`.
+
+    count_from: how many records of a batch, given as bytes, have an offset or a later one.
+    position: the offset to fetch from next.
+    first_ends: producer id → whether its first marker in this range commits.
+    """
+
+    start: int
+    end: int
+    log_start: int
+    compacts: bool
+    count_from: Callable[[bytes, int], int]
+    sums: Sums = field(default_factory=Sums)
+    pending: dict[int, Pending] = field(default_factory=dict)
+    first_ends: dict[int, bool] = field(default_factory=dict)
+    position: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.position = self.start
+
+    @property
+    def is_done(self) -> bool:
+        return self.position >= self.end
+
+    def take(self, data: bytes) -> None:
+        """Count the batches of one fetch from `position`. Raises UnreadableBatchError."""
+        for header, at in _walk(data):
+            last_offset = header.base_offset + header.last_offset_delta
+            if last_offset < self.position:
+                continue
+            if header.base_offset >= self.end:
+                self._gap(self.end)
+            else:
+                self._gap(header.base_offset)
+                self._batch(header, last_offset, data, at)
+            if self.is_done:
+                return
+
+    def expire(self, log_start: int) -> None:
+        """Retention took what lies ahead of this offset before it was read."""
+        until = min(max(log_start, self.position), self.end)
+        self.sums.expired += until - self.position
+        self.position = until
+
+    def _gap(self, until: int) -> None:
+        if until <= self.position:
+            return
+        if self.compacts:
+            self.sums.compacted += until - self.position
+        else:
+            if self.sums.first_unexplained is None:
+                self.sums.first_unexplained = self.position
+            self.sums.unexplained += until - self.position
+        self.position = until
+
+    def _batch(self, header: Header, last_offset: int, data: bytes, at: int) -> None:
+        self.position = last_offset + 1
+        first, count = header.base_offset, header.record_count
+        if first < self.start:
+            if self.start > self.log_start:
+                return  # it counts in the range ahead of this one
+            first = self.log_start
+            # Only compaction makes a batch hold fewer records than offsets.
+            if count == header.last_offset_delta + 1:
+                count = last_offset - first + 1
+            else:
+                count = self.count_from(data[at : at + LENGTH_END + header.length], first)
+        self.sums.compacted += last_offset - first + 1 - count
+        if count == 0:
+            return  # compaction keeps it for the producer's sequence
+        if header.attributes & CONTROL:
+            self.sums.markers += count
+            self._marker(header.producer_id, _marker_type(data, at + HEADER.size))
+        elif header.attributes & TRANSACTIONAL:
+            self.pending.setdefault(header.producer_id, Pending(first, 0)).records += count
+        else:
+            self.sums.records += count
+
+    def _marker(self, producer_id: int, kind: int) -> None:
+        if kind not in (ABORT, COMMIT):
+            return
+        commits = kind == COMMIT
+        if commits:
+            self.sums.commits += 1
+        else:
+            self.sums.aborts += 1
+        self.first_ends.setdefault(producer_id, commits)
+        ended = self.pending.pop(producer_id, None)
+        if ended is None:
+            return
+        if commits:
+            self.sums.records += ended.records
+        else:
+            self.sums.aborted_records += ended.records
+
+
+def _walk(data: bytes) -> Iterator[tuple[Header, int]]:
+    at = 0
+    while len(data) - at >= HEADER.size:
+        header = Header._make(HEADER.unpack_from(data, at))
+        if header.magic != 2:
+            raise UnreadableBatchError(
+                f"the batch at offset {header.base_offset} has the old format {header.magic}"
+            )
+        if len(data) - at < LENGTH_END + header.length:
+            return
+        yield header, at
+        at += LENGTH_END + header.length
+
+
+def _marker_type(data: bytes, at: int) -> int:
+    """The type of a control batch's record: its key is a version and the type, each of two bytes."""
+    _, at = _varint(data, at)  # the record's length
+    at += 1  # attributes
+    for _ in range(2):  # deltas of timestamp and offset
+        _, at = _varint(data, at)
+    size, at = _varint(data, at)
+    if size < 4:
+        raise UnreadableBatchError("a control record without a type")
+    return int.from_bytes(data[at + 2 : at + 4], "big")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7

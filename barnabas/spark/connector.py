@@ -1,0 +1,91 @@
+"""Spark's own Kafka connector: where its jars come from, and what to say where something is missing.
+
+`python -m barnabas.spark.connector` fetches the jars, if they aren't there yet.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUP, ARTIFACT = "org.apache.spark", "spark-sql-kafka-0-10_2.13"
+# Where the Ivy that comes with Spark 4.0 puts what it fetched.
+IVY_JARS = Path("~/.ivy2.5.2/jars")
+
+
+class MissingError(RuntimeError):
+    """What Spark needs and this machine lacks; the text says how to get it."""
+
+
+def package() -> str:
+    """The connector that belongs to the pyspark that is installed, as `spark.jars.packages` takes it."""
+    import pyspark
+
+    return f"{GROUP}:{ARTIFACT}:{pyspark.__version__}"
+
+
+def session(name: str, master: str = "local[*]", **settings: Any) -> SparkSession:
+    """A Spark session with the connector on this machine. Raises MissingError.
+
+    settings: Spark's own, by name; they win over those made here.
+    """
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        raise MissingError(
+            "Spark needs Java 17 or later, and there is no `java` on the path. Debian and Ubuntu have it as "
+            "openjdk-17-jre-headless, Homebrew as openjdk@17."
+        )
+    try:
+        from pyspark.errors import PySparkRuntimeError
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingError("pyspark is not installed: pip install 'barnabas[spark]'") from error
+    # By itself Spark takes whichever python3 is first on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    quiet = {
+        "spark.jars.packages": package(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        # Its default is 200, for clusters.
+        "spark.sql.shuffle.partitions": "4",
+    }
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**quiet, **settings}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise MissingError(
+            f"Spark did not start with its Kafka connector, {package()}; what it said stands above. Once, its jars "
+            f"are fetched from Maven Central into {IVY_JARS.parent}. Where that can't be reached, copy the folder "
+            "from a machine where it can, or name a mirror by Spark's setting spark.jars.ivySettings. Spark 4.0 runs "
+            "on Java 17 and 21."
+        ) from error
+
+
+def is_fetched() -> bool:
+    """Whether the connector's jars are there already."""
+    version = package().rpartition(":")[2]
+    return (IVY_JARS.expanduser() / f"{GROUP}_{ARTIFACT}-{version}.jar").exists()
+
+
+def main() -> int:
+    """0 once the jars are there, 2 where they can't be had."""
+    try:
+        if not is_fetched():
+            session("fetch").stop()
+    except MissingError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

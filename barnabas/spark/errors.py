@@ -1,0 +1,98 @@
+"""What the sink raises: each says what happened and what to do about it.
+
+`retried` errors cost one try of the batch, which then runs again whole; the others fail the query at once,
+because another try would end as this one did, or would harm the query that runs beside this one.
+"""
+
+from __future__ import annotations
+
+
+class SinkError(RuntimeError):
+    """The root of what the sink raises."""
+
+    retried = False
+
+
+class ColumnsError(SinkError, ValueError):
+    """The DataFrame's columns are not those of a Kafka sink: one is missing, or of another type."""
+
+
+class RowError(SinkError, ValueError):
+    """A row can't be a record: its topic is null, its partition doesn't exist, a header has no key."""
+
+
+class SpeculationError(SinkError):
+    """Spark is told to start slow tasks a second time, while the first attempt goes on writing."""
+
+
+class UnknownTopicError(SinkError):
+    """A topic to write to doesn't exist. The sink makes none, since it can't know how many partitions to give it."""
+
+
+class TopicRefusedError(SinkError):
+    """A topic that can't be written exactly once: with `message.timestamp.type=LogAppendTime` a broker's answer
+    does not tell an append from a duplicate that it dropped.
+    """
+
+
+class RecordTooLargeError(SinkError):
+    """One record alone is larger than the topic's `max.message.bytes`."""
+
+
+class QueryFencedError(SinkError):
+    """Another query took this one's transactional id: it runs under the same name."""
+
+
+class TransactionTimeoutError(SinkError):
+    """The batch took longer than the transaction's timeout, and the broker aborted it."""
+
+    retried = True
+
+
+class InvalidTimeoutError(SinkError, ValueError):
+    """The transaction's timeout is above the broker's `transaction.max.timeout.ms`."""
+
+
+class MarkerError(SinkError):
+    """The query's marker can't be trusted: its topic would forget it, or holds what the sink did not write."""
+
+
+class SourceOffsetsError(SinkError):
+    """The source's offsets were to be committed for a group, and can't be told or don't fit this cluster."""
+
+
+class BrokerRefusedError(SinkError):
+    """The broker answered with an error that no other try would change, such as a missing permission."""
+
+
+class TryFailedError(SinkError):
+    """A try of the batch failed: a task, an executor, a connection, a broker. The batch runs again whole."""
+
+    retried = True
+
+
+class DuplicateWriteError(TryFailedError):
+    """The broker had a batch already under the same sequences: two attempts wrote to one partition."""
+
+
+class WrittenTwiceError(TryFailedError):
+    """Two tasks, or two attempts of one, reported the same partition."""
+
+
+class BatchFailedError(SinkError):
+    """Every try of the batch failed. `__cause__` is the last one's reason."""
+
+
+BY_NAME: dict[str, type[SinkError]] = {
+    error.__name__: error
+    for error in (
+        RowError,
+        RecordTooLargeError,
+        QueryFencedError,
+        BrokerRefusedError,
+        TryFailedError,
+        DuplicateWriteError,
+        UnknownTopicError,
+    )
+}
+"""Those that a task may meet: it reports them by name, and the driver raises them."""

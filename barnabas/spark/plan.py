@@ -1,0 +1,55 @@
+"""What the driver tells the tasks: the transaction's identity, where records may go, and which task writes where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from barnabas.spark.arrow_batches import Batch
+
+
+class Target(NamedTuple):
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that a task needs to know.
+
+    targets: every partition of every topic, topic by topic; a target's number is its place here.
+    leaders: of each target, the node id.
+    max_message_bytes: by topic.
+    owners: how many tasks write. Target number t belongs to task `owner_of(t)`.
+    salts: of each owner, a number that Spark's hash partitioning sends to that task.
+    """
+
+    bootstrap: str
+    client: dict[str, Any]
+    request_timeout_ms: int
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    batch_id: int
+    topic: str | None
+    compression: str
+    max_batch_bytes: int
+    targets: tuple[Target, ...]
+    leaders: tuple[int, ...]
+    max_message_bytes: dict[str, int]
+    owners: int
+    salts: tuple[int, ...]
+
+    def owner_of(self, target: int) -> int:
+        # By the partition's number and not the target's, so that every task owns some of every topic; shifted from
+        # batch to batch, so that none is left out where there are fewer tasks than owners.
+        return (self.targets[target].partition + self.batch_id) % self.owners
+
+    def targets_of(self, topic: str) -> range:
+        numbers = [number for number, target in enumerate(self.targets) if target.topic == topic]
+        return range(numbers[0], numbers[-1] + 1)
+
+
+class Blob(NamedTuple):
+    target: int
+    batch: Batch

@@ -1,0 +1,78 @@
+"""What was written: tasks report it, the driver checks it, and the user can look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from barnabas.spark.errors import BY_NAME, SinkError, TryFailedError, WrittenTwiceError
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """What one task wrote to one partition.
+
+    attempt: Spark's id of the task's attempt, unique in the application.
+    first_offset, last_offset: of its records; those of other producers, and markers, may lie between.
+    bytes: of the record batches as they were sent.
+    """
+
+    topic: str
+    partition: int
+    attempt: int
+    records: int
+    batches: int
+    bytes: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What a micro-batch came to.
+
+    skipped: the marker said that it had been committed before; nothing was written.
+    tries: how many it took. A try whose commit was not answered counts, though the marker shows that it held.
+    write_ms, commit_ms: of the last try: the Spark job's time, and all the time that transactions cost beside it,
+        ahead of the job and after it.
+    """
+
+    batch_id: int
+    skipped: bool
+    tries: int
+    records: int
+    bytes: int
+    write_ms: float
+    commit_ms: float
+    partitions: tuple[PartitionReport, ...]
+
+
+SCHEMA = (
+    "topic string, partition int, attempt long, records long, batches long, bytes long, "
+    "first_offset long, last_offset long, error string, reason string"
+)
+"""A task's rows: one for each partition that it wrote to, or one with the name of an error and its reason."""
+
+
+def check(rows: Iterable[Sequence[object]]) -> tuple[PartitionReport, ...]:
+    """The tasks' reports, if each partition was written by one attempt only.
+
+    Raises WrittenTwiceError where one was written by two, and the error that a task reported, the first that no
+    other try would mend ahead of others.
+    """
+    found: dict[tuple[str, int], PartitionReport] = {}
+    errors: list[SinkError] = []
+    for *fields, error, reason in rows:
+        if error is not None:
+            errors.append(BY_NAME.get(str(error), TryFailedError)(str(reason)))
+            continue
+        report = PartitionReport(*fields)  # type: ignore[arg-type]
+        other = found.setdefault((report.topic, report.partition), report)
+        if other is not report:
+            raise WrittenTwiceError(
+                f"partition {report.partition} of {report.topic} was written by the task attempts "
+                f"{other.attempt} and {report.attempt}"
+            )
+    if errors:
+        raise min(errors, key=lambda one: one.retried)
+    return tuple(found[key] for key in sorted(found))

@@ -1,0 +1,108 @@
+"""The streaming query that a batch belongs to: its identity, and how far its source was to be read for the batch.
+
+Spark tells the function of `foreachBatch` neither. The query's id lies in the thread's local properties. The source's
+offsets lie in the checkpoint: ahead of each batch Spark logs, in `offsets/<batch id>`, where the batch ends, and a
+batch that comes again ends there again. So what is committed for a group is what the batch was made of, and nothing
+that is computed from its rows, which a filter or an aggregation may have dropped. A source's offsets are the first not
+to be read, as a consumer group's are.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from barnabas.spark.errors import SourceOffsetsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+QUERY_ID = "sql.streaming.queryId"  # org.apache.spark.sql.execution.streaming.StreamExecution
+VERSION = "v1"  # of OffsetSeqLog
+
+Offsets = dict[str, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A streaming query. `query_id` is the checkpoint's: the same whenever the query is started again from it."""
+
+    query_id: str
+    session: Any
+    execution: Any
+
+    @property
+    def is_active(self) -> bool:
+        """Whether nobody has asked it to stop."""
+        return self.execution is None or bool(self.execution.isActive())
+
+    def source_offsets(self, batch_id: int) -> Offsets:
+        """Where the batch ends in the topics of its Kafka sources. Raises SourceOffsetsError."""
+        if self.execution is None:
+            raise SourceOffsetsError("the running query can't be found, nor so its checkpoint")
+        jvm = self.session.sparkContext._jvm
+        root = self.execution.resolvedCheckpointRoot()
+        path = jvm.org.apache.hadoop.fs.Path(f"{root}/offsets/{batch_id}")
+        file = path.getFileSystem(self.session._jsparkSession.sessionState().newHadoopConf()).open(path)
+        try:
+            text = jvm.org.apache.commons.io.IOUtils.toString(file, "UTF-8")
+        finally:
+            file.close()
+        return parse_offsets(text, str(path.toString()))
+
+
+def stream_of(batch: DataFrame) -> Stream | None:
+    """The streaming query whose `foreachBatch` runs in this thread; None where it is a batch by hand."""
+    session: Any = batch.sparkSession
+    try:
+        query_id = session.sparkContext.getLocalProperty(QUERY_ID)
+    except Exception:  # Spark Connect has no such thing, and names that by an error of its own
+        return None
+    if query_id is None:
+        return None
+    try:
+        key = session.sparkContext._jvm.java.util.UUID.fromString(query_id)
+        execution = session._jsparkSession.sharedState().activeStreamingQueries().get(key)
+    except Exception:  # internals of Spark's, which only stop() and `group` want
+        execution = None
+    return Stream(query_id, session, execution)
+
+
+def parse_offsets(text: str, where: str) -> Offsets:
+    """The offsets by topic and partition in a file of the checkpoint's offset log, the least where sources differ.
+
+    Its lines: a version, metadata, and for each source its offset in JSON, or `-` while it has none. Sources other than
+    Kafka's are passed over. Raises SourceOffsetsError.
+    """
+    version, _, *sources = text.split("\n")
+    if version.strip() != VERSION:
+        raise SourceOffsetsError(f"{where} is of version {version!r}, and only {VERSION!r} is known")
+    offsets: Offsets = {}
+    for line in sources:
+        if line.strip() in ("", "-"):
+            continue
+        source = json.loads(line)
+        if not _is_of_kafka(source):
+            continue
+        for topic, ends in source.items():
+            known = offsets.setdefault(topic, {})
+            for partition, end in ends.items():
+                known[int(partition)] = min(end, known.get(int(partition), end))
+    if not offsets:
+        raise SourceOffsetsError(
+            f"the query has no source of Kafka's, as {where} says: leave the sink's group out"
+        )
+    return offsets
+
+
+def _is_of_kafka(source: Any) -> bool:
+    return (
+        isinstance(source, dict)
+        and bool(source)
+        and all(
+            isinstance(ends, dict)
+            and all(key.isdigit() and isinstance(end, int) for key, end in ends.items())
+            for ends in source.values()
+        )
+    )

@@ -1,0 +1,209 @@
+"""What runs on the executors: rows become record batches, and each partition's batches are sent by one task.
+
+Without key or partition a task builds and sends in one (`write_rows`). Otherwise the task that reads rows builds the
+batches of all partitions (`build_rows`), and what Spark shuffles are these few large blobs, not rows, to the tasks
+that own the partitions (`write_blobs`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from barnabas.spark import arrow_batches, partitioner, wire_records
+from barnabas.spark.arrow_batches import Batch, Columns
+from barnabas.spark.errors import BY_NAME, RowError, SinkError, TryFailedError, UnknownTopicError
+from barnabas.spark.plan import Blob, Plan
+from barnabas.spark.settings import CODECS
+from barnabas.spark.writing import Here, report
+
+BLOBS = "owner int, target int, records int, batch binary"
+BLOB_SCHEMA = pa.schema(
+    [("owner", pa.int32()), ("target", pa.int32()), ("records", pa.int32()), ("batch", pa.binary())]
+)
+# What a task gathers before it builds: with many partitions, batches would be small otherwise.
+GATHERED_BYTES = 16 << 20
+
+
+def write_rows(
+    plan: Plan, gathered_bytes: int = 1
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow`: rows without a place of their own go to partitions that this task owns.
+
+    gathered_bytes: as for `build`; a row's worth where each of Arrow's batches goes to one partition anyway.
+    """
+
+    def task(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        here = Here.of_this_task()
+        own = [t for t in range(len(plan.targets)) if plan.owner_of(t) == here.task]
+        yield from report(plan, here, build(plan, rows, own, gathered_bytes))
+
+    return task
+
+
+def build_rows(plan: Plan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow`: rows to blobs, of columns BLOBS."""
+
+    def task(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        anywhere = list(range(len(plan.targets)))
+        shift = Here.of_this_task().task + plan.batch_id
+        # Those without a key go to one partition after the other, each task from another one on.
+        turned = anywhere[shift % len(anywhere) :] + anywhere[: shift % len(anywhere)]
+        try:
+            for target, batch in build(plan, rows, turned, GATHERED_BYTES):
+                columns = [
+                    [plan.salts[plan.owner_of(target)]],
+                    [target],
+                    [batch.records],
+                    [bytes(batch.data)],
+                ]
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array(c, f.type) for c, f in zip(columns, BLOB_SCHEMA, strict=True)],
+                    schema=BLOB_SCHEMA,
+                )
+        except SinkError as error:
+            # Blob number -1 tells the driver, by way of whoever owns it, what a failed job could not name.
+            text = f"{type(error).__name__}:{error}".encode()
+            columns = [[plan.salts[0]], [-1], [0], [text]]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(c, f.type) for c, f in zip(columns, BLOB_SCHEMA, strict=True)], schema=BLOB_SCHEMA
+            )
+
+    return task
+
+
+def write_blobs(plan: Plan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow`, behind the shuffle: sends the blobs of the partitions that this task owns."""
+
+    def task(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from report(plan, Here.of_this_task(), _blobs(rows))
+
+    return task
+
+
+def _blobs(rows: Iterable[pa.RecordBatch]) -> Iterator[Blob]:
+    for batch in rows:
+        targets, records = batch.column(1).to_pylist(), batch.column(2).to_pylist()
+        for number, target in enumerate(targets):
+            buffer = batch.column(3)[number].as_buffer()
+            if target < 0:
+                name, _, reason = buffer.to_pybytes().decode().partition(":")
+                raise BY_NAME.get(name, TryFailedError)(reason)
+            yield Blob(target, Batch(records[number], bytearray(buffer)))
+
+
+def build(
+    plan: Plan, rows: Iterable[pa.RecordBatch], anywhere: list[int], gathered_bytes: int
+) -> Iterator[Blob]:
+    """The batches of these rows, in the rows' order within each target.
+
+    anywhere: the targets of rows without partition and key, which they take in turn; some of every topic.
+    gathered_bytes: how much is gathered before it is built.
+    """
+    turn = plan.batch_id  # each batch begins with another partition
+    gathered: list[pa.RecordBatch] = []
+    size = 0
+    for batch in rows:
+        gathered.append(batch)
+        size += batch.nbytes
+        if size >= gathered_bytes:
+            yield from _built(plan, gathered, anywhere, turn)
+            gathered, size, turn = [], 0, turn + 1
+    if gathered:
+        yield from _built(plan, gathered, anywhere, turn)
+
+
+def _built(plan: Plan, gathered: list[pa.RecordBatch], anywhere: list[int], turn: int) -> Iterator[Blob]:
+    table = pa.Table.from_batches(gathered)
+    if not len(table):
+        return
+    named = {name: table.column(name) for name in table.column_names}
+    headers = named.get("headers")
+    columns = Columns(
+        arrow_batches.binary(named["key"]) if "key" in named else None,
+        arrow_batches.binary(named["value"]),
+        None if headers is None else headers.combine_chunks(),
+    )
+    targets = _targets(plan, named, columns.key, anywhere, turn)
+    if isinstance(targets, int):
+        numbers, bounds = [targets], np.array([0, len(columns)])
+    else:
+        order = np.argsort(targets, kind="stable")
+        columns = columns.take(order)
+        ordered = targets[order]
+        bounds = np.concatenate([[0], np.flatnonzero(np.diff(ordered)) + 1, [len(ordered)]])
+        numbers = ordered[bounds[:-1]].tolist()
+    name = plan.compression
+    groups = arrow_batches.build_groups(
+        columns,
+        bounds,
+        int(time.time() * 1000),
+        min(plan.max_batch_bytes, *plan.max_message_bytes.values()),
+        CODECS[name],
+        None if name == "none" else lambda data: wire_records.compress(name, data),
+    )
+    for number, batches in zip(numbers, groups, strict=True):
+        for one in batches:
+            yield Blob(number, one)
+
+
+def _targets(
+    plan: Plan, named: dict[str, Any], key: Any, anywhere: list[int], turn: int
+) -> npt.NDArray[np.int64] | int:
+    """Each row's target, or the one target of all."""
+    if plan.topic is not None:
+        firsts: npt.NDArray[np.int64] | int = 0
+        counts: npt.NDArray[np.int64] | int = len(plan.targets)
+        default: npt.NDArray[np.int64] | int = anywhere[turn % len(anywhere)]
+        topics: Any = None
+    else:
+        topics = named["topic"].combine_chunks().dictionary_encode()
+        by_topic = _by_topic(plan, topics, anywhere, turn)
+        index = topics.indices.to_numpy(zero_copy_only=False)
+        firsts, counts, default = by_topic[index, 0], by_topic[index, 1], by_topic[index, 2]
+    targets = default
+    if key is not None:
+        offsets, data = arrow_batches.spans(key)
+        hashed = partitioner.partitions_of(partitioner.murmur2(data, offsets), counts) + firsts
+        targets = np.where(_nulls(key), default, hashed) if key.null_count else hashed
+    if "partition" in named:
+        column = named["partition"].combine_chunks()
+        chosen = pc.fill_null(column, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        given = ~_nulls(column)
+        wrong = np.flatnonzero(given & ((chosen < 0) | (chosen >= counts)))
+        if len(wrong):
+            number = chosen[wrong[0]]
+            topic = plan.topic or topics.dictionary[topics.indices[wrong[0]].as_py()].as_py()
+            raise RowError(
+                f"a row's partition is {number}, and {topic} has the partitions 0 to "
+                f"{len(plan.targets_of(topic)) - 1}"
+            )
+        targets = np.where(given, chosen + firsts, targets)
+    return targets
+
+
+def _by_topic(plan: Plan, topics: Any, anywhere: list[int], turn: int) -> npt.NDArray[np.int64]:
+    """Of each topic in the dictionary: its first target, its number of partitions, and whose turn it is."""
+    if topics.null_count:
+        raise RowError("a row's topic is null; give the sink a topic=... for all rows, or fill the column")
+    found = []
+    for topic in topics.dictionary.to_pylist():
+        if topic not in plan.max_message_bytes:
+            raise UnknownTopicError(
+                f"a row's topic is {topic!r}, which is none of the sink's topics: {', '.join(plan.max_message_bytes)}"
+            )
+        numbers = plan.targets_of(topic)
+        own = [number for number in anywhere if number in numbers]
+        found.append((numbers.start, len(numbers), own[turn % len(own)]))
+    return np.array(found, np.int64).reshape(-1, 3)
+
+
+def _nulls(column: Any) -> npt.NDArray[np.bool_]:
+    nulls: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+    return nulls

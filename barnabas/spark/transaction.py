@@ -1,0 +1,389 @@
+"""The driver's part: one micro-batch is one transaction, tried anew as a whole until it holds.
+
+A try goes
+
+    InitProducerId  →  marker: done already?  →  AddPartitionsToTxn  →  one Spark job  →  each partition by one task?
+    →  marker, source's offsets  →  EndTxn
+
+with an epoch of its own, so that whatever an earlier try left behind, a task that still writes, an EndTxn that still
+travels, is fenced by the broker. Only the driver adds partitions and ends transactions; executors only write. A commit
+that isn't answered costs a try, whose marker tells whether it was carried out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from barnabas.spark import arrow_batches, codes, marker, reports, tasks, wire
+from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
+from barnabas.spark.columns import RecordForm, record_form
+from barnabas.spark.errors import (
+    BatchFailedError,
+    InvalidTimeoutError,
+    QueryFencedError,
+    RowError,
+    SinkError,
+    SourceOffsetsError,
+    SpeculationError,
+    TopicRefusedError,
+    TransactionTimeoutError,
+    TryFailedError,
+    UnknownTopicError,
+)
+from barnabas.spark.marker import Marker
+from barnabas.spark.plan import Plan, Target
+from barnabas.spark.reports import BatchReport, PartitionReport
+from barnabas.spark.settings import Settings
+from barnabas.spark.shuffling import salts
+from barnabas.spark.stream import Offsets, Stream, stream_of
+from barnabas.spark.wire import Identity, Wire
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+# A blob is a record batch of up to a megabyte: Arrow must not gather ten thousand of them, its usual number of rows.
+BLOB_BYTES = "16m"
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+
+@dataclass(slots=True)
+class Work:
+    """A batch to be written, and what holds for all its tries.
+
+    rows: with the columns of `form` alone.
+    ran: whether the rows were computed at least once.
+    """
+
+    settings: Settings
+    connection: Wire
+    rows: DataFrame
+    form: RecordForm
+    batch_id: int
+    stream: Stream | None
+    offsets: Offsets | None
+    topics: Sequence[str]
+    ran: bool = False
+
+    @property
+    def checkpoint(self) -> str:
+        return "" if self.stream is None else self.stream.query_id
+
+
+def write_batch(settings: Settings, connection: Wire, batch: DataFrame, batch_id: int) -> BatchReport:
+    """See `ExactlyOnceKafkaSink.write`."""
+    form = record_form(batch.schema, settings.topic)
+    if batch.sparkSession.conf.get("spark.speculation", "false") == "true":
+        raise SpeculationError(
+            "spark.speculation=true has slow tasks written by two attempts at a time, which would fail every try: "
+            "turn it off for the query"
+        )
+    stream = stream_of(batch)
+    with contextlib.ExitStack() as stack:
+        rows = form.select(batch)
+        topics: Sequence[str] = (settings.topic,) if settings.topic else settings.topics or ()
+        if not topics:
+            rows = rows.persist()
+            stack.callback(rows.unpersist)
+            topics = _topics_of(rows)
+        offsets = _source_offsets(settings, stream, batch_id)
+        work = Work(settings, connection, rows, form, batch_id, stream, offsets, topics)
+        return _until_it_holds(work)
+
+
+def _until_it_holds(work: Work) -> BatchReport:
+    pause_s = FIRST_PAUSE_S
+    for number in range(1, work.settings.max_tries + 1):
+        try:
+            return _try(work, number)
+        except SinkError as error:
+            if not error.retried:
+                _give_up(work, error)
+                raise
+            last = error
+        log.warning(
+            "%s: try %d of %d of batch %d failed: %s",
+            work.settings.query, number, work.settings.max_tries, work.batch_id, last,
+        )  # fmt: skip
+        if work.stream is not None and not work.stream.is_active:
+            break  # the query was stopped, and the failure is that of its cancelled job
+        if number < work.settings.max_tries:
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+    _give_up(work, last)
+    raise BatchFailedError(
+        f"batch {work.batch_id} of the query {work.settings.query} failed {number} time(s); the last time: {last}"
+    ) from last
+
+
+def _give_up(work: Work, error: SinkError) -> None:
+    """Abort what is open, and fence what still writes; but not another query that did so to this one."""
+    if isinstance(error, QueryFencedError):
+        return
+    settings = work.settings
+    with contextlib.suppress(NoAnswerError, ResponseError):
+        work.connection.init_producer_id(settings.transactional_id, settings.transaction_timeout_ms)
+
+
+def _try(work: Work, number: int) -> BatchReport:
+    settings = work.settings
+    began_s = time.monotonic()
+    with _broker_errors():
+        identity = _identity(work)
+        leader = marker.ensure_topic(work.connection, settings.marker_topic)
+        committed = marker.read(work.connection, settings.marker_topic, leader)
+        if marker.judge(committed, work.checkpoint, work.batch_id, settings.query):
+            if committed is not None and committed.batch_id > work.batch_id:
+                log.warning(
+                    "%s: batch %d comes again though batch %d is committed: the checkpoint went back",
+                    settings.query, work.batch_id, committed.batch_id,
+                )  # fmt: skip
+            _run_through(work)
+            return BatchReport(work.batch_id, True, number, 0, 0, 0.0, _ms_since(began_s), ())
+        plan = _plan(work, identity)
+        transaction_s = time.monotonic()
+        partitions: dict[str, list[int]] = {settings.marker_topic: [marker.PARTITION]}
+        for topic, partition in plan.targets:
+            partitions.setdefault(topic, []).append(partition)
+    with _fencing_explained(settings, identity, transaction_s):
+        with _broker_errors():
+            work.connection.add_partitions(settings.transactional_id, identity, partitions)
+        job_s = time.monotonic()
+        written = _run(work, plan)
+        ended_s = time.monotonic()
+        with _broker_errors():
+            work.connection.connect()
+            _write_marker(work, identity, leader)
+            _commit_source_offsets(work, identity)
+            work.connection.end_transaction(settings.transactional_id, identity, commit=True)
+    return BatchReport(
+        work.batch_id,
+        False,
+        number,
+        sum(one.records for one in written),
+        sum(one.bytes for one in written),
+        (ended_s - job_s) * 1000,
+        (job_s - began_s) * 1000 + _ms_since(ended_s),
+        written,
+    )
+
+
+def _identity(work: Work) -> Identity:
+    settings = work.settings
+    try:
+        return work.connection.init_producer_id(settings.transactional_id, settings.transaction_timeout_ms)
+    except ResponseError as error:
+        if error.code != codes.INVALID_TRANSACTION_TIMEOUT:
+            raise
+        raise InvalidTimeoutError(
+            f"transaction_timeout_ms={settings.transaction_timeout_ms} is more than the broker's "
+            f"transaction.max.timeout.ms{_broker_limit(work.connection)}: ask for less, or raise the broker's"
+        ) from error
+
+
+def _broker_limit(connection: Wire) -> str:
+    name = "transaction.max.timeout.ms"
+    try:
+        return f"={connection.configs(wire.BROKER, str(connection.any_node()), [name])[name]}"
+    except (ResponseError, NoAnswerError, KeyError):
+        return ""
+
+
+def _plan(work: Work, identity: Identity) -> Plan:
+    settings = work.settings
+    targets: list[Target] = []
+    leaders: list[int] = []
+    limits: dict[str, int] = {}
+    for topic in work.topics:
+        found = _leaders(work.connection, topic)
+        targets += [Target(topic, partition) for partition in found]
+        leaders += found.values()
+        limits[topic] = _checked_limit(work.connection, topic)
+    slots = work.rows.sparkSession.sparkContext.defaultParallelism
+    fewest = min((sum(target.topic == topic for target in targets) for topic in work.topics), default=1)
+    # Placed rows may be split over as many tasks as there are targets. Others need some of every topic in each task.
+    owners = max(1, min(slots, len(targets) if work.form.is_placed else fewest))
+    return Plan(
+        bootstrap=settings.bootstrap,
+        client=settings.client,
+        request_timeout_ms=settings.request_timeout_ms,
+        transactional_id=settings.transactional_id,
+        producer_id=identity.producer_id,
+        epoch=identity.epoch,
+        batch_id=work.batch_id,
+        topic=settings.topic,
+        compression=settings.compression,
+        max_batch_bytes=settings.max_batch_bytes,
+        targets=tuple(targets),
+        leaders=tuple(leaders),
+        max_message_bytes=limits,
+        owners=owners,
+        salts=salts(owners),
+    )
+
+
+def _leaders(connection: Wire, topic: str) -> dict[int, int]:
+    try:
+        return connection.leaders([topic])[topic]
+    except ResponseError as error:
+        if error.code != codes.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        raise UnknownTopicError(
+            f"the topic {topic} doesn't exist: create it, with the partitions that it is to have"
+        ) from error
+
+
+def _checked_limit(connection: Wire, topic: str) -> int:
+    """The topic's `max.message.bytes`. Raises TopicRefusedError."""
+    kind, limit = "message.timestamp.type", "max.message.bytes"
+    configs = connection.configs(wire.TOPIC, topic, [kind, limit])
+    if configs[kind] != "CreateTime":
+        raise TopicRefusedError(
+            f"the topic {topic} has {kind}={configs[kind]}, where a broker's answers don't tell an append from a "
+            f"duplicate that was dropped: set {kind}=CreateTime"
+        )
+    return int(configs[limit])
+
+
+def _run(work: Work, plan: Plan) -> tuple[PartitionReport, ...]:
+    """The Spark job. Raises what a task reported, and TryFailedError where the job failed."""
+    if not plan.targets:
+        return ()
+    rows = work.rows
+    try:
+        if not work.form.is_placed or plan.owners == 1:
+            gathered = tasks.GATHERED_BYTES if work.form.is_placed else 1
+            task = tasks.write_rows(plan, gathered)
+            written = rows.coalesce(plan.owners).mapInArrow(task, reports.SCHEMA)
+            return _collected(work, written)
+        with _smaller_arrow_batches(rows.sparkSession.conf):
+            blobs = rows.mapInArrow(tasks.build_rows(plan), tasks.BLOBS)
+            written = blobs.repartition(plan.owners, "owner").mapInArrow(
+                tasks.write_blobs(plan), reports.SCHEMA
+            )
+            return _collected(work, written)
+    except SinkError:
+        raise
+    except Exception as error:
+        raise TryFailedError(f"the Spark job failed: {_first_line(error)}") from error
+
+
+def _collected(work: Work, written: DataFrame) -> tuple[PartitionReport, ...]:
+    rows = written.collect()
+    work.ran = True
+    return reports.check(rows)
+
+
+@contextlib.contextmanager
+def _smaller_arrow_batches(conf: Any) -> Iterator[None]:
+    before = conf.get(ARROW_BYTES, None)
+    conf.set(ARROW_BYTES, BLOB_BYTES)
+    try:
+        yield
+    finally:
+        if before is None:
+            conf.unset(ARROW_BYTES)
+        else:
+            conf.set(ARROW_BYTES, before)
+
+
+def _run_through(work: Work) -> None:
+    """Compute a batch that is committed already, without writing it.
+
+    Spark takes the watermark, and the state of operators that keep some, from the computation: left out, the query
+    would go on otherwise than if it had never been disturbed.
+    """
+    if work.stream is not None and not work.ran:
+        try:
+            work.rows.write.format("noop").mode("overwrite").save()
+        except Exception as error:
+            raise TryFailedError(f"the Spark job failed: {_first_line(error)}") from error
+
+
+def _write_marker(work: Work, identity: Identity, leader: int) -> None:
+    settings = work.settings
+    batch = marker.encode(Marker(work.checkpoint, work.batch_id), settings.query)
+    arrow_batches.stamp(batch, identity.producer_id, identity.epoch, 0)
+    connection = work.connection
+    connection.wait(
+        connection.send(leader, settings.transactional_id, settings.marker_topic, marker.PARTITION, batch)
+    )
+
+
+def _source_offsets(settings: Settings, stream: Stream | None, batch_id: int) -> Offsets | None:
+    if settings.group is None:
+        return None
+    if stream is None:
+        raise SourceOffsetsError(
+            "a group's offsets are those of a streaming query's source, and this is a batch by hand"
+        )
+    return stream.source_offsets(batch_id)
+
+
+def _commit_source_offsets(work: Work, identity: Identity) -> None:
+    settings = work.settings
+    if settings.group is None or work.offsets is None:
+        return
+    try:
+        work.connection.commit_offsets(settings.transactional_id, identity, settings.group, work.offsets)
+    except ResponseError as error:
+        if error.code != codes.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        raise SourceOffsetsError(
+            f"offsets of {', '.join(work.offsets)} can't be committed for the group {settings.group} on the sink's "
+            f"cluster, which has no such topic; is the source on another one? ({error})"
+        ) from error
+
+
+def _topics_of(rows: DataFrame) -> list[str]:
+    found = [row[0] for row in rows.select("topic").distinct().collect()]
+    if None in found:
+        raise RowError("a row's topic is null; give the sink a topic=... for all rows, or fill the column")
+    return sorted(found)
+
+
+@contextlib.contextmanager
+def _broker_errors() -> Iterator[None]:
+    try:
+        yield
+    except NoAnswerError as error:
+        raise TryFailedError(f"no answer from the broker: {error}") from error
+    except ResponseError as error:
+        raise as_sink_error(error) from error
+
+
+@contextlib.contextmanager
+def _fencing_explained(settings: Settings, identity: Identity, began_s: float) -> Iterator[None]:
+    """A fenced try was timed out by the broker, or overtaken by a request of its own, or by another query."""
+    try:
+        yield
+    except QueryFencedError as error:
+        took_ms = _ms_since(began_s)
+        if took_ms >= settings.transaction_timeout_ms:
+            raise TransactionTimeoutError(
+                f"the batch was aborted by the broker: after {took_ms:.0f} ms it was not done, and "
+                f"transaction_timeout_ms={settings.transaction_timeout_ms}. Allow more, or make batches smaller "
+                "(maxOffsetsPerTrigger)"
+            ) from error
+        if identity.contested:
+            raise TryFailedError(f"an unanswered request of this try fenced it: {error}") from error
+        raise QueryFencedError(
+            f"another query runs under the name {settings.query!r}, and took its transactional id "
+            f"{settings.transactional_id}: give each query a name of its own ({error})"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _ms_since(start_s: float) -> float:
+    return (time.monotonic() - start_s) * 1000

@@ -1,0 +1,131 @@
+"""A partition's log as it lies there: batches as bytes, markers and aborted ones among them. Part of the adapter (see
+`wire`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kafka.protocol.admin import DescribeProducersRequest
+from kafka.protocol.consumer import FetchRequest
+from kafka.record.memory_records import MemoryRecords
+
+from barnabas.spark.codes import LEADER_MOVES
+from barnabas.spark.wire import EARLIEST, LATEST, READ_UNCOMMITTED, TOPIC, Wire, _check
+
+OFFSET_OUT_OF_RANGE = 1
+FETCH_BYTES = 8 << 20
+MAX_WAIT_MS = 500
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a partition held at one moment.
+
+    start_offset, end_offset: its log start and its high watermark.
+    compacts: its topic's `cleanup.policy` has `compact`.
+    begun_before: producers whose transaction was open then, and had begun ahead of the log start.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    compacts: bool
+    begun_before: tuple[int, ...]
+
+
+class RawLog(Wire):
+    """Raises ResponseError and NoAnswerError, as Wire does."""
+
+    def __init__(self, bootstrap: str, client: Mapping[str, Any], timeout_ms: int) -> None:
+        super().__init__(bootstrap, client, timeout_ms)
+        self._leaders: dict[str, dict[int, int]] = {}
+
+    def bounds(self, topics: Sequence[str]) -> list[Bounds]:
+        """Of every partition of the topics, in their order."""
+        found = []
+        for topic, partitions in self.leaders(topics).items():
+            compacts = "compact" in self.configs(TOPIC, topic, ["cleanup.policy"])["cleanup.policy"]
+            for partition in partitions:
+                # Ahead of the end: a transaction that ends between the two has its marker below the end.
+                began = self.open_transactions(topic, partition)
+                end = self._at_leader(topic, partition, self._offset_by(topic, partition, LATEST))
+                start = self._at_leader(topic, partition, self._offset_by(topic, partition, EARLIEST))
+                before = tuple(producer for producer, offset in began.items() if offset < start)
+                found.append(Bounds(topic, partition, start, max(start, end), compacts, before))
+        return found
+
+    def open_transactions(self, topic: str, partition: int) -> dict[int, int]:
+        """Producer id → first offset of its open transaction here (DescribeProducers)."""
+        shape = DescribeProducersRequest.TopicRequest
+
+        def attempt(leader: int) -> dict[int, int]:
+            request = DescribeProducersRequest(
+                topics=[shape(name=topic, partition_indexes=[partition])], max_version=0
+            )
+            (answered,) = self._finish(self._begin(leader, request)).topics
+            (one,) = answered.partitions
+            _check(one.error_code, f"DescribeProducers of {topic}-{partition}")
+            return {
+                each.producer_id: each.current_txn_start_offset
+                for each in one.active_producers
+                if each.current_txn_start_offset >= 0
+            }
+
+        return self._at_leader(topic, partition, attempt)
+
+    def fetch(self, topic: str, partition: int, offset: int) -> bytes:
+        """Batches from the one that holds the offset on, the last of them perhaps cut; b"" if there is none yet.
+
+        ResponseError with OFFSET_OUT_OF_RANGE where the log starts later by now.
+        """
+        shape = FetchRequest.FetchTopic
+        asked = shape.FetchPartition(
+            partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
+        )
+
+        def attempt(leader: int) -> bytes:
+            request = FetchRequest(
+                max_wait_ms=MAX_WAIT_MS,
+                min_bytes=1,
+                max_bytes=FETCH_BYTES,
+                isolation_level=READ_UNCOMMITTED,
+                topics=[shape(topic=topic, partitions=[asked])],
+                forgotten_topics_data=[],
+                rack_id="",
+                max_version=11,
+            )
+            answer = self._finish(self._begin(leader, request))
+            _check(answer.error_code, "Fetch")
+            (answered,) = answer.responses
+            (one,) = answered.partitions
+            _check(one.error_code, f"Fetch of {topic}-{partition}")
+            return bytes(one.records or b"")
+
+        return self._at_leader(topic, partition, attempt)
+
+    def _offset_by(self, topic: str, partition: int, timestamp: int) -> Callable[[int], int]:
+        return lambda leader: self.offset(topic, partition, leader, timestamp, READ_UNCOMMITTED)
+
+    def _at_leader(self, topic: str, partition: int, ask: Callable[[int], T]) -> T:
+        def attempt() -> T:
+            if topic not in self._leaders:
+                self._leaders.update(self.leaders([topic]))
+            try:
+                return ask(self._leaders[topic][partition])
+            except Exception:
+                self._leaders.pop(topic, None)
+                raise
+
+        return self._repeat(attempt, LEADER_MOVES)
+
+
+def count_from(batch: bytes, offset: int) -> int:
+    """How many of a batch's records have this offset or a later one."""
+    records = MemoryRecords(batch).next_batch()
+    return 0 if records is None else sum(record.offset >= offset for record in records)

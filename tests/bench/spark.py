@@ -1,0 +1,188 @@
+"""`python -m tests.bench.spark`: the exactly-once sink beside Spark's own, on barnabas and on Apache Kafka.
+
+The same rows, kept in Spark's memory ahead of time, are written by one sink and by the other, in an order that is
+turned round for round, after a round that warms both up and does not count. Spark's own sink is at least once and has
+no transactions; that it is left so far behind or ahead is the price of exactly once. Then micro-batches of one row:
+what a commit costs beside the Spark job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import barnabas
+from tests.support.apache_kafka import why_unavailable
+from tests.support.kafka_server import KafkaServer, Server
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from barnabas.spark import ExactlyOnceKafkaSink
+from barnabas.spark.wire import Wire
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+ROOT = Path(__file__).parents[2]
+PARTITIONS = 6
+VALUE = "rpad(cast(id as string), 100, 'abcdefghij') value"
+KEY = "cast(id % 100003 as string) key"
+SHAPES = {"without keys": [VALUE], "by key": [KEY, VALUE]}
+AIMS = {"without keys": 0.9, "by key": 0.7}
+COMMITS = 30
+OWN = "Spark's own"
+
+Write = Callable[[str, "DataFrame", int], None]
+
+
+def main() -> int:
+    options = _options()
+    makers: dict[str, Callable[[Path], Server]] = {"barnabas": lambda folder: barnabas.Broker(data=folder)}
+    if reason := why_unavailable():
+        print(f"Apache Kafka is left out: {reason}")
+    else:
+        makers["Apache Kafka"] = lambda folder: KafkaServer(folder)
+    if options.only:
+        makers = {name: make for name, make in makers.items() if name.split()[-1].lower() == options.only}
+    found: dict[str, object] = {}
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-", dir=options.folder) as folder:
+        spark = _session(Path(folder))
+        try:
+            for name, make in makers.items():
+                server = make(Path(folder) / name.split()[0])
+                server.start()
+                try:
+                    found[name] = _measure(spark, server.bootstrap, options, name)
+                finally:
+                    server.stop()
+        finally:
+            spark.stop()
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / f"spark-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    file.write_text(json.dumps({"rows": options.rows, "cores": os.cpu_count(), **found}, indent=1) + "\n")
+    print(f"\nEvery figure is in {file}.")
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.spark", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--compression", default="none")
+    parser.add_argument("--only", choices=["barnabas", "kafka"])
+    parser.add_argument(
+        "--folder", type=Path, help="where the data goes (default: the system's temporary folder)"
+    )
+    parser.add_argument("--output", type=Path, default=Path(".benchmarks"), help="where the JSON file goes")
+    return parser.parse_args()
+
+
+def _session(folder: Path) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    settings = {
+        "spark.jars.packages": CONNECTOR,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.local.dir": str(folder / "spark"),
+    }
+    builder = SparkSession.builder.master("local[2]").appName("barnabas-bench")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _measure(
+    spark: SparkSession, bootstrap: str, options: argparse.Namespace, name: str
+) -> dict[str, object]:
+    connection = Wire(bootstrap, {}, 60_000)
+    figures: dict[str, object] = {}
+    for shape, columns in SHAPES.items():
+        rows = spark.range(0, options.rows, 1, 2).selectExpr(*columns).persist()
+        rows.count()
+        sides: dict[str, Write] = {
+            "exactly once": _exactly_once(bootstrap, options),
+            OWN: _own(bootstrap, options),
+        }
+        rates: dict[str, list[float]] = {side: [] for side in sides}
+        for number in range(options.rounds + 1):
+            for side in list(sides) if number % 2 else reversed(sides):
+                topic = f"{name.split()[0]}-{shape.replace(' ', '-')}-{number}-{side[0]}"
+                connection.create_topic(topic, PARTITIONS, {})
+                started_s = time.perf_counter()
+                sides[side](topic, rows, number)
+                rate = options.rows / (time.perf_counter() - started_s)
+                if number:
+                    rates[side].append(rate)
+                print(
+                    f"{name}, {shape}, round {number or 'to warm up'}: {side} {rate:,.0f} rows/s", flush=True
+                )
+        rows.unpersist()
+        medians = {side: statistics.median(of) for side, of in rates.items()}
+        ratios = [ours / own for ours, own in zip(rates["exactly once"], rates[OWN], strict=True)]
+        ratio = statistics.median(ratios)
+        print(
+            f"{name}, {shape}: {medians['exactly once']:,.0f} beside {medians[OWN]:,.0f} rows/s; "
+            f"ratio {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}), aim {AIMS[shape]}",
+            flush=True,
+        )
+        figures[shape] = {"rows/s": rates, "ratio": ratio}
+    figures["commit ms"] = commits = _commits(spark, bootstrap, connection)
+    print(
+        f"{name}: a commit takes {statistics.median(commits):.1f} ms ({min(commits):.1f} to {max(commits):.1f}), aim 50"
+    )
+    connection.close()
+    return figures
+
+
+def _exactly_once(bootstrap: str, options: argparse.Namespace) -> Write:
+    def write(topic: str, rows: DataFrame, number: int) -> None:
+        sink = ExactlyOnceKafkaSink(bootstrap, query="bench", topic=topic, compression=options.compression)
+        # A run has a marker of its own: numbers grow from shape to shape.
+        sink.write(rows, time.time_ns())
+        sink.close()
+
+    return write
+
+
+def _own(bootstrap: str, options: argparse.Namespace) -> Write:
+    def write(topic: str, rows: DataFrame, number: int) -> None:
+        (
+            rows.write.format("kafka")
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("kafka.compression.type", options.compression)
+            .option("topic", topic)
+            .save()
+        )
+
+    return write
+
+
+def _commits(spark: SparkSession, bootstrap: str, connection: Wire) -> list[float]:
+    connection.create_topic("commits", PARTITIONS, {})
+    row = spark.range(1).selectExpr("cast(id as string) value")
+    sink = ExactlyOnceKafkaSink(bootstrap, query="commits", topic="commits")
+    taken = [sink.write(row, number).commit_ms for number in range(COMMITS + 5)]
+    sink.close()
+    return taken[5:]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""One Spark session for all tests of this folder, and the brokers that they run against.
+
+Every test here has the mark `xdist_group("spark")`: one worker runs them all, with one JVM. Without Java, pyspark or
+the connector's jars they skip and say what is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import barnabas
+from tests.support import apache_kafka as kafka_runner
+from tests.support.requirements import need_apache_kafka, need_program
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# kafka-python reads its schemas through a deprecated function while it is imported.
+with warnings.catch_warnings(), contextlib.suppress(ImportError):
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import barnabas.spark
+
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+ROOT = Path(__file__).parents[2]
+FOLDER = Path(__file__).parent
+
+BROKERS = ("barnabas", "kafka")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if FOLDER in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            # Not amid py4j's talk, if it can be helped: what is read after that makes no sense.
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))
+            # py4j leaves its sockets to the garbage collector.
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two cores, with Spark's own Kafka connector."""
+    need_program("java")
+    pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
+    # A second compiler costs a short session more than it gains.
+    options = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    session = make_session(tmp_path_factory.mktemp("spark"), **options)
+    yield session
+    session.stop()
+
+
+def make_session(folder: Path, master: str = "local[2]", **settings: Any) -> SparkSession:
+    """A Spark session whose workers find this checkout; the test skips where its jars can't be had."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(ROOT) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), *paths]))
+    builder = SparkSession.builder.master(master).appName("barnabas-tests")
+    for key, value in {
+        "spark.jars.packages": CONNECTOR,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        **settings,
+    }.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        pytest.skip(f"needs Spark with {CONNECTOR}, which did not start: {error}")
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+@pytest.fixture(scope="session")
+def barnabas_bootstrap() -> Iterator[str]:
+    with barnabas.Broker() as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    need_apache_kafka()
+    with kafka_runner.running(tmp_path_factory.mktemp("kafka-for-spark")) as kafka:
+        yield kafka.bootstrap
+
+
+@pytest.fixture(scope="session", params=BROKERS)
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """Where a broker is that all tests share: barnabas and Apache Kafka in turn."""
+    return str(request.getfixturevalue(f"{request.param}_bootstrap"))
+
+
+_numbers = count()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Makes names that no other test has: `name("out")`."""
+    number = f"{os.getpid()}-{next(_numbers)}"
+    return lambda kind: f"{kind}-{number}"

@@ -1,0 +1,154 @@
+"""`python -m tests.spark.kills`: the pipeline over the whole year, undisturbed once and then killed, with either sink.
+
+Ends with status 1 where the exactly-once sink lost or doubled a record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import barnabas
+from examples.flights_pipeline import data, feeder
+from tests.spark.kills import outputs, plan
+from tests.spark.kills.outputs import PARTITIONS, Outputs, difference
+from tests.spark.kills.supervisor import ROOT, Run, Supervisor
+from tests.support.apache_kafka import why_unavailable
+from tests.support.kafka_server import KafkaServer, Server
+
+PREFIX = "flights"
+SINKS = {"barnabas.spark": [], "Spark's own": ["--at-least-once"]}
+
+
+def main() -> int:
+    options = _options()
+    brokers = list(options.brokers)
+    reason = why_unavailable() if "kafka" in brokers else ""
+    if reason:
+        print(f"Apache Kafka can't be had ({reason}): it is left out.")
+        brokers.remove("kafka")
+
+    # 1. as it should be
+    _say("undisturbed, on barnabas")
+    run, expected = _pipeline("barnabas", [], options, None)
+    first = run.batches["enriched"]
+    _say(
+        f"undisturbed: {expected.enriched.total():,} flights, {expected.delays.total():,} days, "
+        f"{run.batches_of_both} batches in {run.took_s:.0f} s"
+    )
+    assert expected.enriched.total() >= data.FLIGHTS // options.every
+
+    # 2. killed, with either sink on either broker
+    kills = plan.draw(options.seed, run.batches_of_both, options.kills)
+    rows = [
+        [
+            "broker",
+            "sink",
+            "killed",
+            "job restarts",
+            "more tries",
+            "flights doubled",
+            "lost",
+            "days doubled",
+            "lost",
+            "took",
+        ]
+    ]
+    good = True
+    for broker in brokers:
+        for sink, arguments in SINKS.items():
+            _say(f"{len(kills)} kills, {sink} sink on {broker}, seed {options.seed}")
+            run, found = _pipeline(broker, arguments, options, (kills, first))
+            flights = difference(found.enriched, expected.enriched)
+            days = difference(found.delays, expected.delays)
+            killed = ", ".join(f"{victim} {run.kills.get(victim, 0)}×" for victim in plan.VICTIMS)
+            rows.append([broker, sink, killed, f"{run.restarts}", f"{run.tries}"])
+            rows[-1] += [f"{count:,}" for count in (*flights, *days)] + [f"{run.took_s:.0f} s"]
+            _say(f"{sink} sink on {broker}: flights {flights}, days {days}")
+            good &= bool(arguments) or (flights.is_none and days.is_none)
+    print()
+    _print_table(rows)
+    print("\nThe exactly-once sink's output is equal, record for record." if good else "\nIt differs.")
+    return 0 if good else 1
+
+
+def _pipeline(
+    broker: str, arguments: list[str], options: argparse.Namespace, kills: tuple[list[plan.Kill], int] | None
+) -> tuple[Run, Outputs]:
+    """Feed the flights, run the job to its end, and read what it wrote."""
+    with (
+        tempfile.TemporaryDirectory(prefix="kills-") as name,
+        _server(broker, Path(name) / "broker") as server,
+    ):
+        folder = data.tables(Path(name) / "job")
+        feeder.create_topics(server.bootstrap, [PREFIX, f"{PREFIX}-enriched", f"{PREFIX}-delays"], PARTITIONS)
+        feeder.feed(server.bootstrap, PREFIX, data.flights(options.every), PARTITIONS)
+        arguments = [*arguments, "--prefix", PREFIX, "--max-offsets", str(options.max_offsets)]
+        supervisor = Supervisor(server, folder, arguments, _say)
+        planned, first = kills or ([], 0)
+        run = supervisor.run_through(planned, first, options.seed)
+        if kills is not None:
+            _audit(server.bootstrap)
+        return run, outputs.read(server.bootstrap, PREFIX)
+
+
+def _audit(bootstrap: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas.spark.audit",
+        bootstrap,
+        f"{PREFIX}-enriched",
+        f"{PREFIX}-delays",
+    ]
+    audit = subprocess.run(
+        [*command, "--key", "value"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
+    print(audit.stdout, flush=True)
+
+
+@contextlib.contextmanager
+def _server(broker: str, folder: Path) -> Iterator[Server]:
+    make: Callable[[], contextlib.AbstractContextManager[Server]] = (
+        (lambda: KafkaServer(folder)) if broker == "kafka" else barnabas.Broker
+    )
+    with make() as server:
+        yield server
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.spark.kills", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=15, help="of each: worker, driver, broker (%(default)s)")
+    parser.add_argument("--every", type=int, default=1, help="take only every so many flights")
+    parser.add_argument("--max-offsets", type=int, default=6_000, help="in a micro-batch (%(default)s)")
+    parser.add_argument("--brokers", nargs="+", choices=("barnabas", "kafka"), default=["barnabas", "kafka"])
+    return parser.parse_args()
+
+
+_began_s = time.monotonic()
+
+
+def _say(what: str) -> None:
+    print(f"{time.monotonic() - _began_s:7.1f} s  {what}", flush=True)
+
+
+def _print_table(rows: list[list[str]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

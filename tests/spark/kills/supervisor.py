@@ -1,0 +1,196 @@
+"""Runs the job in a process of its own, kills by plan, and starts again what was killed, as an operator would."""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from tests.spark.kills.plan import Kill
+from tests.support.kafka_server import Server
+
+ROOT = Path(__file__).parents[3]
+STALLED_S = 240.0
+MOST_FAILURES = 8
+FIRST_DURATION_S = 1.0
+
+
+@dataclass(slots=True)
+class Run:
+    """What became of a run.
+
+    batches: how many began, each again with every try of Spark's. restarts: of the job, killed or failed; failures:
+    those that no kill of the driver explains. tries: of batches that the sink wrote, beyond the first.
+    """
+
+    kills: dict[str, int] = field(default_factory=dict)
+    batches: dict[str, int] = field(default_factory=dict)
+    begun: int = 0
+    restarts: int = 0
+    failures: int = 0
+    tries: int = 0
+    took_s: float = 0.0
+
+    @property
+    def batches_of_both(self) -> int:
+        return sum(self.batches.values())
+
+
+class Supervisor:
+    """arguments: of `examples.flights_pipeline.job`, behind the bootstrap address and the folder."""
+
+    def __init__(
+        self,
+        server: Server,
+        folder: Path,
+        arguments: Sequence[str],
+        say: Callable[[str], None] = lambda what: None,
+    ) -> None:
+        self._server = server
+        self._command = [sys.executable, "-m", "examples.flights_pipeline.job", server.bootstrap, str(folder)]
+        self._command += arguments
+        self._log = folder / "job.log"
+        self._say = say
+        self._lines: queue.Queue[tuple[int, str | None]] = queue.Queue()
+        self._job: subprocess.Popen[str] | None = None
+        self._duration_s = FIRST_DURATION_S
+        self._began_s = 0.0
+        self.run = Run()
+
+    def run_through(self, kills: Sequence[Kill], first: int, seed: int) -> Run:
+        """Until the job is done. first: how many batches the first query has, for kills count on over both.
+
+        AssertionError where the job stalls, fails again and again, or ends before all kills were made.
+        """
+        left = list(kills)
+        chance = random.Random(seed)
+        started_s = time.monotonic()
+        self._start()
+        try:
+            while self._next(left, first, chance):
+                pass
+        finally:
+            self._end_job()
+        self.run.took_s = time.monotonic() - started_s
+        assert not left, f"the job was done before {len(left)} kills were made"
+        return self.run
+
+    def _next(self, left: list[Kill], first: int, chance: random.Random) -> bool:
+        """Take one line of the job's; False when it is done."""
+        assert self._job is not None
+        pid, line = self._lines.get(timeout=STALLED_S)
+        if pid != self._job.pid:
+            return True
+        if line is None:
+            if self._job.wait() == 0:
+                return False
+            self._failed()
+            return True
+        kind, *words = line.split()
+        if kind == "wrote":
+            self._duration_s = 0.7 * self._duration_s + 0.3 * (time.monotonic() - self._began_s)
+            self.run.tries += int(words[2]) - 1
+        elif kind == "batch":
+            query, batch_id = words[0], int(words[1])
+            self._began_s = time.monotonic()
+            self.run.begun += 1
+            self.run.batches[query] = max(self.run.batches.get(query, 0), batch_id + 1)
+            number = batch_id if query == "enriched" else first + batch_id
+            if left and number >= left[0].at and self._strike(left[0], chance):
+                victim = left.pop(0).victim
+                self.run.kills[victim] = self.run.kills.get(victim, 0) + 1
+                so_far = sum(self.run.kills.values())
+                self._say(
+                    f"killed the {victim} in batch {query} {batch_id}, {so_far} of {so_far + len(left)}"
+                )
+        return True
+
+    def _strike(self, kill: Kill, chance: random.Random) -> bool:
+        """Whether it was made: a job that has ended by itself has no workers."""
+        assert self._job is not None
+        time.sleep(kill.after * self._duration_s)
+        if kill.victim == "driver":
+            self._end_job()
+            self._start()
+            self.run.restarts += 1
+        elif kill.victim == "broker":
+            self._server.kill()
+            self._server.start()
+        else:
+            while not (workers := self._workers()):
+                if self._job.poll() is not None:
+                    return False
+                time.sleep(0.01)
+            os.kill(chance.choice(workers), signal.SIGKILL)
+        return True
+
+    def _workers(self) -> list[int]:
+        """Processes that the job's `pyspark.daemon` forked, in order."""
+        assert self._job is not None
+        found = []
+        try:
+            for process in psutil.Process(self._job.pid).children(recursive=True):
+                parent = process.parent()
+                if "pyspark.daemon" in process.cmdline() and parent and "pyspark.daemon" in parent.cmdline():
+                    found.append(process.pid)
+        except psutil.NoSuchProcess:
+            return []
+        return sorted(found)
+
+    def _failed(self) -> None:
+        self.run.failures += 1
+        self.run.restarts += 1
+        log = self._log.read_text(errors="replace")
+        assert self.run.failures <= MOST_FAILURES, f"the job failed {self.run.failures} times: {log[-6000:]}"
+        self._say(f"the job failed and is started again: {log.rstrip().rpartition(chr(10))[2][:300]}")
+        self._start()
+
+    def _start(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+        with self._log.open("a") as log:
+            job = self._job = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=ROOT,
+                env=environment,
+                # Driver and JVM are one group, which dies together.
+                start_new_session=True,
+            )
+        # Where this process is killed, its end of the pipe closes, and the shell ends what it would leave.
+        guard = subprocess.Popen(
+            ["/bin/sh", "-c", 'cat; kill -9 -- "-$0"', str(job.pid)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        threading.Thread(target=self._read, args=(job, guard), daemon=True).start()
+
+    def _read(self, job: subprocess.Popen[str], guard: subprocess.Popen[bytes]) -> None:
+        assert job.stdout is not None
+        for line in job.stdout:
+            if line.startswith(("batch ", "wrote ")):
+                self._lines.put((job.pid, line))
+        job.stdout.close()
+        guard.kill()
+        guard.communicate()
+        self._lines.put((job.pid, None))
+
+    def _end_job(self) -> None:
+        job = self._job
+        assert job is not None
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()

@@ -1,0 +1,144 @@
+"""The audit of topics on a broker, with what is known to be in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from barnabas.spark.audit import audit
+from barnabas.spark.audit.__main__ import as_table
+from tests.spark.topics import Transactions, create_topic, delete_records, produce
+
+Names = Callable[[str], str]
+
+
+def row_of(spark: SparkSession, bootstrap: str, topic: str, **options: object) -> dict[str, object]:
+    """What is not 0 or null of the only partition's row, but for its name and bounds."""
+    (row,) = audit(spark, bootstrap, [topic], **options).collect()  # type: ignore[arg-type]
+    found = row.asDict()
+    counted = found["records"] + sum(
+        found[name]
+        for name in (
+            "marker_offsets",
+            "aborted_records",
+            "open_records",
+            "compacted_offsets",
+            "unexplained_offsets",
+        )
+    )
+    assert counted == found["end_offset"] - found["start_offset"]
+    told = {"topic", "partition", "start_offset", "end_offset"}
+    return {name: value for name, value in found.items() if value and name not in told}
+
+
+@pytest.mark.parametrize("largest_range", [None, 3])
+def test_transactions_are_counted_by_how_they_ended_wherever_ranges_begin(
+    spark: SparkSession, bootstrap: str, name: Names, largest_range: int | None
+) -> None:
+    topic = create_topic(bootstrap, name("audited"))
+    produce(bootstrap, topic, ["plain"] * 3)
+    one, other = Transactions(bootstrap, name("one")), Transactions(bootstrap, name("other"))
+    one.committed(topic, ["1"] * 10)
+    other.begin(topic, ["2"] * 2)
+    one.aborted(topic, ["3"] * 5)
+    other.write(topic, ["4"] * 2)
+    other.abort()
+    other.begin(topic, ["open"] * 4)
+    one.committed(topic, ["5"])
+
+    row = row_of(spark, bootstrap, topic, largest_range=largest_range)
+
+    assert row == {
+        "records": 14,
+        "transactions_committed": 2,
+        "transactions_aborted": 2,
+        "transactions_open": 1,
+        "marker_offsets": 4,
+        "aborted_records": 9,
+        "open_records": 4,
+        "stable_end_offset": 25,
+    }
+    other.abort()
+
+
+def test_where_retention_took_the_start_only_what_is_left_is_counted(
+    spark: SparkSession, bootstrap: str, name: Names
+) -> None:
+    topic = create_topic(bootstrap, name("cut"))
+    transactions = Transactions(bootstrap, name("cut"))
+    transactions.aborted(topic, ["a"] * 10)
+    transactions.committed(topic, ["b"] * 10)
+    delete_records(bootstrap, topic, {0: 7})
+
+    row = row_of(spark, bootstrap, topic)
+
+    assert row == {
+        "records": 10,
+        "transactions_committed": 1,
+        "transactions_aborted": 1,
+        "marker_offsets": 2,
+        "aborted_records": 3,
+        "stable_end_offset": 22,
+    }
+
+
+def test_a_transaction_is_open_though_retention_took_all_its_records(
+    spark: SparkSession, bootstrap: str, name: Names
+) -> None:
+    topic = create_topic(bootstrap, name("begun"))
+    transactions = Transactions(bootstrap, name("begun"))
+    transactions.begin(topic, ["a"] * 10)
+    produce(bootstrap, topic, ["b"])
+    delete_records(bootstrap, topic, {0: 10})
+
+    assert row_of(spark, bootstrap, topic) == {
+        "records": 1,
+        "transactions_open": 1,
+        "stable_end_offset": 10,
+    }
+    transactions.commit()
+    assert row_of(spark, bootstrap, topic) == {
+        "records": 1,
+        "transactions_committed": 1,
+        "marker_offsets": 1,
+        "stable_end_offset": 12,
+    }
+
+
+def test_duplicates_are_counted_by_expressions_among_what_read_committed_reads(
+    spark: SparkSession, bootstrap: str, name: Names
+) -> None:
+    topic = create_topic(bootstrap, name("doubled"), partitions=2)
+    for partition in range(2):
+        produce(bootstrap, topic, ['{"id": 1, "n": 1}', '{"id": 2, "n": 2}'], partition=partition, key="k")
+    produce(bootstrap, topic, ['{"id": 2, "n": 3}', '{"n": 4}', '{"n": 4}'], key="k")
+    Transactions(bootstrap, name("doubled")).aborted(topic, ['{"id": 1, "n": 1}'])
+
+    by_id = audit(spark, bootstrap, [topic], key=["get_json_object(CAST(value AS STRING), '$.id')"]).collect()
+    by_both = audit(spark, bootstrap, [topic], key=["key", "value"]).collect()
+
+    assert [row.duplicates for row in by_id] == [1, 2]
+    assert [row.duplicates for row in by_both] == [1, 2]
+
+
+def test_the_table_has_a_line_for_each_partition_and_is_written_as_parquet(
+    spark: SparkSession, bootstrap: str, name: Names, tmp_path: Path
+) -> None:
+    topics = [create_topic(bootstrap, name("b"), partitions=2), create_topic(bootstrap, name("a"))]
+    produce(bootstrap, topics[0], ["v"] * 1_234, partition=1)
+
+    table = audit(spark, bootstrap, topics)
+    table.write.parquet(str(tmp_path / "table"))
+    rows = spark.read.parquet(str(tmp_path / "table")).orderBy("topic", "partition").collect()
+
+    assert rows == table.collect()
+    lines = as_table(rows).splitlines()
+    assert [line.split()[:5] for line in lines[1:-1]] == [
+        [topics[1], "0", "0", "0", "0"],
+        [topics[0], "0", "0", "0", "0"],
+        [topics[0], "1", "0", "1,234", "1,234"],
+    ]
+    assert lines[-1].split()[0] == "1,234"

@@ -1,0 +1,138 @@
+"""Hazards that want a broker of their own, which the test may end and start again."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
+
+import barnabas
+from barnabas.spark import ExactlyOnceKafkaSink, wire
+from barnabas.spark.wire import Identity, Wire
+from coordinator.java_hash import partition_of_key
+from protocol.codec import encode
+from protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+from protocol.records import build_batch
+from tests.spark.conftest import BROKERS
+from tests.spark.outputs import create, read, values
+from tests.support.kafka_server import KafkaServer, Server
+from tests.support.requirements import need_apache_kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 200
+LAST_EPOCH = 32766  # what a client may be given; one more is for the coordinator's own fencing
+COMPLETE_COMMIT = 4
+TRANSACTIONS = "__transaction_state"
+FEW_PARTITIONS = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
+
+
+@pytest.fixture(params=BROKERS)
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    """A broker that keeps its port over a restart."""
+    if request.param == "barnabas":
+        with barnabas.Broker(data=tmp_path / "data", config=FEW_PARTITIONS) as broker:
+            yield broker
+    else:
+        need_apache_kafka()
+        with KafkaServer(tmp_path / "kafka", FEW_PARTITIONS) as kafka:
+            yield kafka
+    with warnings.catch_warnings():  # kafka-python leaves sockets that never connected to the collector
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+def rows(spark: SparkSession, text: str) -> DataFrame:
+    return spark.range(0, ROWS, 1, 2).selectExpr(f"concat('{text}', cast(id as string)) value")
+
+
+def test_epochs_that_run_out_take_another_producer_id_and_lose_nothing(
+    spark: SparkSession, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = create(server.bootstrap, "out", 2)
+    sink = ExactlyOnceKafkaSink(server.bootstrap, query="q", topic=topic)
+    sink.write(rows(spark, "0-"), 0)
+    identities: list[Identity] = []
+    init = Wire.init_producer_id
+
+    def remembered(connection: Wire, *arguments: Any) -> Identity:
+        identities.append(init(connection, *arguments))
+        return identities[-1]
+
+    monkeypatch.setattr(Wire, "init_producer_id", remembered)
+    sink.write(rows(spark, "1-"), 1)
+    sink.close()
+    say_epoch(server, sink.transactional_id, identities[0].producer_id, LAST_EPOCH - 2, monkeypatch)
+    server.kill()  # a broker that is stopped may come back on another port
+    server.start()
+    for batch_id in range(2, 6):
+        assert sink.write(rows(spark, f"{batch_id}-"), batch_id).tries == 1
+    used = [identity[:2] for identity in identities]
+    assert used[1] == (used[0][0], LAST_EPOCH - 1)
+    assert len({producer_id for producer_id, _ in used}) == 2
+    assert used[-1][1] < 10
+    assert values(server.bootstrap, topic) == sorted(f"{b}-{n}" for b in range(6) for n in range(ROWS))
+    sink.close()
+
+
+def say_epoch(
+    server: Server, transactional_id: str, producer_id: int, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Write into the coordinator's own topic that the id has come so far; it is read at the next start."""
+    value = TransactionLogValue(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transaction_timeout_ms=60_000,
+        transaction_status=COMPLETE_COMMIT,
+        transaction_partitions=[],
+        transaction_last_update_timestamp_ms=int(time.time() * 1000),
+        transaction_start_timestamp_ms=int(time.time() * 1000),
+    )
+    key = struct.pack(">h", 0) + encode(TransactionLogKey(transactional_id=transactional_id), 0)
+    data = struct.pack(">h", 0) + encode(value, 0)
+    batch = build_batch([(int(time.time() * 1000), key, data, ())])
+    with monkeypatch.context() as patch:
+        patch.setattr(wire, "CLIENT_ID", "__admin_client")  # the one that may write to internal topics
+        connection = Wire(server.bootstrap, {}, 30_000)
+        connection.connect()
+        leaders = connection.leaders([TRANSACTIONS])[TRANSACTIONS]
+        partition = partition_of_key(transactional_id, len(leaders))
+        connection.wait(connection.send(leaders[partition], None, TRANSACTIONS, partition, batch))  # type: ignore[arg-type]
+        connection.close()
+
+
+@pytest.mark.parametrize("request_of", ["add_partitions", "end_transaction"])
+def test_a_broker_killed_in_the_midst_of_a_batch_costs_a_try(
+    spark: SparkSession, server: Server, monkeypatch: pytest.MonkeyPatch, request_of: str
+) -> None:
+    topic = create(server.bootstrap, "out", 2)
+    sink = ExactlyOnceKafkaSink(server.bootstrap, query="q", topic=topic)
+    sink.write(rows(spark, "0-"), 0)
+    original: Callable[..., Any] = getattr(Wire, request_of)
+    killed: list[bool] = []
+
+    def call(connection: Wire, *arguments: Any, **options: Any) -> Any:
+        result = original(connection, *arguments, **options)
+        if not killed:
+            killed.append(True)
+            server.kill()
+            server.start()
+            if request_of == "end_transaction":
+                raise wire.NoAnswerError("killed")
+        return result
+
+    monkeypatch.setattr(Wire, request_of, call)
+    sink.write(rows(spark, "1-"), 1)
+    sink.write(rows(spark, "2-"), 2)
+    assert values(server.bootstrap, topic) == sorted(f"{b}-{n}" for b in range(3) for n in range(ROWS))
+    assert read(server.bootstrap, sink.marker_topic)[-1].value
+    sink.close()

@@ -1,0 +1,48 @@
+"""What is said where Spark can't run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
+
+from barnabas.spark import connector
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_without_java_a_session_says_that_and_how_to_get_it() -> None:
+    with pytest.raises(connector.MissingError, match=r"needs Java 17 or later.*openjdk-17"):
+        connector.session("none")
+
+
+@pytest.mark.usefixtures("no_java")
+def test_without_java_the_jars_are_not_fetched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(connector, "IVY_JARS", tmp_path)
+
+    assert connector.main() == 2
+    assert "needs Java" in capsys.readouterr().err
+
+
+def test_the_connector_is_the_one_of_the_pyspark_that_is_installed() -> None:
+    import pyspark
+
+    assert connector.package() == f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+
+
+def test_jars_that_were_fetched_are_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(connector, "IVY_JARS", tmp_path)
+    assert not connector.is_fetched()
+
+    group, artifact, version = connector.package().split(":")
+    (tmp_path / f"{group}_{artifact}-{version}.jar").touch()
+    assert connector.is_fetched()

@@ -1,0 +1,138 @@
+"""What the driver decides, without Spark or a broker: reports, markers, source offsets."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
+
+from pyspark.sql.types import StringType, StructField, StructType
+
+from barnabas.spark import ExactlyOnceKafkaSink, marker, reports
+from barnabas.spark.errors import (
+    DuplicateWriteError,
+    MarkerError,
+    QueryFencedError,
+    RowError,
+    SourceOffsetsError,
+    SpeculationError,
+    TryFailedError,
+    WrittenTwiceError,
+)
+from barnabas.spark.marker import Marker
+from barnabas.spark.reports import PartitionReport
+from barnabas.spark.stream import parse_offsets
+from barnabas.spark.wire_records import Record
+from protocol.records import read_records
+
+
+def wrote(partition: int, attempt: int, topic: str = "t") -> list[Any]:
+    return [topic, partition, attempt, 5, 1, 100, 0, 4, None, None]
+
+
+def failed(error: str, reason: str = "why") -> list[Any]:
+    return [None, None, 1, 0, 0, 0, -1, -1, error, reason]
+
+
+def test_reports_come_in_the_order_of_partitions() -> None:
+    checked = reports.check([wrote(1, 7), wrote(0, 8), wrote(0, 7, "s")])
+    assert [(one.topic, one.partition) for one in checked] == [("s", 0), ("t", 0), ("t", 1)]
+    assert checked[1] == PartitionReport("t", 0, 8, 5, 1, 100, 0, 4)
+
+
+def test_a_partition_written_by_two_attempts_fails_the_try() -> None:
+    with pytest.raises(WrittenTwiceError, match="partition 1 of t was written by the task attempts 7 and 9"):
+        reports.check([wrote(1, 7), wrote(0, 7), wrote(1, 9)])
+
+
+def test_a_tasks_error_is_raised_as_what_it_was() -> None:
+    with pytest.raises(DuplicateWriteError, match="why"):
+        reports.check([wrote(0, 1), failed("DuplicateWriteError")])
+
+
+def test_an_error_that_no_try_mends_goes_ahead_of_others() -> None:
+    with pytest.raises(RowError):
+        reports.check([failed("TryFailedError"), failed("RowError")])
+
+
+def test_an_error_of_an_unknown_name_is_tried_again() -> None:
+    with pytest.raises(TryFailedError, match="why"):
+        reports.check([failed("ValueError")])
+
+
+@pytest.mark.parametrize(
+    ("last", "batch_id", "done"),
+    [
+        (None, 0, False),
+        (None, 9, False),
+        (Marker("here", 4), 5, False),
+        (Marker("here", 5), 5, True),
+        (Marker("here", 6), 5, True),
+        (Marker("elsewhere", 6), 0, False),
+    ],
+)
+def test_a_marker_of_the_same_checkpoint_covers_batches_up_to_its_own(
+    last: Marker | None, batch_id: int, done: bool
+) -> None:
+    assert marker.judge(last, "here", batch_id, "q") is done
+
+
+def test_a_marker_of_another_checkpoint_in_mid_run_means_another_query() -> None:
+    with pytest.raises(QueryFencedError, match=r"'q' is used by another query, of the checkpoint elsewhere"):
+        marker.judge(Marker("elsewhere", 2), "here", 3, "q")
+
+
+def test_a_marker_is_read_as_it_was_written() -> None:
+    (record,) = read_records(bytes(marker.encode(Marker("here", 3), "q")))
+    assert record.key == b"q"
+    assert marker.decode(Record(0, record.key, record.value), "topic") == Marker("here", 3)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"x", b"[]", b'{"version": 2}', b'{"version": 1}'])
+def test_what_is_no_marker_is_refused(value: bytes | None) -> None:
+    with pytest.raises(MarkerError, match="the record at offset 7 of topic is no marker"):
+        marker.decode(Record(7, b"q", value), "topic")
+
+
+def log(*sources: Any) -> str:
+    lines = [source if isinstance(source, str) else json.dumps(source) for source in sources]
+    return "\n".join(["v1", '{"batchWatermarkMs":0}', *lines])
+
+
+def test_the_offset_logs_kafka_sources_are_the_groups_offsets() -> None:
+    text = log({"in": {"0": 5, "1": 7}}, {"other": {"0": 1}})
+    assert parse_offsets(text, "file") == {"in": {0: 5, 1: 7}, "other": {0: 1}}
+
+
+def test_two_sources_of_one_topic_give_the_one_that_is_behind() -> None:
+    assert parse_offsets(log({"in": {"0": 5}}, {"in": {"0": 3, "1": 9}}), "file") == {"in": {0: 3, 1: 9}}
+
+
+def test_other_sources_are_passed_over() -> None:
+    assert parse_offsets(log("-", "17", {"logOffset": 3}, {"in": {"0": 5}}), "file") == {"in": {0: 5}}
+
+
+def test_a_query_without_a_source_of_kafkas_has_no_offsets_to_commit() -> None:
+    with pytest.raises(SourceOffsetsError, match="no source of Kafka's, as file says"):
+        parse_offsets(log("17", {"logOffset": 3}), "file")
+
+
+def test_an_offset_log_of_another_version_is_refused() -> None:
+    with pytest.raises(SourceOffsetsError, match="file is of version 'v2'"):
+        parse_offsets("v2\n{}\n{}", "file")
+
+
+def test_a_session_that_speculates_is_refused_ahead_of_any_request() -> None:
+    settings = {"spark.speculation": "true"}
+    batch: Any = SimpleNamespace(
+        schema=StructType([StructField("value", StringType())]),
+        sparkSession=SimpleNamespace(conf=SimpleNamespace(get=settings.get)),
+    )
+    sink = ExactlyOnceKafkaSink("127.0.0.1:1", query="q", topic="t")
+    with pytest.raises(SpeculationError, match=r"spark\.speculation=true"):
+        sink.write(batch, 0)
+    sink.close()

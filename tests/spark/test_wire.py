@@ -1,0 +1,134 @@
+"""What the adapter uses of kafka-python: an upgrade that breaks it is named here, ahead of any broker."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import inspect
+import re
+import tomllib
+import warnings
+from pathlib import Path
+
+import pytest
+
+kafka = pytest.importorskip("kafka", reason="needs kafka-python, of the extra `spark`")
+
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+    ProduceResponse,
+    TxnOffsetCommitRequest,
+)
+
+from barnabas.spark import codes
+from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
+from barnabas.spark.errors import BrokerRefusedError, QueryFencedError, RecordTooLargeError, TryFailedError
+from barnabas.spark.wire import Wire
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_release_is_the_one_that_the_extra_pins() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (pin,) = [line for line in extras["spark"] if line.startswith("kafka-python")]
+    assert re.fullmatch(r"kafka-python\[lz4,snappy,zstd\]==(.+)", pin).group(1) == kafka.__version__  # type: ignore[union-attr]
+
+
+def test_only_the_adapter_imports_the_library() -> None:
+    importing = set()
+    for file in (ROOT / "barnabas").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            if any(name.partition(".")[0] == "kafka" for name in names):
+                importing.add(file.stem)
+    assert all(name.startswith("wire") for name in importing), importing
+
+
+def test_connections_are_made_and_asked_as_the_adapter_does() -> None:
+    client = KafkaNetClient(bootstrap_servers=["127.0.0.1:1"])
+    try:
+        assert isinstance(client._manager, KafkaConnectionManager)
+        assert not client._manager.bootstrapped
+        assert {"timeout_ms", "future"} <= inspect.signature(client._net.poll).parameters.keys()
+        assert {"request", "node_id"} <= inspect.signature(client._manager.send).parameters.keys()
+        assert client._manager.cluster.controller is None
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("message", "version", "fields"),
+    [
+        (InitProducerIdRequest, 4, "transactional_id transaction_timeout_ms producer_id producer_epoch"),
+        (EndTxnRequest, 3, "transactional_id producer_id producer_epoch committed"),
+        (AddOffsetsToTxnRequest, 3, "transactional_id producer_id producer_epoch group_id"),
+        (
+            AddPartitionsToTxnRequest,
+            3,
+            "v3_and_below_transactional_id v3_and_below_producer_id "
+            "v3_and_below_producer_epoch v3_and_below_topics",
+        ),
+        (
+            TxnOffsetCommitRequest,
+            3,
+            "transactional_id group_id producer_id producer_epoch generation_id topics",
+        ),
+        (ProduceRequest, 9, "transactional_id acks timeout_ms topic_data"),
+        (
+            ProduceResponse.TopicProduceResponse.PartitionProduceResponse,
+            None,
+            "error_code base_offset log_append_time_ms error_message",
+        ),
+        (ListOffsetsRequest, 7, "isolation_level topics"),
+        (FetchRequest, 11, "max_wait_ms min_bytes max_bytes isolation_level topics"),
+        (
+            FetchResponse.FetchableTopicResponse.PartitionData,
+            None,
+            "error_code high_watermark last_stable_offset aborted_transactions records",
+        ),
+        (FindCoordinatorRequest, 3, "key key_type"),
+        (MetadataRequest, 9, "topics allow_auto_topic_creation"),
+    ],
+)
+def test_messages_have_the_fields_that_are_used(message: type, version: int | None, fields: str) -> None:
+    made = message()
+    missing = [field for field in fields.split() if not hasattr(made, field)]
+    assert not missing
+    if version is not None:
+        assert message.max_version >= version  # type: ignore[attr-defined]
+
+
+def test_a_broker_that_is_not_there_is_no_answer() -> None:
+    connection = Wire("127.0.0.1:1", {}, 200)
+    try:
+        with pytest.raises(NoAnswerError):
+            connection.init_producer_id("t", 1000)
+    finally:
+        connection.close()
+        with warnings.catch_warnings():  # the library leaves sockets that never connected to the collector
+            warnings.simplefilter("ignore", ResourceWarning)
+            del connection
+            gc.collect()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (codes.PRODUCER_FENCED, QueryFencedError),
+        (codes.INVALID_PRODUCER_EPOCH, QueryFencedError),
+        (codes.MESSAGE_TOO_LARGE, RecordTooLargeError),
+        (codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, BrokerRefusedError),
+        (45, TryFailedError),
+    ],
+)
+def test_error_codes_are_told_apart(code: int, kind: type) -> None:
+    assert type(as_sink_error(ResponseError(code, "Name", "What"))) is kind
