@@ -22,6 +22,9 @@ AT_THE_STOP = " at the stop"
 
 _phase = ""
 
+Naming = Callable[[str, str], str]
+"""The point's name, of an operation and its path."""
+
 
 def point_of(operation: str, path: str) -> str:
     """What is done to which kind of file: `append topic/*.log`, `rename metadata/*.checkpoint.part at the stop`."""
@@ -49,7 +52,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killer(point: str, count: int, torn: bool) -> files.FaultHook:
+def killer(point: str, count: int, torn: bool, name: Naming = point_of) -> files.FaultHook:
     left = count
     half_done = False
 
@@ -57,7 +60,7 @@ def killer(point: str, count: int, torn: bool) -> files.FaultHook:
         nonlocal left, half_done
         if half_done:
             die()
-        if point_of(operation, path) == point:
+        if name(operation, path) == point:
             left -= 1
             if left == 0:
                 if torn and size > 1:
@@ -69,11 +72,11 @@ def killer(point: str, count: int, torn: bool) -> files.FaultHook:
     return hook
 
 
-def recorder(path: str) -> files.FaultHook:
+def recorder(path: str, name: Naming = point_of) -> files.FaultHook:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def hook(operation: str, path: str, size: int) -> int | None:
-        os.write(descriptor, f"{point_of(operation, path)}\n".encode())
+        os.write(descriptor, f"{name(operation, path)}\n".encode())
         return None
 
     return hook

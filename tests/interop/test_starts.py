@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from broker import log_dir_moves
 from broker.command_line import parse_command_line
 from broker.server import Server
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from protocol.primitives import uuid_to_text
+from protocol.records import build_batch
 from tests.interop.nodes import Turns
 from tests.support.apache_kafka import RUNNER, tool
 from tests.support.kafka_server import CLUSTER_ID
 from tests.support.requirements import need_apache_kafka
-from tests.support.whole_server import in_loop, started
+from tests.support.waiting import until
+from tests.support.whole_server import crash, in_loop, started
 
 PATIENCE_S = 30
 SHORT = (
@@ -141,6 +146,65 @@ async def test_kafka_and_barnabas_share_several_folders(tmp_path: Path) -> None:
         turns.start_kafka()
         assert [produce(turns, "t", index) for index in range(4)] == [1] * 4
         turns.stop()
+        assert not list(tmp_path.glob("*/*-stray"))
+
+
+@in_loop
+async def test_the_two_end_each_others_moves_between_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_apache_kafka()
+    paths = [tmp_path / "data", tmp_path / "other"]
+    log_dirs = ",".join(map(str, paths))
+    port = ["--port", "0", "-o", f"log.dirs={log_dirs}"]
+
+    def place() -> list[str]:
+        return sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/t-0"))
+
+    with Turns(tmp_path, {"log.dirs": log_dirs}) as turns:
+        node = Server(parse_command_line(port, {}).config)
+        await node.start()
+        create(node, "t")
+        partition = node.partitions.get("t", 0)
+        for _ in range(500):
+            batch = build_batch([(node.clock.now_ms(), None, b"x" * 100, ())])
+            partition.log.append(batch, leader_epoch=0, now_ms=node.clock.now_ms())
+            partition.advance()
+        monkeypatch.setattr(log_dir_moves, "SLICE_BATCHES", 1)
+        assert place() == ["data/t-0"]
+        ids = {Path(directory.path).name: node.directory_id(directory) for directory in node.directories}
+        node.moves.begin(partition, ids["other"])
+        for _ in range(100):
+            await asyncio.sleep(0)
+        await node.stop()
+        assert list(tmp_path.glob("other/t-0.*-future"))
+
+        turns.start_kafka()
+        until(lambda: place() == ["other/t-0"], "Apache Kafka has moved it")
+        assert produce(turns, "t") == 500
+        turns.kill()
+
+        again = Server(parse_command_line(port, {}).config)
+        await again.start()
+        partition = again.partitions.get("t", 0)
+        assert partition.log.log_end_offset == 501
+        again.moves.begin(partition, ids["data"])
+        while partition.move is not None:
+            await asyncio.sleep(0)
+        assert place() == ["data/t-0"]
+        crash(again)
+
+        turns.start_kafka()
+        assert produce(turns, "t") == 501
+        printed = json.loads(
+            tool(
+                "log-dirs", "--bootstrap-server", turns.bootstrap, "--describe", "--topic-list", "t"
+            ).splitlines()[-1]
+        )
+        [broker] = printed["brokers"]
+        assert [each["logDir"] for each in broker["logDirs"] if each["partitions"]] == [str(paths[0])]
+        turns.stop()
+        assert "ERROR" not in turns.kafka_log
         assert not list(tmp_path.glob("*/*-stray"))
 
 

@@ -1,0 +1,144 @@
+"""A broker that ends by SIGKILL within a transaction: `python -m tests.crash.doomed_coordinator PLAN ARGS...`.
+
+The plan is that of `doomed_broker`, but a point says at whose request it is passed: `EndTxn: append t-1/*.log`. Until
+the next request of transactions what happens belongs to the one before. Two points are none of files: `begin`, where a
+request is about to be handled, and `answer`, where its answer is about to leave. `Timeout` is the look for transactions
+whose time is up; it is only taken while the file `time_is_up` exists. Markers go out two in a turn of the loop.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from storage import files
+from tests.crash.doomed_broker import killer, recorder
+
+PER_TURN = 2
+TIMEOUT = "Timeout"
+REQUESTS = {
+    "init_producer_id": "InitProducerId",
+    "add_partitions_to_txn": "AddPartitionsToTxn",
+    "add_offsets_to_txn": "AddOffsetsToTxn",
+    "produce": "Produce",
+    "txn_offset_commit": "TxnOffsetCommit",
+    "end_txn": "EndTxn",
+}
+"""Handlers by module, and the API of each."""
+
+LOOKING = frozenset(
+    {
+        "exists",
+        "list_directory",
+        "list_subdirectories",
+        "lock",
+        "modified_ms",
+        "open_existing",
+        "read",
+        "read_whole",
+        "size_of",
+        "unlock",
+    }
+)
+"""Operations that leave a folder as it was. Readers do them at any time, so they are nobody's points."""
+
+PASSED_OVER = ""
+LOG_APPEND = "log"
+BEGIN = "begin"
+ANSWER = "answer"
+
+_request = ""
+
+
+def point_of(operation: str, path: str) -> str:
+    """`EndTxn: append t-1/*.log`; PASSED_OVER where nothing of a transaction has begun, and for who just looks."""
+    if not _request or operation in LOOKING:
+        return PASSED_OVER
+    if not path:
+        return f"{_request}: {operation}"
+    folder, name = os.path.split(path)
+    return f"{_request}: {operation} {os.path.basename(folder)}/{re.sub(r'[0-9]{6,}', '*', name)}"
+
+
+def main() -> int:
+    plan = json.loads(sys.argv[1])
+    sys.argv[1:2] = []
+    if "record" in plan:
+        hook = recorder(plan["record"], point_of)
+        note_appends_to_logs(hook)
+    else:
+        hook = killer(plan["point"], plan["count"], plan["torn"], point_of)
+    files.set_fault_hook(hook)
+    note_requests(hook)
+    note_the_timeout(Path(plan["time_is_up"]))
+    from broker.__main__ import main as run_broker
+    from broker.coordination import markers
+
+    assert hasattr(markers, "PER_TURN")
+    markers.PER_TURN = PER_TURN
+    run: Callable[[], int] = run_broker
+    return run()
+
+
+def note_requests(hook: files.FaultHook) -> None:
+    for module_name, api in REQUESTS.items():
+        module = importlib.import_module(f"broker.handlers.{module_name}")
+        module.handle = noted(module.handle, api, hook)
+
+
+def noted(handle: Callable[..., Any], api: str, hook: files.FaultHook) -> Callable[..., Any]:
+    def noted_handle(*arguments: Any) -> Any:
+        global _request
+        _request = api
+        hook(BEGIN, "", 0)
+        answer = handle(*arguments)
+        hook(ANSWER, "", 0)
+        return answer
+
+    return noted_handle
+
+
+def note_the_timeout(time_is_up: Path) -> None:
+    from coordinator.transaction import expiry
+
+    abort, is_timed_out = expiry.abort_timed_out, expiry._is_timed_out
+
+    def noted_abort(shard: Any) -> None:
+        global _request
+        if time_is_up.exists():
+            now_ms = shard.world.now_ms()
+            if any(is_timed_out(each, now_ms) for each in shard.transactions.values()):
+                _request = TIMEOUT
+                hook_begin()
+            abort(shard)
+
+    def hook_begin() -> None:
+        hook = files._fault_hook
+        assert hook is not None
+        hook(BEGIN, "", 0)
+
+    expiry.abort_timed_out = noted_abort
+
+
+def note_appends_to_logs(hook: files.FaultHook) -> None:
+    """Each append to a log, as the log itself sees it: so that one which passes no point is noticed."""
+    from storage.partition_log import PartitionLog
+
+    append = PartitionLog.append
+
+    def noted_append(log: PartitionLog, *arguments: Any, **options: Any) -> Any:
+        hook(LOG_APPEND, os.path.join(log.directory, ""), 0)
+        return append(log, *arguments, **options)
+
+    PartitionLog.append = noted_append  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    assert Path.cwd().joinpath("storage").is_dir()
+    sys.exit(main())

@@ -1,0 +1,366 @@
+"""A transactional producer request by request, and a read_committed reader, over sockets of their own.
+
+Neither hides anything: a request is sent when it is called, and its error code is what is returned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from protocol.apis import APIS
+from protocol.codec import decode, encode
+from protocol.errors import Error
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from protocol.messages.transactions_admin import DescribedTransaction, DescribeTransactionsRequest
+from protocol.record_batch import walk_batches
+from protocol.records import ABORT, build_batch, read_control_type, read_records
+
+PATIENCE_S = 30.0
+LATEST = -1
+READ_COMMITTED = 1
+
+NOT_YET = (
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_COORDINATOR,
+    Error.CONCURRENT_TRANSACTIONS,
+    Error.UNKNOWN_TOPIC_OR_PARTITION,
+    Error.LEADER_NOT_AVAILABLE,
+    Error.NOT_LEADER_OR_FOLLOWER,
+    Error.NOT_ENOUGH_REPLICAS,
+    Error.OFFSET_NOT_AVAILABLE,
+    Error.UNSTABLE_OFFSET_COMMIT,
+)
+"""What a broker says that has just started, or that has markers on their way."""
+
+
+def system_time_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Connection:
+    """One request at a time. ConnectionError where the broker is gone."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self._stream = self._socket.makefile("rb")
+
+    def close(self) -> None:
+        self._stream.close()
+        self._socket.close()
+
+    def ask(self, request: Any, version: int) -> Any:
+        self.tell(request, version)
+        api = APIS[type(request).API_KEY]
+        data = self._read(int.from_bytes(self._read(4), "big"))
+        return decode(api.response, version, data, 5 if api.response_header_version(version) >= 1 else 4)
+
+    def tell(self, request: Any, version: int) -> None:
+        """Send it, and leave the answer alone."""
+        api = APIS[type(request).API_KEY]
+        head = struct.pack(">hhih", api.key, version, 0, -1)
+        if api.request_header_version(version) >= 2:
+            head += b"\0"
+        body = encode(request, version)
+        self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+
+    def _read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        if len(data) < size:
+            raise ConnectionError("the broker is gone")
+        return data
+
+
+class Broker:
+    """What is asked of a broker besides transactions; `ask` takes a request and its version."""
+
+    def __init__(self, ask: Callable[[Any, int], Any], now_ms: Callable[[], int] = system_time_ms) -> None:
+        self.ask = ask
+        self.now_ms = now_ms
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        answer = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 4)
+        assert answer.topics[0].error_code == 0, answer
+
+    def find_coordinators(self, transactional_id: str, group_id: str) -> None:
+        """Until there are both."""
+        for key, key_type in ((transactional_id, 1), (group_id, 0)):
+            eventually(
+                lambda key=key, key_type=key_type: Error(
+                    self.ask(FindCoordinatorRequest(key=key, key_type=key_type), 3).error_code
+                )
+            )
+
+    def end(self, topic: str, partition: int, *, isolation_level: int = 0) -> int:
+        """The log's end, or for READ_COMMITTED the last stable offset."""
+        asked = ListOffsetsPartition(partition_index=partition, timestamp=LATEST, current_leader_epoch=-1)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation_level,
+            topics=[ListOffsetsTopic(name=topic, partitions=[asked])],
+        )
+        found: list[int] = []
+
+        def ask() -> Error:
+            answer = self.ask(request, 4).topics[0].partitions[0]
+            found.append(answer.offset)
+            return Error(answer.error_code)
+
+        eventually(ask)
+        return found[-1]
+
+    def describe(self, transactional_id: str) -> DescribedTransaction:
+        """Once the coordinator has loaded."""
+        found: list[DescribedTransaction] = []
+
+        def ask() -> Error:
+            request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            found.append(self.ask(request, 0).transaction_states[0])
+            error = Error(found[-1].error_code)
+            return Error.NONE if error is Error.TRANSACTIONAL_ID_NOT_FOUND else error
+
+        eventually(ask)
+        return found[-1]
+
+    def state(self, transactional_id: str) -> str:
+        """Empty where there is no such id."""
+        return self.describe(transactional_id).transaction_state
+
+    def committed_offset(self, group_id: str, topic: str) -> tuple[int, Error]:
+        """Of partition 0, for who wants a stable one."""
+        asked = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
+        request = OffsetFetchRequest(group_id=group_id, topics=[asked], require_stable=True)
+        answer = self.ask(request, 7)
+        if answer.error_code:
+            return -1, Error(answer.error_code)
+        (partition,) = answer.topics[0].partitions
+        return partition.committed_offset, Error(partition.error_code)
+
+
+@contextlib.contextmanager
+def connected(port: int) -> Iterator[Broker]:
+    """A broker behind a connection. ConnectionError where there is none."""
+    connection = Connection(port)
+    try:
+        yield Broker(connection.ask)
+    finally:
+        connection.close()
+
+
+class Reader:
+    """A consumer of one partition: the values that it hands to its application, in their order."""
+
+    def __init__(self, broker: Broker, topic: str, partition: int, *, committed: bool = True) -> None:
+        self.broker = broker
+        self.topic = topic
+        self.partition = partition
+        self.committed = committed
+        self.offset = 0
+        self.values: list[bytes] = []
+
+    def poll(self, max_wait_ms: int = 0) -> bool:
+        """One Fetch; whether anything came, if only a marker."""
+        asked = FetchPartition(
+            partition=self.partition, fetch_offset=self.offset, partition_max_bytes=1 << 20
+        )
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 22,
+            isolation_level=READ_COMMITTED if self.committed else 0,
+            topics=[FetchTopic(topic=self.topic, partitions=[asked])],
+        )
+        answer = self.broker.ask(request, 11).responses[0].partitions[0]
+        if Error(answer.error_code) in NOT_YET:
+            return False
+        assert answer.error_code == 0, answer
+        data = memoryview(bytes(answer.records or b""))
+        before = self.offset
+        aborted = sorted(
+            ((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()),
+            reverse=True,
+        )
+        being_aborted: set[int] = set()
+        for position, header in walk_batches(data):
+            while aborted and aborted[-1][0] <= header.last_offset:
+                being_aborted.add(aborted.pop()[1])
+            records = [*read_records(data[position : position + header.size_bytes])]
+            if header.is_control:
+                if read_control_type(records[0].key) == ABORT:
+                    being_aborted.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in being_aborted):
+                self.values += [bytes(each.value or b"") for each in records if each.offset >= self.offset]
+            self.offset = header.last_offset + 1
+        return self.offset > before
+
+    def read_on(self) -> list[bytes]:
+        """All values up to the end that is there for such a reader."""
+        while self.poll():
+            pass
+        return self.values
+
+
+class Producer:
+    """Of transactions version 1 or 2. Each method sends one request, and returns its error, or all of its errors.
+
+    An end of version 2 that succeeds brings the epoch to use next; sequences go on where nothing was refused.
+    """
+
+    def __init__(self, broker: Broker, transactional_id: str, version: int) -> None:
+        self.broker = broker
+        self.transactional_id = transactional_id
+        self.version = version
+        self.producer_id = self.epoch = -1
+        self.sequences: dict[tuple[str, int], int] = {}
+
+    def init(self, *, timeout_ms: int = 60_000, known: bool = False) -> Error:
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=self.producer_id if known else -1,
+            producer_epoch=self.epoch if known else -1,
+        )
+        answer = self.broker.ask(request, 5)
+        if answer.error_code == 0:
+            self._becomes(answer.producer_id, answer.producer_epoch)
+        return Error(answer.error_code)
+
+    def _becomes(self, producer_id: int, epoch: int) -> None:
+        if (producer_id, epoch) != (self.producer_id, self.epoch):
+            self.sequences = {}
+        self.producer_id, self.epoch = producer_id, epoch
+
+    def add(self, topic: str, partitions: Sequence[int]) -> list[Error]:
+        """As clients of version 1 do; those of version 2 leave it to Produce."""
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[*partitions])],
+        )
+        answer = self.broker.ask(request, 3)
+        return [
+            Error(each.partition_error_code)
+            for of_topic in answer.results_by_topic_v3_and_below
+            for each in of_topic.results_by_partition
+        ]
+
+    def produce(self, topic: str, values: dict[int, bytes]) -> list[Error]:
+        """One record to each of the partitions, in one request."""
+        data = [
+            PartitionProduceData(
+                index=partition,
+                records=memoryview(
+                    build_batch(
+                        [(self.broker.now_ms(), None, value, ())],
+                        producer_id=self.producer_id,
+                        producer_epoch=self.epoch,
+                        base_sequence=self.sequences.get((topic, partition), 0),
+                        transactional=True,
+                    )
+                ),
+            )
+            for partition, value in values.items()
+        ]
+        request = ProduceRequest(
+            transactional_id=self.transactional_id,
+            acks=-1,
+            timeout_ms=10_000,
+            topic_data=[TopicProduceData(name=topic, partition_data=data)],
+        )
+        answer = self.broker.ask(request, 12 if self.version == 2 else 11)
+        errors = []
+        for each in answer.responses[0].partition_responses:
+            errors.append(Error(each.error_code))
+            if each.error_code == 0:
+                place = topic, each.index
+                self.sequences[place] = self.sequences.get(place, 0) + 1
+        return errors
+
+    def add_offsets(self, group_id: str) -> Error:
+        """As clients of version 1 do; those of version 2 leave it to TxnOffsetCommit."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            group_id=group_id,
+        )
+        return Error(self.broker.ask(request, 3).error_code)
+
+    def commit_offset(self, group_id: str, topic: str, offset: int) -> Error:
+        """Of partition 0."""
+        partition = TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=""
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            member_id="",
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
+        )
+        answer = self.broker.ask(request, 5 if self.version == 2 else 3)
+        return Error(answer.topics[0].partitions[0].error_code)
+
+    def end_request(self, *, commit: bool) -> tuple[EndTxnRequest, int]:
+        """And its version."""
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commit,
+        )
+        return request, 5 if self.version == 2 else 4
+
+    def end(self, *, commit: bool) -> Error:
+        answer = self.broker.ask(*self.end_request(commit=commit))
+        if self.version == 2 and answer.error_code == 0:
+            self._becomes(answer.producer_id, answer.producer_epoch)
+        return Error(answer.error_code)
+
+    def send(self, topic: str, values: dict[int, bytes], group_id: str, offset: int) -> None:
+        """All that a transaction holds: records, and an offset of the group's. Patient with a broker that starts."""
+        if self.version == 1:
+            eventually(lambda: worst(self.add(topic, [*values])))
+            eventually(lambda: self.add_offsets(group_id))
+        for partition, value in values.items():
+            eventually(
+                lambda partition=partition, value=value: worst(self.produce(topic, {partition: value}))
+            )
+        eventually(lambda: self.commit_offset(group_id, topic, offset))
+
+
+def worst(errors: Sequence[Error]) -> Error:
+    """Of several answers, one that isn't NONE if there is any."""
+    return next((error for error in errors if error is not Error.NONE), Error.NONE)
+
+
+def eventually(ask: Any, patience_s: float = PATIENCE_S) -> None:
+    """Ask, and ask again as long as the answer is that it is too early; AssertionError where it is any other."""
+    deadline_s = time.monotonic() + patience_s
+    while (error := ask()) is not Error.NONE:
+        assert error in NOT_YET, error
+        assert time.monotonic() < deadline_s, error
+        time.sleep(0.01)
