@@ -28,16 +28,15 @@ class World(Protocol):
         self,
         records: Sequence[Record],
         *,
-        atomic: bool = True,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
         guard: object | None = None,
     ) -> int:
         """Write records to the shard's partition, where they are committed at once; the offset of the first.
 
-        `atomic`: in one batch, or not at all. With a producer id they are part of its transaction; `guard` is what the
+        They are one batch. With a producer id they are part of its transaction; `guard` is what the
         caller was given by who verified that the partition is in it (KIP-890), not to be looked at. Raises KafkaError
-        with what a client is told (`append_error`); then nothing was written, if it was to be atomic.
+        with what a client is told (`append_error`); then nothing was written.
         """
         ...
 

@@ -7,6 +7,7 @@ the queue looks again when the old one comes up.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Hashable
 
 FORGOTTEN_BEFORE_SWEEP = 256
@@ -66,16 +67,34 @@ class TimerQueue:
         return queue[0][0] if queue else None
 
     def fire_due(self) -> None:
-        """Call back whatever is due, what becomes due meanwhile included; an exception leaves the rest for later."""
+        """Call back whatever is due; an exception leaves the rest for later.
+
+        What is scheduled meanwhile waits for the next call, even if it is due at once: timers that bring each other
+        about would keep everybody else waiting.
+        """
+        due: deque[tuple[Hashable, _Timer]] = deque()
         while (next_ms := self.next_ms) is not None and next_ms <= self._now_ms():
             _, _, key, timer = heapq.heappop(self._queue)
             if timer.deadline_ms > self._now_ms():
                 timer.queued_ms = timer.deadline_ms
                 self._push(key, timer)
-                continue
-            del self._timers[key]
-            assert timer.callback is not None
-            timer.callback()
+            else:
+                due.append((key, timer))
+        try:
+            while due:
+                key, timer = due.popleft()
+                if timer.callback is None:  # cancelled by one before it
+                    self._forgotten = max(self._forgotten - 1, 0)
+                elif timer.deadline_ms > self._now_ms():  # put off by one before it
+                    timer.queued_ms = timer.deadline_ms
+                    self._push(key, timer)
+                else:
+                    del self._timers[key]
+                    timer.callback()
+        finally:
+            for key, timer in due:
+                timer.queued_ms = timer.deadline_ms
+                self._push(key, timer)
 
     def _push(self, key: Hashable, timer: _Timer) -> None:
         self._sequence += 1

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
 
 READ_BYTES = 1024 * 1024
-RECORDS_PER_BATCH = 1000  # where a batch need not hold all of them
 
 
 class ReplayedShard(Protocol):
@@ -48,17 +47,14 @@ class PartitionWorld:
         self,
         records: Sequence[Record],
         *,
-        atomic: bool = True,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
         guard: object | None = None,
     ) -> int:
         """See the port. One replica: what is in the log is committed. A batch may have `max.message.bytes`."""
-        at_once = len(records) if atomic else RECORDS_PER_BATCH
         first = self._partition.log.log_end_offset
         try:
-            for start in range(0, len(records), at_once):
-                self._append(records[start : start + at_once], producer_id, producer_epoch, guard)
+            self._append(records, producer_id, producer_epoch, guard)
         except KafkaError as error:
             raise KafkaError(append_error(error.error), error.message) from error
         return first

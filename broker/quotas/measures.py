@@ -6,7 +6,10 @@ Both say how long a client has to be kept waiting for its average to be back wit
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+MAX_THROTTLE_MS = 2**31 - 1  # an answer has no room for more; Kafka's number would turn negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +64,9 @@ class Rate:
         total = sum(sample.value for sample in self._samples)
         window_ms = self._elapsed_ms(now_ms)
         rate = total / (window_ms / 1000)
-        if rate <= limit:
+        if not rate > limit:  # nor where the limit is no number
             return 0
-        return int((rate - limit) / limit * window_ms + 0.5)
+        return _milliseconds((rate - limit) / limit * window_ms if limit else math.inf)
 
     def _purge(self, now_ms: int) -> None:
         expiry_ms = self._windows.samples * self._windows.window_ms
@@ -99,7 +102,7 @@ class TokenBucket:
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long until no token is owed; `limit` in tokens per second."""
         self._refill(limit, now_ms)
-        return 0 if self._tokens >= 0 else int(-self._tokens / limit * 1000 + 0.5)
+        return _milliseconds(-self._tokens / limit * 1000) if self._tokens < 0 else 0
 
     def _refill(self, limit: float, now_ms: int) -> None:
         earned = limit * (now_ms - self._last_update_ms) / 1000
@@ -108,3 +111,7 @@ class TokenBucket:
 
     def _burst(self, limit: float) -> float:
         return self._windows.samples * self._windows.window_ms / 1000 * limit
+
+
+def _milliseconds(value: float) -> int:
+    return min(int(min(value, MAX_THROTTLE_MS) + 0.5), MAX_THROTTLE_MS)

@@ -29,13 +29,14 @@ from coordinator.group.records import (
 )
 from coordinator.group.settings import ConsumerTimeouts, GroupSettings
 from coordinator.group.topics import NoTopics, Topics
-from coordinator.ports import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Bytes, World
+from coordinator.ports import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Bytes, Record, World
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupResponse, SyncGroupResponse
 
 log = logging.getLogger("barnabas.groups")
 
 _EXPIRY = ("expire offsets",)
+PART_BYTES = 64 * 1024  # of records that need not be one batch; far below what a batch may have
 
 
 class Client(NamedTuple):
@@ -111,17 +112,43 @@ class GroupShard:
         self,
         records: Sequence[AnyRecord],
         *,
-        atomic: bool = True,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
         guard: object | None = None,
     ) -> None:
-        """Append records and apply them. Raises KafkaError where they can't be written: nothing is changed then."""
-        if not records:
-            return
+        """Append records as one batch and apply them. Raises KafkaError where they can't be written: nothing is
+        changed then."""
+        if records:
+            encoded = [encode_record(record) for record in records]
+            self._commit(records, encoded, producer_id, producer_epoch, guard)
+
+    def commit_in_parts(self, records: Iterable[AnyRecord]) -> None:
+        """Append and apply records that need not come to be together, some at a time. Raises KafkaError where one part
+        can't be written: those before it are in force."""
+        part: list[AnyRecord] = []
+        encoded: list[Record] = []
+        size_bytes = 0
+        for record in records:
+            key, value = encode_record(record)
+            if part and size_bytes + len(key) + len(value or b"") > PART_BYTES:
+                self._commit(part, encoded)
+                part, encoded, size_bytes = [], [], 0
+            part.append(record)
+            encoded.append((key, value))
+            size_bytes += len(key) + len(value or b"")
+        if part:
+            self._commit(part, encoded)
+
+    def _commit(
+        self,
+        records: Sequence[AnyRecord],
+        encoded: Sequence[Record],
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        guard: object | None = None,
+    ) -> None:
         first = self.world.append(
-            [encode_record(record) for record in records],
-            atomic=atomic,
+            encoded,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             guard=guard,

@@ -49,11 +49,13 @@ def _every(
     shard: TransactionShard, key: tuple[str], interval_ms: int, step: Callable[[TransactionShard], None]
 ) -> None:
     def go_on() -> None:
-        step(shard)
-        if shard.transactions:
-            shard.world.schedule(key, interval_ms, go_on)
-        else:
-            stop(shard)
+        try:
+            step(shard)
+        finally:  # a failure that nobody thought of must not be the last look
+            if shard.transactions:
+                shard.world.schedule(key, interval_ms, go_on)
+            else:
+                stop(shard)
 
     shard.world.schedule(key, interval_ms, go_on)
 

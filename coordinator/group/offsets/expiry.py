@@ -42,7 +42,7 @@ def expire(shard: GroupShard) -> None:
             records.append(GroupRecord(group.group_id, None))
     if records:
         log.info("%d offsets and groups expired", len(records))
-    shard.commit(records, atomic=False)
+    shard.commit_in_parts(records)
 
 
 def _expired_of_consumers(shard: GroupShard, group: ConsumerGroup) -> tuple[list[OffsetKey], bool]:
@@ -111,4 +111,4 @@ def _is_expired(group: ClassicGroup, offset: CommittedOffset, now_ms: int, reten
 def forget_topics(shard: GroupShard, topics: Sequence[tuple[str, bytes]]) -> None:
     """Topics (name, id) were deleted: their offsets go at once. Raises KafkaError where that can't be recorded."""
     keys = {key: None for name, topic_id in topics for key in shard.offsets.keys_of_topic(name, topic_id)}
-    shard.commit([OffsetRecord(key, None) for key in keys], atomic=False)
+    shard.commit_in_parts(OffsetRecord(key, None) for key in keys)

@@ -1,6 +1,7 @@
 """Quotas of clients: what is measured, whose quota holds, and that a client above it has to wait."""
 
 import asyncio
+import math
 import socket
 import struct
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 
 from broker.connection import Connection
+from broker.quotas.client_quotas import IDLE_MS, MEASURES_BEFORE_SWEEP, Measures
 from broker.quotas.limits import MISSING, Limits
-from broker.quotas.measures import Rate, TokenBucket, Windows
+from broker.quotas.measures import MAX_THROTTLE_MS, Rate, TokenBucket, Windows
 from protocol.codec import encode
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
@@ -59,6 +61,33 @@ def test_a_bucket_begins_full_and_owes_what_is_taken_beyond() -> None:
     assert bucket.throttle_ms(1, NOW_MS) == 4000
     assert bucket.throttle_ms(1, NOW_MS + 3000) == 1000
     assert bucket.throttle_ms(1, NOW_MS + 4000) == 0
+
+
+@pytest.mark.parametrize("limit", [1e-300, 5e-324, 0.0, 1e-7])
+def test_however_low_a_limit_the_time_fits_into_an_answer(limit: float) -> None:
+    rate = Rate(WINDOWS)
+    rate.record(3_000_000, NOW_MS)
+    assert rate.throttle_ms(limit, NOW_MS) == MAX_THROTTLE_MS
+    bucket = TokenBucket(WINDOWS)
+    bucket.record(1, limit or 1e-9, NOW_MS)
+    assert bucket.throttle_ms(limit or 1e-9, NOW_MS) <= MAX_THROTTLE_MS
+
+
+@pytest.mark.parametrize("limit", [math.nan, math.inf])
+def test_a_limit_that_is_none_throttles_nobody(limit: float) -> None:
+    rate = Rate(WINDOWS)
+    rate.record(3_000_000, NOW_MS)
+    assert rate.throttle_ms(limit, NOW_MS) == 0
+
+
+def test_clients_are_not_looked_through_again_while_all_of_them_are_in_use() -> None:
+    measures = Measures(lambda: Rate(WINDOWS))
+    for number in range(5 * MEASURES_BEFORE_SWEEP):
+        measures.of(number, NOW_MS)
+    assert measures.sweeps == 3  # at 1,000, 2,000 and 4,000
+    for number in range(5 * MEASURES_BEFORE_SWEEP):
+        measures.of(("new", number), NOW_MS + IDLE_MS)
+    assert len(measures) == 5 * MEASURES_BEFORE_SWEEP
 
 
 # From the most to the least specific, with who shares it.

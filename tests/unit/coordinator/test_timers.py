@@ -83,14 +83,30 @@ def test_timers_can_be_cancelled_by_what_their_keys_are(clockwork: Clockwork) ->
     assert clockwork.go_to(10) == [("b1", 10)]
 
 
-def test_a_timer_may_schedule_itself_again(clockwork: Clockwork) -> None:
+def test_a_timer_that_schedules_itself_at_once_keeps_nobody_waiting(clockwork: Clockwork) -> None:
     def again() -> None:
-        if len(clockwork.fired) < 3:
-            clockwork.schedule("a", 0, again)
+        clockwork.schedule("a", 0, again)
 
     clockwork.schedule("a", 10, again)
+    clockwork.schedule("b", 10)
 
-    assert clockwork.go_to(10) == [("a", 10)] * 3
+    assert clockwork.go_to(10) == [("a", 10), ("b", 10)]
+    assert clockwork.queue.next_ms == 10
+    assert clockwork.go_to(10) == [("a", 10), ("b", 10), ("a", 10)]
+
+
+def test_a_timer_can_cancel_and_put_off_those_that_are_due_with_it(clockwork: Clockwork) -> None:
+    def meddle() -> None:
+        clockwork.queue.cancel("cancelled")
+        clockwork.schedule("put off", 5)
+
+    clockwork.schedule("a", 10, meddle)
+    for key in ("cancelled", "put off", "last"):
+        clockwork.schedule(key, 10)
+
+    assert clockwork.go_to(10) == [("a", 10), ("last", 10)]
+    assert clockwork.go_to(15) == [("a", 10), ("last", 10), ("put off", 15)]
+    assert len(clockwork.queue) == 0
 
 
 def test_after_a_failure_the_other_timers_still_fire(clockwork: Clockwork) -> None:

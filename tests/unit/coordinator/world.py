@@ -42,7 +42,6 @@ class FakeWorld:
         self,
         records: Sequence[Record],
         *,
-        atomic: bool = True,
         producer_id: int = -1,
         producer_epoch: int = -1,
         guard: object | None = None,

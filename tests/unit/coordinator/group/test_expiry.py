@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from coordinator.group.offsets.committing import Committer, NewOffset
+from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
+from coordinator.ports import Record
 from protocol.codec import encode
+from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from tests.unit.coordinator.world import Groups
+from tests.unit.coordinator.world import START_MS, FakeWorld, Groups
 
 MINUTE_MS = 60_000
 RETENTION_MS = 60 * MINUTE_MS
@@ -130,3 +136,46 @@ def test_an_open_transaction_keeps_offset_and_group(groups: Groups) -> None:
     groups.shard.end_transaction(7, commit=False)
     groups.world.pass_ms(CHECK_MS)
     assert groups.shard.groups == {}
+
+
+class LimitedWorld(FakeWorld):
+    """Its batches may have so many bytes, and it takes so many batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches_left = 1_000_000
+
+    def append(self, records: Sequence[Record], **how: Any) -> int:
+        size_bytes = sum(len(key) + len(value or b"") for key, value in records)
+        if size_bytes > 1_000_000 or self.batches_left == 0:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+        self.batches_left -= 1
+        return super().append(records, **how)
+
+
+def offset_records(group: str, count: int) -> list[OffsetRecord]:
+    offset = CommittedOffset(0, -1, "", START_MS)
+    return [OffsetRecord(OffsetKey(group, "t", index), offset) for index in range(count)]
+
+
+def test_a_long_name_does_not_keep_offsets_from_expiring() -> None:
+    groups = Groups(LimitedWorld())
+    for record in offset_records("g" * 30_000, 40):
+        groups.shard.commit([record])
+    groups.shard.forget_topics([("t", bytes(16))])
+    assert not groups.shard.offsets.of_group("g" * 30_000)
+
+
+def test_what_was_recorded_before_a_failure_is_in_force() -> None:
+    world = LimitedWorld()
+    groups = Groups(world)
+    for record in offset_records("g" * 30_000, 4):
+        groups.shard.commit([record])
+    world.batches_left = 1
+    with pytest.raises(KafkaError):
+        groups.shard.forget_topics([("t", bytes(16))])
+    tombstones = [
+        record for record in world.written() if isinstance(record, OffsetRecord) and not record.value
+    ]
+    assert len(tombstones) == 2
+    assert len(groups.shard.offsets.of_group("g" * 30_000)["t"]) == 2
