@@ -23,7 +23,9 @@ def rebuild(log: "PartitionLog", end_offset: int, now_ms: int) -> None:
     """
     log.snapshots.remove_outside(log.log_start_offset, end_offset)
     states = log.producers
-    load_newest(log, states, end_offset, now_ms)
+    log.snapshots.load_newest(
+        states, log.log_start_offset, end_offset, now_ms, log.config.producer_id_expiration_ms
+    )
     if states.map_end_offset < end_offset:
         snapshot_at = log.base_offsets[-2:]
         for slot, segment in enumerate(log.segments):
@@ -37,13 +39,6 @@ def rebuild(log: "PartitionLog", end_offset: int, now_ms: int) -> None:
             replay(segment, states, end_offset)
     states.map_end_offset = end_offset
     log.snapshots.take(states)
-
-
-def load_newest(log: "PartitionLog", states: ProducerStates, end_offset: int, now_ms: int) -> None:
-    """Sets the state to that of the newest snapshot not past the offset that can be believed, else to none."""
-    log.snapshots.load_newest(
-        states, log.log_start_offset, end_offset, now_ms, log.config.producer_id_expiration_ms
-    )
 
 
 def replay(segment: Segment, states: ProducerStates, end_offset: int) -> None:

@@ -72,7 +72,14 @@ def open_log(
         rolling.add(log, segment)
     _drop_leftovers(log)
     epochs_known = checkpoints.LEADER_EPOCH_FILE in names and _load_leader_epochs(log)
-    _load(log, names, now_ms=now_ms, clean=clean, recovery_point=recovery_point)
+    _load(
+        log,
+        names,
+        now_ms=now_ms,
+        clean=clean,
+        recovery_point=recovery_point,
+        checkpointed_start=log_start_offset,
+    )
     if log.log_end_offset < log_start_offset:
         logger.warning(
             "%s ends at %d, before its log start %d: it begins anew there",
@@ -227,7 +234,15 @@ def _load_leader_epochs(log: "PartitionLog") -> bool:
     return bool(log.leader_epochs.entries)
 
 
-def _load(log: "PartitionLog", names: set[str], *, now_ms: int, clean: bool, recovery_point: int) -> None:
+def _load(
+    log: "PartitionLog",
+    names: set[str],
+    *,
+    now_ms: int,
+    clean: bool,
+    recovery_point: int,
+    checkpointed_start: int,
+) -> None:
     """Brings segments, their side files and the producers' state into agreement; sets end and recovery point."""
     states: ProducerStates | None = None
     cut = False
@@ -241,7 +256,7 @@ def _load(log: "PartitionLog", names: set[str], *, now_ms: int, clean: bool, rec
             end_offset = end
         else:
             if states is None or states.map_end_offset != segment.base_offset:
-                states = _states_at(log, slot, now_ms)
+                states = _states_at(log, slot, now_ms, checkpointed_start)
             if slot < first_unflushed:
                 logger.warning("%s: side files are made anew", segment.log.path)
             if slot < first_unflushed:
@@ -274,11 +289,17 @@ def _slot_of(log: "PartitionLog", offset: int) -> int:
     return slot
 
 
-def _states_at(log: "PartitionLog", slot: int, now_ms: int) -> ProducerStates:
-    """The producers as they were at the segment's base, as far as the segments before it can say."""
+def _states_at(log: "PartitionLog", slot: int, now_ms: int, checkpointed_start: int) -> ProducerStates:
+    """The producers as they were at the segment's base, as far as a snapshot and the segments before it can say.
+
+    A snapshot counts that lies past the *checkpointed* log start: segments may have been deleted since, and who
+    wrote in them alone is known from the snapshot at the base of the first one left (Kafka: `LogLoader`).
+    """
     base_offset = log.base_offsets[slot]
     states = ProducerStates(log.producers.topic_partition)
-    producer_replay.load_newest(log, states, base_offset, now_ms)
+    log.snapshots.load_newest(
+        states, checkpointed_start, base_offset, now_ms, log.config.producer_id_expiration_ms
+    )
     for before in range(slot):
         if log.base_offsets[before + 1] > states.map_end_offset:
             producer_replay.replay(log.segments[before], states, base_offset)

@@ -391,3 +391,21 @@ def test_an_open_transaction_without_data_below_the_recovery_point_is_known(tmp_
     log = reopened(tmp_path, recovery_point=1)
     log.update_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 0
+
+
+def test_producers_of_deleted_segments_are_known_from_the_snapshot_at_the_first_one_left(
+    tmp_path: Path,
+) -> None:
+    log = open_log(tmp_path)
+    append(log, produced(0))
+    append(log, batch())
+    log.roll(NOW_MS)
+    append(log, batch())
+    log.log_start_offset = 2
+    log.apply_retention(NOW_MS)
+    assert log.base_offsets == [2]
+
+    again = reopened(tmp_path, log_start_offset=0)  # the checkpoint wasn't written yet
+    assert append(again, produced(0)).duplicate
+    told = reopened(tmp_path, log_start_offset=2)
+    assert not append(told, produced(0)).duplicate
