@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 
 _unpackers: dict[int, Struct] = {}
@@ -22,6 +23,7 @@ def string_hash(text: str) -> int:
     return hashed - (1 << 32) if hashed & 0x80000000 else hashed
 
 
+@lru_cache(1024)  # every request of a group or a transaction asks, and mostly for the same few
 def partition_of_key(key: str, partitions: int) -> int:
     """The partition of an internal topic that looks after a key (Kafka: `Utils.abs(key.hashCode) % partitions`)."""
     hashed = string_hash(key)

@@ -14,7 +14,7 @@ from typing import Any
 
 from protocol.compile_decoder import FORMATS
 from protocol.errors import CodecError
-from protocol.primitives import MAX_STRING_BYTES, Bytes, encode_unsigned_varint
+from protocol.primitives import MAX_STRING_BYTES, SHORT_UNSIGNED_VARINTS, Bytes, encode_unsigned_varint
 from protocol.schema import NEVER, Field, Message, Struct
 
 Encode = Callable[[Any, list[Bytes]], None]
@@ -62,6 +62,7 @@ class _Writer:
             "pack": struct.pack,
             "struct_error": struct.error,
             "unsigned_varint": encode_unsigned_varint,
+            "short": SHORT_UNSIGNED_VARINTS,
         }
 
     def line(self, text: str) -> None:
@@ -179,7 +180,7 @@ class _Writer:
             self.line(f"{self.add}(unsigned_varint(n + 1))")
             self.indent -= 1
         else:
-            self.line(f"{self.add}(unsigned_varint(n + 1))")
+            self.line(f"{self.add}(short[n + 1] if n < 127 else unsigned_varint(n + 1))")
 
     def blob(self, value: str, kind: str, name: str, nullable: bool) -> None:
         """Strings, bytes and records: a length, then a chunk (several for a list of record batches)."""
@@ -221,7 +222,9 @@ class _Writer:
             self.flush()
             self.indent -= 1
         else:
-            self.line(f'if n > 0: {self.add}(pack(f">{{n}}{FORMATS[str(element)]}", *{temp}))')
+            code = FORMATS[str(element)]
+            self.line(f"if n == 1: {self.add}({self.packed(code, f'{temp}[0]')})")
+            self.line(f'elif n > 0: {self.add}(pack(f">{{n}}{code}", *{temp}))')
 
     def tagged_fields(self, owner: str, fields: list[Field]) -> None:
         tests = [self.is_set(f"{owner}.{field.name}", field) for field in fields]
@@ -235,17 +238,22 @@ class _Writer:
         for field, test in zip(fields, tests, strict=True):
             self.line(f"if {test}:")
             self.indent += 1
+            tag = encode_unsigned_varint(field.tag)
+            if field.kind in FORMATS and field.kind != "uuid":
+                code = FORMATS[field.kind]
+                head = tag + encode_unsigned_varint(struct.calcsize(">" + code))
+                self.line(f"{sections} += {head!r}, {self.packed(code, f'{owner}.{field.name}')}")
+                self.indent -= 1
+                continue
             self.out = self.name("out")
             self.add = f"{self.out}.append"
             self.line(f"{self.out} = []")
             self.value(f"{owner}.{field.name}", field)
             self.flush()
             self.line(f"section = b''.join({self.out})")
-            self.line(
-                f"{sections} += {encode_unsigned_varint(field.tag)!r}, unsigned_varint(len(section)), section"
-            )
+            self.line(f"{sections} += {tag!r} + unsigned_varint(len(section)), section")
             self.indent -= 1
         self.out, self.add = out, add
-        self.line(f"{self.add}(unsigned_varint(len({sections}) // 3))")
+        self.line(f"{self.add}(unsigned_varint(len({sections}) // 2))")
         self.line(f"{self.out} += {sections}")
         self.indent -= 1

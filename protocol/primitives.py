@@ -17,13 +17,14 @@ MAX_STRING_BYTES: Final = 32767
 
 MAX_INT32: Final = 2**31 - 1
 
-_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
+SHORT_UNSIGNED_VARINTS: Final = tuple(bytes((value,)) for value in range(0x80))
+"""Those of one byte, each at its index."""
 
 
 def encode_unsigned_varint(value: int) -> bytes:
     """`value` (0 to 2^32 - 1) in 1 to 5 bytes, the least significant 7 bits first."""
     if 0 <= value < 0x80:
-        return _ONE_BYTE[value]
+        return SHORT_UNSIGNED_VARINTS[value]
     if not 0 <= value <= 0xFFFFFFFF:
         raise CodecError(f"{value} has no place in an unsigned varint")
     encoded = bytearray()

@@ -129,10 +129,6 @@ class BatchHeader(NamedTuple):
         """Whether `base_timestamp` is the time from which compaction drops tombstones and markers (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
-    @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id > NO_PRODUCER_ID
-
 
 def read_header(data: Bytes, pos: int = 0) -> BatchHeader:
     """The header of the batch at `pos`. Raises `struct.error` where 61 bytes aren't left."""

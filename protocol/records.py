@@ -3,17 +3,18 @@
 Produce and Fetch never come here. Source: org.apache.kafka.common.record.DefaultRecord, MemoryRecordsBuilder.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
 from protocol import compression
+from protocol.checksum import crc32c
 from protocol.record_batch import (
+    ATTRIBUTES_POS,
     BATCH_OVERHEAD,
     CONTROL_BIT,
     CREATE_TIME,
     DELETE_HORIZON_BIT,
-    HEADER,
     KNOWN_ATTRIBUTES_MASK,
     LOG_OVERHEAD,
     MAGIC,
@@ -29,7 +30,6 @@ from protocol.record_batch import (
     CorruptRecordError,
     UnsupportedMagicError,
     increment_sequence,
-    patch_crc,
     read_header,
 )
 from protocol.varint import VarintTooLongError, append_varint, read_varint, read_varlong, to_int64
@@ -40,6 +40,11 @@ NewRecord = tuple[int, bytes | None, bytes | None, Headers]
 
 ABORT = 0
 COMMIT = 1
+
+_UNCOVERED = Struct(">qiibI")
+"""The header up to the CRC, and with it."""
+_COVERED = Struct(">hiqqqhii")
+"""The header from the attributes on, all of which the CRC covers."""
 
 _CONTROL_KEY = Struct(">hh")
 _END_TXN_VALUE = Struct(">hi")
@@ -153,15 +158,21 @@ def append_record(
     headers: Headers,
 ) -> None:
     """Appends one record in the form of format 2, its length first."""
-    body = bytearray(1)  # a record's attributes: none are defined
-    append_varint(body, timestamp_delta)
-    append_varint(body, offset_delta)
+    if timestamp_delta or offset_delta:
+        body = bytearray(1)  # a record's attributes: none are defined
+        append_varint(body, timestamp_delta)
+        append_varint(body, offset_delta)
+    else:
+        body = bytearray(3)  # as of the first record of each batch, and most have one
     _append_bytes(body, key)
     _append_bytes(body, value)
-    append_varint(body, len(headers))
-    for header_key, header_value in headers:
-        _append_bytes(body, header_key)
-        _append_bytes(body, header_value)
+    if headers:
+        append_varint(body, len(headers))
+        for header_key, header_value in headers:
+            _append_bytes(body, header_key)
+            _append_bytes(body, header_value)
+    else:
+        body.append(0)
     append_varint(out, len(body))
     out += body
 
@@ -193,35 +204,36 @@ def build_batch(
     With `log_append_time` (ms) the batch's timestamps are of that type, and it is its largest; the records keep the
     deltas of their own. Raises `compression.CodecUnavailableError`.
     """
-    placed = (
-        (base_offset + index, timestamp, key, value, headers)
-        for index, (timestamp, key, value, headers) in enumerate(records)
-    )
     attributes = codec
     if transactional:
         attributes |= TRANSACTIONAL_BIT
     if control:
         attributes |= CONTROL_BIT
-    max_timestamp = max(NO_TIMESTAMP, *(record[0] for record in records))
+    base_timestamp = records[0][0]
+    max_timestamp = NO_TIMESTAMP
+    offset_delta = 0
+    payload = bytearray()
+    for timestamp, key, value, headers in records:
+        append_record(payload, timestamp - base_timestamp, offset_delta, key, value, headers)
+        offset_delta += 1
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
     if log_append_time is not None:
         attributes |= TIMESTAMP_TYPE_BIT
         max_timestamp = log_append_time
-    header = BatchHeader(
-        base_offset=base_offset,
-        batch_length=0,
-        partition_leader_epoch=leader_epoch,
-        magic=MAGIC,
-        crc=0,
-        attributes=attributes,
-        last_offset_delta=len(records) - 1,
-        base_timestamp=records[0][0],
-        max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        records_count=len(records),
+    if codec != compression.NONE:
+        payload = bytearray(compression.compress(codec, payload, level))
+    covered = _COVERED.pack(
+        attributes,
+        offset_delta - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        offset_delta,
     )
-    return seal_batch(header, _encode_records(placed, base_offset, records[0][0]), level)
+    return _seal(base_offset, leader_epoch, covered + payload)
 
 
 def build_control_batch(
@@ -317,27 +329,24 @@ def rebuild_batch(
         max_timestamp=max_timestamp,
         records_count=len(records),
     )
-    placed = ((r.offset, r.timestamp, r.key, r.value, r.headers) for r in records)
-    return seal_batch(rebuilt, _encode_records(placed, header.base_offset, base_timestamp), None)
-
-
-def _encode_records(
-    placed: Iterable[tuple[int, int, bytes | None, bytes | None, Headers]],
-    base_offset: int,
-    base_timestamp: int,
-) -> bytearray:
     payload = bytearray()
-    for offset, timestamp, key, value, headers in placed:
-        append_record(payload, timestamp - base_timestamp, offset - base_offset, key, value, headers)
-    return payload
+    for offset, timestamp, _, key, value, headers in records:
+        append_record(payload, timestamp - base_timestamp, offset - header.base_offset, key, value, headers)
+    return seal_batch(rebuilt, payload, None)
 
 
 def seal_batch(header: BatchHeader, payload: Bytes, level: int | None) -> bytearray:
     """`header` before `payload`, which is compressed with the header's codec; length and CRC are set here."""
-    if header.compression != compression.NONE:
-        payload = compression.compress(header.compression, payload, level)
-    length = BATCH_OVERHEAD - LOG_OVERHEAD + len(payload)
-    batch = bytearray(HEADER.pack(*header._replace(batch_length=length)))
-    batch += payload
-    patch_crc(batch, 0, len(batch))
+    codec = header.attributes & compression.CODEC_MASK
+    if codec != compression.NONE:
+        payload = compression.compress(codec, payload, level)
+    covered = _COVERED.pack(*header[5:])  # from its attributes on
+    return _seal(header.base_offset, header.partition_leader_epoch, covered + payload)
+
+
+def _seal(base_offset: int, leader_epoch: int, covered: bytes) -> bytearray:
+    """The batch around what its CRC covers: the header from the attributes on, and the payload."""
+    length = ATTRIBUTES_POS - LOG_OVERHEAD + len(covered)
+    batch = bytearray(_UNCOVERED.pack(base_offset, length, leader_epoch, MAGIC, crc32c(covered)))
+    batch += covered
     return batch

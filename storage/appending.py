@@ -13,6 +13,7 @@ from protocol.record_batch import (
     read_header,
 )
 from storage import flushing, recovery, rolling
+from storage.producer_state import Marker
 from storage.results import AppendOrigin, AppendResult
 from storage.segment import MAX_RELATIVE_OFFSET
 from storage.storage_errors import storage_error
@@ -32,13 +33,15 @@ def append(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     header: BatchHeader | None = None,
     guard: Verification | None = None,
+    marker: Marker | None = None,
     transaction_version: int = 0,
 ) -> AppendResult:
     """Appends one batch of format 2, patching its base offset and leader epoch in place.
 
     The batch was checked before (CRC, records, times); `header` is what `read_header` says of it *after*
     those checks, if the caller has it. `guard` is what `start_verification` gave for a transactional
-    batch; `transaction_version` is that of a marker's WriteTxnMarkers. Where anything is raised nothing
+    batch; `marker` is what `read_marker` says of a control batch, if the caller has it, and
+    `transaction_version` that of its WriteTxnMarkers. Where anything is raised nothing
     is changed, except that the log may have rolled, as in Kafka. The high watermark is the caller's to
     move.
 
@@ -57,12 +60,12 @@ def append(
         base_offset = log.log_end_offset
     last_offset = base_offset + header.last_offset_delta
     max_timestamp_ms = header.max_timestamp
-    if size > config.segment_bytes:
+    if size > config.segment_bytes and origin is not AppendOrigin.REPLICATION:
         raise KafkaError(
             Error.RECORD_LIST_TOO_LARGE, f"batch of {size} bytes, segment.bytes={config.segment_bytes}"
         )
     produced = header.producer_id >= 0
-    marker = aborted = None
+    aborted = None
     try:
         if not log.ready:
             _make_ready(log, now_ms)
@@ -93,7 +96,8 @@ def append(
                         True,
                     )
             if header.attributes & CONTROL_BIT:
-                marker = read_marker(batch)
+                if marker is None:
+                    marker = read_marker(batch)
                 if marker is not None:
                     if origin is not AppendOrigin.REPLICATION:
                         log.producers.check_marker(header, marker, transaction_version)

@@ -105,8 +105,8 @@ class Groups:
         topics that were removed."""
         topic = self._partitions.by_name.get(OFFSETS_TOPIC)
         led = {} if topic is None else topic.partitions
-        if led and not self._shards:
-            self._partition_count = len(led)
+        if topic is not None and not self._shards:
+            self._partition_count = len(led) + len(topic.offline)
         for index, (partition, world, shard) in [*self._shards.items()]:
             if led.get(index) is not partition:
                 del self._shards[index]

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from protocol.errors import Error, KafkaError
 from protocol.record_batch import LOG_APPEND_TIME, patch_max_timestamp
 from protocol.records import ABORT, COMMIT, build_end_txn_marker
+from storage.producer_state import Marker
 from storage.results import AppendOrigin
 
 if TYPE_CHECKING:
@@ -44,6 +45,14 @@ class _Row:
         self.marker = marker
         self.partitions = deque(dict.fromkeys(partitions))
         self.done = done
+
+
+class _Written(NamedTuple):
+    """A marker as it is written: built once, and copied for each partition."""
+
+    marker: TxnMarker
+    record: Marker
+    batch: bytearray
 
 
 class TxnMarkers:
@@ -91,36 +100,13 @@ class TxnMarkers:
 
     def _write_some(self, row: _Row) -> None:
         answers: dict[TopicPartition, Error | None] = {}
+        written = self._build(row.marker)
         while row.partitions and len(answers) < PER_TURN:
             topic_partition = row.partitions.popleft()
-            answers[topic_partition] = self._write_one(row.marker, *topic_partition)
+            answers[topic_partition] = self._write_one(written, *topic_partition)
         row.done(answers)
 
-    def _write_one(self, marker: TxnMarker, topic: str, index: int) -> Error | None:
-        partition = self._partitions.find(topic, index)
-        if partition is None:
-            image = self._image.topics.get(topic)
-            known = image is not None and index in image.partitions
-            return Error.NOT_LEADER_OR_FOLLOWER if known else None
-        try:
-            if topic == OFFSETS_TOPIC:
-                self._end_offsets(partition, marker)
-            else:
-                self._append(partition, marker)
-        except KafkaError as error:
-            return error.error
-        return Error.NONE
-
-    def _end_offsets(self, partition: Partition, marker: TxnMarker) -> None:
-        try:
-            shard = self._groups.shard_at(partition.index)
-        except KafkaError as error:
-            # The transaction coordinator knows no coordinator's errors here: it is to come again.
-            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER) from error
-        self._append(partition, marker)
-        shard.end_transaction(marker.producer_id, commit=marker.commit)
-
-    def _append(self, partition: Partition, marker: TxnMarker) -> None:
+    def _build(self, marker: TxnMarker) -> _Written:
         now_ms = self._clock.now_ms()
         batch = build_end_txn_marker(
             COMMIT if marker.commit else ABORT,
@@ -129,6 +115,36 @@ class TxnMarkers:
             producer_epoch=marker.producer_epoch,
             timestamp=now_ms,
         )
+        return _Written(marker, Marker(marker.commit, marker.coordinator_epoch, now_ms), batch)
+
+    def _write_one(self, written: _Written, topic: str, index: int) -> Error | None:
+        partition = self._partitions.find(topic, index)
+        if partition is None:
+            image = self._image.topics.get(topic)
+            known = image is not None and index in image.partitions
+            return Error.NOT_LEADER_OR_FOLLOWER if known else None
+        try:
+            if topic == OFFSETS_TOPIC:
+                self._end_offsets(partition, written)
+            else:
+                self._append(partition, written)
+        except KafkaError as error:
+            return error.error
+        return Error.NONE
+
+    def _end_offsets(self, partition: Partition, written: _Written) -> None:
+        try:
+            shard = self._groups.shard_at(partition.index)
+        except KafkaError as error:
+            # The transaction coordinator knows no coordinator's errors here: it is to come again.
+            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER) from error
+        self._append(partition, written)
+        shard.end_transaction(written.marker.producer_id, commit=written.marker.commit)
+
+    def _append(self, partition: Partition, written: _Written) -> None:
+        marker, record, built = written
+        batch = bytearray(built)
+        now_ms = record.timestamp_ms
         if marker.transaction_version == UNKNOWN_TRANSACTION_VERSION:
             partition.log.producers.check_epoch(marker.producer_id, marker.producer_epoch)
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "a marker of no transaction version")
@@ -142,6 +158,7 @@ class TxnMarkers:
             leader_epoch=partition.leader_epoch,
             now_ms=now_ms,
             origin=AppendOrigin.COORDINATOR,
+            marker=record,
             transaction_version=marker.transaction_version,
         )
         partition.advance()

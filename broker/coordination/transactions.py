@@ -95,8 +95,8 @@ class Transactions:
         """The metadata changed: load the shards that are new here, give up those that went."""
         topic = self._partitions.by_name.get(TRANSACTION_TOPIC)
         led = {} if topic is None else topic.partitions
-        if led and not self._hosted:
-            self._partition_count = len(led)
+        if topic is not None and not self._hosted:
+            self._partition_count = len(led) + len(topic.offline)
         for index, hosted in [*self._hosted.items()]:
             partition = led.get(index)
             if partition is not hosted.partition or partition.leader_epoch != hosted.coordinator_epoch:

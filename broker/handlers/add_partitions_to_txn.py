@@ -73,7 +73,7 @@ def _answer(
     topics: Sequence[AddPartitionsToTxnTopic],
     answered: Sequence[AddPartitionsToTxnTopic],
 ) -> list[AddPartitionsToTxnTopicResult]:
-    partitions = dict.fromkeys((topic.name, index) for topic in topics for index in topic.partitions)
+    partitions = {(topic.name, index): None for topic in topics for index in topic.partitions}
     errors: dict[TopicPartition, Error] = {}
     for name, index in partitions:
         if version < BATCH_VERSION and is_internal(name):
@@ -91,9 +91,9 @@ def _answer(
         shard = server.transactions.shard_of(asked.transactional_id)
         producer = (asked.transactional_id, asked.producer_id, asked.producer_epoch)
         if asked.verify_only:
-            return _by_topic(shard.verify_partitions(*producer, [*partitions]))
+            return _by_topic(shard.verify_partitions(*producer, partitions))
         shard.add_partitions(
-            *producer, [*partitions], client_transaction_version=2 if version >= BATCH_VERSION else 0
+            *producer, partitions, client_transaction_version=2 if version >= BATCH_VERSION else 0
         )
     except KafkaError as failure:
         error = failure.error

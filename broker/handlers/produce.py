@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping
+from struct import Struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.record_batch import ATTRIBUTES_POS, TRANSACTIONAL_BIT, read_header
+from protocol.record_batch import ATTRIBUTES_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT
 from protocol.record_checks import RecordValidationError, RequestFailedError, check_shape, validate
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from storage.verification import Verification
 
 ATTRIBUTES_LOW_BYTE_POS = ATTRIBUTES_POS + 1
+_PRODUCER = Struct(">qhi")  # id, epoch, base sequence: neighbours in a batch's header
 
 ADMIN_CLIENT_ID = "__admin_client"  # AdminUtils: the one client that may write to internal topics
 
@@ -99,8 +101,10 @@ def handle(
             size = next(sizes)
             partition = None if hosted is None else hosted.partitions.get(data.index)
             if partition is None:
-                unknown_id = by_id and hosted is None
-                error = Error.UNKNOWN_TOPIC_ID if unknown_id else Error.UNKNOWN_TOPIC_OR_PARTITION
+                if hosted is not None:
+                    error = hosted.missing(data.index)
+                else:
+                    error = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
                 refused[key] = _refused(data.index, error)
             elif isinstance(size, KafkaError):
                 refused[key] = _refused(data.index, size.error)
@@ -108,13 +112,24 @@ def handle(
                 assert data.records is not None
                 accepted[key] = (partition, data.records[:size])
     if transactional:
-        found = {key: _transactional_producer(batch) for key, (_, batch) in accepted.items()}
-        producers = {key: producer for key, producer in found.items() if producer is not None}
-        if len(set(producers.values())) > 1:
+        producers: set[tuple[int, int]] = set()
+        sequences: dict[Partition, int] = {}
+        for partition, batch in accepted.values():
+            # With a negative producer id the flag means nothing, as in Kafka.
+            if _is_transactional(batch) and batch[PRODUCER_ID_POS] < 0x80:
+                if len(batch) < PRODUCER_ID_POS + _PRODUCER.size:
+                    # Here Kafka reads past the end.
+                    return _fail_all(request, by_id, Error.UNKNOWN_SERVER_ERROR)
+                producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(batch, PRODUCER_ID_POS)
+                producers.add((producer_id, producer_epoch))
+                sequences[partition] = sequence
+        if len(producers) > 1:
             message = "Transactional records contained more than one producer ID"
             return _fail_all(request, by_id, Error.INVALID_PRODUCER_ID_MAPPING, message)
         if producers:
-            return _append_verified(server, context, request, accepted, refused, producers)
+            assert request.transactional_id is not None
+            producer = TransactionalProducer(request.transactional_id, *producers.pop())
+            return _append_verified(server, context, request, accepted, refused, producer, sequences)
     return _append_all(server, context, request, accepted, refused)
 
 
@@ -124,15 +139,10 @@ def _append_verified(
     request: ProduceRequest,
     accepted: Accepted,
     refused: dict[Key, PartitionProduceResponse],
-    producers: dict[Key, tuple[int, int]],
+    producer: TransactionalProducer,
+    sequences: dict[Partition, int],
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append what the transaction's coordinator lets pass."""
-    assert request.transactional_id is not None
-    producer = TransactionalProducer(request.transactional_id, *next(iter(producers.values())))
-    sequences = {
-        partition: read_header(batch).base_sequence
-        for partition, batch in (accepted[key] for key in producers)
-    }
     operation = Operation.of_produce(context.api_version)
     verified = add_or_verify(server, producer, sequences, operation)
     if operation is not Operation.ADD or not _is_ending(verified):
@@ -177,6 +187,8 @@ def _refuse_unverified(
     verified: Verified,
     operation: Operation,
 ) -> None:
+    if not verified.errors:
+        return
     for key, (partition, _) in [*accepted.items()]:
         error = verified.errors.get(partition)
         if error is None:
@@ -245,14 +257,6 @@ def _has_transactional_records(request: ProduceRequest) -> bool:
     return any(
         _is_transactional(data.records) for topic in request.topic_data for data in topic.partition_data
     )
-
-
-def _transactional_producer(batch: memoryview) -> tuple[int, int] | None:
-    """(producer id, epoch) of a transactional batch; the flag without a producer id means nothing, as in Kafka."""
-    if not _is_transactional(batch):
-        return None
-    header = read_header(batch)
-    return (header.producer_id, header.producer_epoch) if header.has_producer_id else None
 
 
 def _append(

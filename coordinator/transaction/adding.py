@@ -61,7 +61,7 @@ def add_partitions(
             metadata.producer_epoch,
             metadata.last_producer_epoch,
             metadata.timeout_ms,
-            {**known, **dict.fromkeys(partitions)},
+            known | dict.fromkeys(partitions),
             metadata.start_timestamp_ms if was_ongoing else now_ms,
             now_ms,
             client_transaction_version,

@@ -7,12 +7,13 @@ Source: `TransactionLog`, `TransactionLogValue`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 
 from coordinator.ports import Bytes
 from coordinator.transaction.metadata import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Partitions, TransitMetadata
 from coordinator.transaction.states import EMPTY, TransactionState
-from protocol.codec import decode, encode
+from protocol.codec import decode, encode, encoder
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
@@ -27,6 +28,7 @@ class UnknownVersion(Exception):  # noqa: N818  (nothing is wrong: a newer Kafka
     """A key or a value of a version that Kafka 4.3 doesn't know."""
 
 
+@lru_cache(1024)  # three records of each transaction have it
 def encode_key(transactional_id: str) -> bytes:
     return _INT16.pack(KEY_VERSION) + encode(TransactionLogKey(transactional_id=transactional_id), 0)
 
@@ -52,7 +54,9 @@ def encode_value(transit: TransitMetadata, transaction_version: int) -> bytes:
         transaction_start_timestamp_ms=transit.start_timestamp_ms,
         client_transaction_version=transit.client_transaction_version,
     )
-    return _INT16.pack(version) + encode(value, version)
+    chunks: list[Bytes] = [_INT16.pack(version)]
+    encoder(TransactionLogValue, version)(value, chunks)
+    return b"".join(chunks)
 
 
 def _by_topic(partitions: Partitions) -> list[PartitionsSchema]:

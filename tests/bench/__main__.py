@@ -195,6 +195,9 @@ SPEEDS: list[list[Speed]] = [
     [("groups", groups.everything)],
 ]
 
+# What the broker's processor time is given in, from seconds for one of the amount.
+CPU = {"produce-raw-cpu": 1e3, "fetch-raw-cpu": 1e3, "single-raw-cpu": 1e6, "transactions-8-cpu": 1e6}
+
 # A measure that takes several figures at once is named by any of them.
 TAKEN_TOGETHER = {
     **dict.fromkeys(("commit-p50", "commit-p99"), "transactions"),
@@ -211,7 +214,7 @@ def _needed(group: list[Speed], only: set[str]) -> list[Speed]:
 
 
 def _measure_group(server: Server, topic: str, group: list[Speed]) -> dict[str, float]:
-    """Each one's pace, and for those of the raw client the broker's processor time for a GB or a request."""
+    """Each one's pace, and for those of `CPU` the broker's processor time too."""
     if not group:
         return {}
     measures.create_topic(server.bootstrap, topic)
@@ -229,9 +232,9 @@ def _measure_group(server: Server, topic: str, group: list[Speed]) -> dict[str, 
                 figures |= pace
                 continue
             figures[key] = pace.amount / pace.took_s
-            if key.endswith("-raw"):
-                # Of a GB where the amount is in MB; in µs for a request.
-                figures[f"{key}-cpu"] = used_s / pace.amount * (1e6 if key == "single-raw" else 1e3)
+            if f"{key}-cpu" in CPU:
+                # Of a GB where the amount is in MB; in µs for a request or a transaction.
+                figures[f"{key}-cpu"] = used_s / pace.amount * CPU[f"{key}-cpu"]
     finally:
         gc.enable()
         measures.delete_topic(server.bootstrap, topic)

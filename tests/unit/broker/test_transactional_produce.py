@@ -14,9 +14,13 @@ from broker.metadata.image import BROKER_RESOURCE
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata_records import ConfigRecord
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.record_batch import BATCH_LENGTH_POS, LOG_OVERHEAD
+from protocol.records import build_batch
 from tests.support.whole_server import clock_of, in_loop
 from tests.unit.broker.transactional import (
     Producer,
+    ask,
     batches,
     coordinating,
     create,
@@ -117,6 +121,39 @@ async def test_partitions_of_one_request_are_judged_each_by_itself(tmp_path: Pat
     assert error is Error.INVALID_TXN_STATE
     assert message
     await node.stop()
+
+
+@pytest.mark.parametrize(
+    ("size", "producer_id", "errors"),
+    [
+        (52, 7, [Error.UNKNOWN_SERVER_ERROR] * 2),
+        (56, 7, [Error.UNKNOWN_SERVER_ERROR] * 2),
+        (52, -1, [Error.CORRUPT_MESSAGE, Error.NONE]),
+    ],
+)
+def test_a_batch_that_ends_before_its_sequence_fails_the_whole_request(
+    tmp_path: Path, size: int, producer_id: int, errors: list[Error]
+) -> None:
+    """Kafka looks for the sequence of whoever has a producer id, and finds the end of the buffer."""
+
+    @in_loop
+    async def run() -> None:
+        node = await coordinating(tmp_path)
+        whole = build_batch([(node.clock.now_ms(), b"k", b"v", ())])
+        short = build_batch([(0, b"k", b"v", ())], producer_id=producer_id, transactional=True)[:size]
+        short[BATCH_LENGTH_POS : BATCH_LENGTH_POS + 4] = (size - LOG_OVERHEAD).to_bytes(4, "big")
+        data = [
+            PartitionProduceData(index=index, records=memoryview(batch))
+            for index, batch in enumerate((short, whole))
+        ]
+        request = ProduceRequest(
+            transactional_id="tx", acks=-1, topic_data=[TopicProduceData(name="t", partition_data=data)]
+        )
+
+        assert sorted(errors_of(ask(node, request, 10))) == sorted(errors)
+        await node.stop()
+
+    run()
 
 
 @in_loop
