@@ -10,10 +10,10 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: help run test lint check format reference flights crash bench docs clean
+.PHONY: help run test lint check format reference pipeline pipeline-kills needs-java flights streams exactly-once checker crash bench bench-spark docs clean
 
 help:  ## what there is to make
-	@sed -n 's/^\([a-z]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 run: .venv/.run  ## run the broker on 127.0.0.1:9092 (ARGS="--data DIR" and the like are passed on)
 	@exec $(BIN)/barnabas $(ARGS)
@@ -35,17 +35,40 @@ format: .venv/.dev  ## format the code
 
 # Fetched ahead of the tests, where Java and Maven are there, since a test's time is limited. Without
 # them the tests that compare with Apache Kafka skip and say so.
-reference:  ## fetch Apache Kafka's jars, which some tests compare with
+reference: .venv/.dev  ## fetch Apache Kafka's jars, which some tests compare with, and Spark's Kafka connector
 	@tests/kafka/kafka classpath >/dev/null || echo 'Tests that need Apache Kafka will be skipped.'
+	@$(BIN)/python -m barnabas.spark.connector || echo 'Tests that need Spark will be skipped.'
+
+pipeline: needs-java .venv/.pipeline  ## flights through PySpark, exactly once, from a broker of its own to a picture
+	@$(BIN)/python -m examples.flights_pipeline $(ARGS)
+
+pipeline-kills: .venv/.dev reference  ## kill the pipeline 45 times over the whole year, with either sink and broker
+	$(BIN)/python -m tests.spark.kills $(ARGS)
+
+needs-java:
+	@command -v java >/dev/null || { echo 'Spark needs Java 17 or later, and there is no java on the path. Debian' \
+	  'and Ubuntu have it as openjdk-17-jre-headless, Homebrew as openjdk@17.' >&2; exit 1; }
 
 flights: .venv/.dev reference  ## send a real data set through every client and codec, with a crash between
 	$(BIN)/python -m tests.clients.flights $(ARGS)
+
+streams: .venv/.dev reference  ## count the flights' words with Kafka Streams, exactly once, killed ten times
+	$(BIN)/python -m tests.clients.flights.streams $(ARGS)
+
+exactly-once: .venv/.dev  ## consume, transform and produce in transactions, killed 200 times
+	$(BIN)/python -m tests.clients.consume_transform_produce $(ARGS)
+
+checker: .venv/.dev reference  ## let clients and broker crash amid transactions, and search what they saw for anomalies
+	$(BIN)/python -m tests.clients.checker $(ARGS)
 
 crash: .venv/.dev  ## kill a broker at every operation on its files (the tests try a few of them)
 	CRASH_POINTS=all $(BIN)/python -m pytest tests/crash -o timeout=1800 $(ARGS)
 
 bench: .venv/.dev reference  ## measure beside Apache Kafka
 	$(BIN)/python -m tests.bench $(ARGS)
+
+bench-spark: needs-java .venv/.dev reference  ## measure the sink for PySpark beside Spark's own, on both brokers
+	$(BIN)/python -m tests.bench.spark $(ARGS)
 
 docs: .venv/.dev  ## renew the tables in the documents that come from the code
 	$(BIN)/python docs/tables.py $(ARGS)
@@ -62,6 +85,10 @@ clean:  ## remove what make and the tools made
 	$(PIP) install --editable '.[compression]'
 	@touch $@
 
+.venv/.pipeline: .venv/bin/python pyproject.toml
+	$(PIP) install --editable '.[pipeline]'
+	@touch $@ .venv/.run
+
 .venv/.dev: .venv/bin/python pyproject.toml
 	$(PIP) install --editable '.[dev]'
-	@touch $@ .venv/.run
+	@touch $@ .venv/.run .venv/.pipeline

@@ -1,0 +1,160 @@
+"""`python -m examples.flights_pipeline`: a broker, a feeder, the Spark job, and the picture of what came out."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import barnabas
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+PARTITIONS = 4
+PICTURE = Path("flights-delays.png")
+PAUSE_S = 2.0
+# Small enough that one sees it move.
+MAX_OFFSETS = 50_000
+FETCHES = ", which fetches its Kafka connector the first time (60 MB)"
+
+
+def main() -> int:
+    """0; 1 where flights are missing or doubled; 2 for what this machine lacks."""
+    options = _options()
+    clock = _Clock()
+    try:
+        # The extra `pipeline` is needed from here on.
+        from examples.flights_pipeline import data, feeder, job, plot
+    except ImportError as error:
+        print(f"{error}: pip install --editable '.[pipeline]', or `make pipeline`", file=sys.stderr)
+        return 2
+    from barnabas.spark import connector
+
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flights-")))
+        bootstrap = options.bootstrap or stack.enter_context(barnabas.Broker()).bootstrap
+        prefix = f"flights-{int(time.time())}" if options.bootstrap else "flights"
+        feeder.create_topics(bootstrap, [prefix, f"{prefix}-enriched", f"{prefix}-delays"], PARTITIONS)
+        clock.say(f"the broker is {bootstrap}; now Spark" + ("" if connector.is_fetched() else FETCHES))
+        try:
+            with _printing_to(folder / "spark.log"):
+                spark = job.session("flights", folder / "spark")
+        except connector.MissingError as error:
+            print(f"{(folder / 'spark.log').read_text()[-2000:]}\n{error}", file=sys.stderr)
+            return 2
+        stack.callback(spark.stop)
+        tables = data.tables(folder)
+        clock.say("Spark is there; now the flights")
+
+        fed = _Fed()
+        feeding = threading.Thread(target=fed.run, args=(bootstrap, prefix, options.every))
+        feeding.start()
+        work = job.Job(bootstrap, tables, folder / "checkpoints", prefix, MAX_OFFSETS)
+        enriching = work.enrich(spark, processingTime="500 milliseconds")
+        aggregating = work.aggregate(spark, processingTime="500 milliseconds")
+        with _progress(clock, fed, enriching, aggregating):
+            feeding.join()
+            if fed.error is not None:
+                raise fed.error
+            enriching.processAllAvailable()
+            aggregating.processAllAvailable()
+        enriching.stop()
+        aggregating.stop()
+
+        days = plot.read_days(bootstrap, f"{prefix}-delays", PARTITIONS)
+        counted = sum(day["flights"] for day in days)
+        clock.say(
+            f"{len(days):,} days of airlines came out, with {counted:,} flights of {fed.sent:,} in them"
+        )
+        plot.draw(days, options.picture)
+        clock.say(f"drawn: {options.picture}")
+    return (
+        0 if counted == fed.sent and len({(day["day"], day["carrier"]) for day in days}) == len(days) else 1
+    )
+
+
+@contextlib.contextmanager
+def _printing_to(log: Path) -> Iterator[None]:
+    """What is started meanwhile prints there, for as long as it runs: Spark has much to say."""
+    sys.stdout.flush()
+    kept = [os.dup(1), os.dup(2)]
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        for number, descriptor in enumerate(kept, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+
+    def say(self, what: str) -> None:
+        print(f"{time.monotonic() - self._began_s:6.1f} s  {what}", flush=True)
+
+
+class _Fed:
+    """The feeder's thread, and how far it is."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.error: BaseException | None = None
+
+    def run(self, bootstrap: str, topic: str, every: int) -> None:
+        from examples.flights_pipeline import data, feeder
+
+        try:
+            feeder.feed(bootstrap, topic, data.flights(every), PARTITIONS, self._told)
+        except BaseException as error:
+            self.error = error
+
+    def _told(self, sent: int) -> None:
+        self.sent = sent
+
+
+@contextlib.contextmanager
+def _progress(
+    clock: _Clock, fed: _Fed, enriching: StreamingQuery, aggregating: StreamingQuery
+) -> Iterator[None]:
+    done = threading.Event()
+
+    def tell() -> None:
+        while not done.wait(PAUSE_S):
+            joined, summed = _rows(enriching), _rows(aggregating)
+            clock.say(f"{fed.sent:>9,} flights sent, {joined:>9,} joined, {summed:>9,} in days")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
+
+
+def _rows(query: StreamingQuery) -> int:
+    return sum(progress.numInputRows for progress in query.recentProgress)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m examples.flights_pipeline", description=__doc__)
+    parser.add_argument("--bootstrap", help="a broker that runs, instead of one of its own")
+    parser.add_argument("--every", type=int, default=1, help="take only every so many flights")
+    parser.add_argument("--picture", type=Path, default=PICTURE, help="where it goes (%(default)s)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

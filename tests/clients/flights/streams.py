@@ -1,0 +1,301 @@
+"""`python -m tests.clients.flights.streams`: a Kafka Streams application over the flights, killed again and again.
+
+`java/FlightTotals.java` counts the words of the flights and sums their delays with `exactly_once_v2`. Its caches are
+off, so that each word of a flight is one record in either output, and its counts go 1, 2, 3, ... whatever happened in
+between. Ends with status 1 where one is missing, doubled or out of order, or a sum is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.clients.confluent import consumer_of, create_topic
+from tests.clients.flights import data
+from tests.clients.flights.data import Flight
+from tests.clients.flights.sender import send
+from tests.clients.java_programs import compile_java
+from tests.clients.transactions import READ_COMMITTED, READ_UNCOMMITTED, running_server
+from tests.support.apache_kafka import RUNNER, TOOL_OPTIONS
+from tests.support.kafka_server import Server
+from tests.support.waiting import until
+
+APPLICATION = "totals"
+FLIGHTS, COUNTS, SUMS = "flights", "word-counts", "delay-sums"
+PARTITIONS = 3
+OUTPUT_PARTITIONS = 2
+LATE_S = 0.2
+LATE_WITH_ALL_S = 3.0
+PATIENCE_S = 60.0
+SETTINGS = {
+    "num.stream.threads": 2,
+    "commit.interval.ms": 500,
+    "statestore.cache.max.bytes": 0,
+    "repartition.purge.interval.ms": 500,
+    "session.timeout.ms": 1_000,
+    "heartbeat.interval.ms": 200,
+    "reconnect.backoff.max.ms": 100,
+    "auto.offset.reset": "earliest",
+}
+
+Totals = Mapping[str, list[int]]
+"""word → the values it has had, in order."""
+
+
+class Application:
+    """The program as a process; what it prints is kept in `log`."""
+
+    def __init__(self, bootstrap: str, classes: Path, folder: Path, settings: Mapping[str, object]) -> None:
+        self.log = folder / "application.log"
+        self._command = [RUNNER, "class", "FlightTotals", bootstrap, APPLICATION, folder / "state"]
+        self._command += [FLIGHTS, COUNTS, SUMS]
+        self._command += [f"{name}={value}" for name, value in settings.items()]
+        self._environment = {**os.environ, "KAFKA_CP": str(classes), "KAFKA_OPTS": TOOL_OPTIONS}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment
+            )
+
+    @property
+    def is_running(self) -> bool:
+        """AssertionError, with what it printed, where it ended by itself."""
+        assert self._process is not None
+        assert self._process.poll() is None, self.log.read_text()[-5000:]
+        return True
+
+    def end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(PATIENCE_S)
+            self._process = None
+
+
+@dataclass(slots=True)
+class Result:
+    """words: how many the flights have. wrong: sentences. took_s: from the first flight to the last word."""
+
+    flights: int
+    words: int
+    outputs: int = 0
+    aborted_outputs: int = 0
+    kills: list[str] = field(default_factory=list)
+    took_s: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+
+def run(
+    server: Server,
+    classes: Path,
+    folder: Path,
+    flights: Sequence[Flight],
+    *,
+    kills: int,
+    seed: int,
+    late_s: float = LATE_S,
+    settings: Mapping[str, object] = SETTINGS,
+    say: Callable[[str], object] = lambda what: None,
+) -> Result:
+    """Feed the flights in as many parts as there are kills, and one more; each kill falls amid the work on one.
+
+    The broker is killed once, half-way, the application the other times. AssertionError where the work isn't done.
+    """
+    chance = random.Random(seed)
+    bootstrap = server.bootstrap
+    create_topic(bootstrap, FLIGHTS, partitions=PARTITIONS)
+    for topic in (COUNTS, SUMS):
+        create_topic(bootstrap, topic, partitions=OUTPUT_PARTITIONS)
+    expected = words_of(flights)
+    result = Result(len(flights), sum(map(len, expected.values())))
+    began_s = time.monotonic()
+    application = Application(bootstrap, classes, folder, settings)
+    application.start()
+    try:
+        for number in range(kills):
+            send(bootstrap, FLIGHTS, flights[number :: kills + 1], "lz4", PARTITIONS)
+            written = _wait_until_it_writes(bootstrap, application)
+            time.sleep(chance.random() * late_s)
+            if number == kills // 2:
+                server.kill()
+                server.start()
+                result.kills.append("the broker")
+            else:
+                application.end(signal.SIGKILL)
+                application.start()
+                result.kills.append("the application")
+            say(f"kill {number + 1}: {result.kills[-1]}, which had written {written:,} records and markers")
+        send(bootstrap, FLIGHTS, flights[kills :: kills + 1], "lz4", PARTITIONS)
+        _wait_until_all_is_there(bootstrap, 2 * result.words, application)
+        result.took_s = time.monotonic() - began_s
+        application.end(signal.SIGTERM)
+    finally:
+        application.end(signal.SIGKILL)
+    counts, sums = (read(bootstrap, topic) for topic in (COUNTS, SUMS))
+    result.outputs = sum(len(values) for totals in (counts, sums) for values in totals.values())
+    result.aborted_outputs = sum(map(len, read(bootstrap, COUNTS, READ_UNCOMMITTED).values()))
+    result.aborted_outputs += sum(map(len, read(bootstrap, SUMS, READ_UNCOMMITTED).values())) - result.outputs
+    result.wrong = differences(expected, counts, sums)
+    return result
+
+
+def words_of(flights: Sequence[Flight]) -> dict[str, list[int]]:
+    """word → the delay of each flight that has it, as `FlightTotals` takes them apart."""
+    words: dict[str, list[int]] = defaultdict(list)
+    for _carrier, flight in flights:
+        fields = json.loads(flight)
+        delay = fields["dep_delay"]
+        for name in ("carrier", "origin", "dep_delay"):
+            words[f"{name} {'null' if fields[name] is None else fields[name]}"].append(delay or 0)
+    return dict(words)
+
+
+def differences(expected: Totals, counts: Totals, sums: Totals) -> list[str]:
+    """What is wrong with the outputs, in sentences."""
+    wrong = [
+        f"{word}, counted though no flight has it" for word in sorted({*counts, *sums} - expected.keys())
+    ]
+    for word, delays in expected.items():
+        counted, summed = counts.get(word, []), sums.get(word, [])
+        if counted != list(range(1, len(delays) + 1)):
+            doubled = len(counted) - len(set(counted))
+            last = counted[-1] if counted else "nothing"
+            wrong.append(f"{word}: counted up to {last} of {len(delays)}, {doubled} counts doubled")
+        if len(summed) != len(delays) or summed[-1] != sum(delays):
+            last = summed[-1] if summed else "nothing"
+            wrong.append(f"{word}: {len(summed)} of {len(delays)} summed to {last}, not to {sum(delays)}")
+    return wrong
+
+
+def read(bootstrap: str, topic: str, isolation_level: str = READ_COMMITTED) -> dict[str, list[int]]:
+    """What a reader sees, up to the end."""
+    totals: dict[str, list[int]] = defaultdict(list)
+    with closing(_reader(bootstrap, isolation_level)) as reader:
+        reader.assign([TopicPartition(topic, partition, 0) for partition in range(OUTPUT_PARTITIONS)])
+        ended, deadline_s = 0, time.monotonic() + PATIENCE_S
+        while ended < OUTPUT_PARTITIONS:
+            assert time.monotonic() < deadline_s, f"the end of {topic} did not come"
+            for message in reader.consume(5_000, timeout=0.1):
+                if message.error() is not None:
+                    ended += 1
+                else:
+                    totals[message.key().decode()].append(int.from_bytes(message.value(), "big", signed=True))
+    return dict(totals)
+
+
+def purged(bootstrap: str) -> int:
+    """How many records of the repartition topic were deleted, having been worked on."""
+    topic = f"{APPLICATION}-words-repartition"
+    with closing(_reader(bootstrap, READ_COMMITTED)) as reader:
+        partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+        return sum(reader.get_watermark_offsets(each, timeout=PATIENCE_S)[0] for each in partitions)
+
+
+def _wait_until_it_writes(bootstrap: str, application: Application) -> int:
+    """How much the outputs hold by then, that of open transactions too."""
+    with closing(_reader(bootstrap, READ_COMMITTED)) as reader:
+
+        def written() -> int:
+            ends = (reader.get_watermark_offsets(each, timeout=PATIENCE_S)[1] for each in _outputs())
+            return sum(ends)
+
+        before = written()
+        until(lambda: application.is_running and written() > before, "the application writes", PATIENCE_S)
+        return written()
+
+
+def _wait_until_all_is_there(bootstrap: str, count: int, application: Application) -> None:
+    with closing(_reader(bootstrap, READ_COMMITTED)) as reader:
+        reader.assign([TopicPartition(each.topic, each.partition, 0) for each in _outputs()])
+        left, deadline_s = count, time.monotonic() + PATIENCE_S
+        while left > 0:
+            came = sum(message.error() is None for message in reader.consume(5_000, timeout=0.1))
+            if came:
+                left, deadline_s = left - came, time.monotonic() + PATIENCE_S
+            assert time.monotonic() < deadline_s, (
+                f"{left:,} of {count:,} missing\n{application.log.read_text()[-3000:]}"
+            )
+
+
+def _reader(bootstrap: str, isolation_level: str) -> Consumer:
+    return consumer_of(
+        bootstrap,
+        **{"isolation.level": isolation_level, "enable.partition.eof": True, "log_level": 0},
+        **{"reconnect.backoff.max.ms": 100},
+    )
+
+
+def _outputs() -> list[TopicPartition]:
+    return [TopicPartition(topic, index) for topic in (COUNTS, SUMS) for index in range(OUTPUT_PARTITIONS)]
+
+
+def main() -> int:
+    options = _options()
+    if options.kafka:
+        os.environ["BARNABAS_CLIENTS_KAFKA"] = "1"
+    flights = data.sample() if options.sample else data.all_flights()
+    print(f"{len(flights):,} flights, seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory() as name, running_server(Path(name, "server")) as server:
+        folder = Path(name)
+        compile_java("FlightTotals", folder / "classes")
+        result = run(
+            server,
+            folder / "classes",
+            folder,
+            flights,
+            kills=options.kills,
+            seed=options.seed,
+            late_s=LATE_S if options.sample else LATE_WITH_ALL_S,
+            say=_say,
+        )
+        _say(f"{purged(server.bootstrap):,} records of the repartition topic were deleted")
+    _say(
+        f"{result.flights:,} flights, {len(result.kills)} kills: all was written after {result.took_s:.1f} s"
+    )
+    _say(
+        f"{result.words:,} words, counted and summed in {result.outputs:,} records; {result.aborted_outputs:,}"
+        " more of aborted transactions, seen by nobody"
+    )
+    for sentence in result.wrong[:20]:
+        print(f"             {sentence}")
+    _say(
+        f"{len(result.wrong)} words differ"
+        if result.wrong
+        else "Every word is counted and summed exactly once."
+    )
+    return 1 if result.wrong else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.clients.flights.streams", description=__doc__)
+    parser.add_argument("--sample", action="store_true", help="2,005 flights instead of 336,776")
+    parser.add_argument("--kills", type=int, default=10, help="one of them the broker's (%(default)s)")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--kafka", action="store_true", help="with Apache Kafka, to judge the judge")
+    return parser.parse_args()
+
+
+_began_s = time.monotonic()
+
+
+def _say(what: str) -> None:
+    print(f"{time.monotonic() - _began_s:7.1f} s  {what}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
