@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
+import hypothesis  # noqa: F401  its plugin imports it at the end of a run, which Python 3.11 can fail at that late
 import pytest
 
 import barnabas

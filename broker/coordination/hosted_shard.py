@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from coordinator.ports import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Bytes, Record, append_error
 from protocol.errors import Error, KafkaError
@@ -26,6 +26,9 @@ READ_BYTES = 1024 * 1024
 
 class ReplayedShard(Protocol):
     """What `replay` needs of a shard."""
+
+    last_record_counts: ClassVar[bool]
+    """Whether a key's last record says all there is to know, and those before it need not be looked into."""
 
     def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None: ...
 
@@ -103,6 +106,7 @@ class PartitionWorld:
 def replay(log: PartitionLog, shard: ReplayedShard) -> None:
     """Feed a shard the whole log. Raises CodecError, CorruptRecordError, KafkaError where it can't be read."""
     position, end = log.log_start_offset, log.log_end_offset
+    last: dict[bytes, tuple[bytes | None, int, int]] = {}
     while position < end:
         data = memoryview(log.read(position, READ_BYTES, upper_bound=end, min_one_batch=True).records)
         pos = 0
@@ -118,9 +122,16 @@ def replay(log: PartitionLog, shard: ReplayedShard) -> None:
             else:
                 producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
                 for record in records:
-                    if record.key is not None:
+                    if record.key is None:
+                        continue
+                    if shard.last_record_counts:
+                        value = None if record.value is None else bytes(record.value)
+                        last[bytes(record.key)] = (value, record.offset, producer_id)
+                    else:
                         shard.replay(record.key, record.value, record.offset, producer_id)
             position = header.last_offset + 1
             pos += header.size_bytes
         if pos == 0:
             raise KafkaError(Error.KAFKA_STORAGE_ERROR, f"nothing can be read at offset {position}")
+    for key, (value, offset, producer_id) in last.items():
+        shard.replay(key, value, offset, producer_id)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 PER_TURN = 100
 """So many markers of one transaction are written in one turn of the loop; others are served before the next ones."""
 
+AT_ONCE_PER_TURN = 1_000
+"""And so many of all transactions that end in one turn: many that time out together, a request with many markers."""
+
 UNKNOWN_TRANSACTION_VERSION = -1
 """What Kafka's `TransactionVersion` has for those who forgot to say: it fails on it."""
 
@@ -65,15 +68,19 @@ class TxnMarkers:
         self._clock = clock
         self._rows: deque[_Row] = deque()
         self._turn: asyncio.Handle | None = None
+        self._left_at_once = AT_ONCE_PER_TURN
 
     def write(self, marker: TxnMarker, partitions: Sequence[TopicPartition], done: Done) -> None:
         """See the port: the first ones at once, so that a transaction of few partitions is over when this returns."""
         row = _Row(marker, partitions, done)
         if not row.partitions:
             return
-        self._write_some(row)
+        if self._left_at_once > 0:
+            self._left_at_once -= min(len(row.partitions), PER_TURN)
+            self._write_some(row)
         if row.partitions:
             self._rows.append(row)
+        if row.partitions or self._left_at_once < AT_ONCE_PER_TURN // 2:
             self._again()
 
     def stop(self) -> None:
@@ -89,6 +96,9 @@ class TxnMarkers:
 
     def _take_turn(self) -> None:
         self._turn = None
+        self._left_at_once = AT_ONCE_PER_TURN
+        if not self._rows:
+            return
         row = self._rows.popleft()
         try:
             self._write_some(row)

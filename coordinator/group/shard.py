@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from coordinator.group import admin, dispatch
 from coordinator.group.classic import rebalance
@@ -49,6 +49,8 @@ class Client(NamedTuple):
 
 class GroupShard:
     """One shard. It is of one thread; replies are called while a request or a timer is served."""
+
+    last_record_counts: ClassVar[bool] = False  # offsets hang on their groups, and on transactions
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import ClassVar
 
 from coordinator.ports import Bytes, Markers, World
 from coordinator.transaction import adding, admin, completing, ending, expiry, init_producer_id
@@ -21,6 +22,8 @@ log = logging.getLogger("barnabas.transactions")
 
 class TransactionShard:
     """One shard, of one thread. Who asks for a transactional id finds it here, or it is INVALID_PRODUCER_ID_MAPPING."""
+
+    last_record_counts: ClassVar[bool] = True
 
     def __init__(
         self,
