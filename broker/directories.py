@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.node_identity import identify
 from broker.start_error import StartError
+from protocol.errors import KafkaError
 from storage import files
 from storage.log_directory import METADATA_TOPIC, LogDirectory
 
@@ -44,6 +45,22 @@ class Directories:
         """Each of them once, the metadata's last."""
         others = [directory for directory in self.logs if directory is not self.metadata]
         return others if self.metadata is None else [*others, self.metadata]
+
+    def can_lose(self, directory: LogDirectory) -> bool:
+        """Whether the node goes on without it: it isn't the metadata's, nor the last one."""
+        return directory is not self.metadata and directory in self.logs and len(self.logs) > 1
+
+    def lose(self, directory: LogDirectory) -> bytes:
+        """It has failed: let go of all that is in it. Returns its id."""
+        directory_id = next(key for key, known in self.by_id.items() if known is directory)
+        del self.by_id[directory_id]
+        self.logs.remove(directory)
+        self.failed.append(directory.path)
+        try:
+            directory.close(clean=False)
+        except (OSError, KafkaError) as error:
+            log.error("%s can't be let go of: %s", directory.path, error)
+        return directory_id
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         for directory in self.all():

@@ -84,7 +84,8 @@ class Reading:
                 continue
             partition = partitions.find(target.topic_name, target.index)
             if partition is None:
-                unknown_partitions.append((target, _not_found(target, Error.UNKNOWN_TOPIC_OR_PARTITION)))
+                missing = partitions.missing(target.topic_name, target.index)
+                unknown_partitions.append((target, _not_found(target, missing)))
             else:
                 self.found.append((target, partition))
         self.unknown = unknown_ids + unknown_partitions
@@ -103,8 +104,8 @@ class Reading:
     def _read(self, partitions: Partitions, target: FetchTarget) -> PartitionData:
         partition = partitions.find(target.topic_name, target.index)
         try:
-            if partition is None:  # deleted while the fetch waited
-                raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+            if partition is None:  # deleted while the fetch waited, or its disk failed
+                raise KafkaError(partitions.missing(target.topic_name, target.index))
             if self._parameters.by_id and partition.topic.topic_id != target.topic:
                 raise KafkaError(Error.INCONSISTENT_TOPIC_ID)  # created again under the same name
             answer = self._read_partition(partition, target)

@@ -17,6 +17,41 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.folders")
 
 
+def settle_moves(
+    image: ClusterImage,
+    directories: Mapping[bytes, LogDirectory],
+    found: dict[tuple[str, int], bytes],
+    any_failed: bool,
+    new_folder_name: Callable[[], str],
+) -> list[tuple[str, int, bytes]]:
+    """What becomes of the `-future` folders: the moves that are to go on, by topic, partition and directory id.
+
+    One without another folder of the partition takes its place, as a move that was interrupted between the two renames
+    leaves it, and is added to `found`. While a log directory has failed the other folder may be in that one: only a
+    record that names the future one's directory says that it isn't.
+    """
+    ids = {topic.name: uuid_to_text(topic.topic_id) for topic in image.topics.values()}
+    moves: dict[tuple[str, int], bytes] = {}
+    for directory_id, directory in directories.items():
+        for folder in directory.future_folders():
+            key = (folder.topic, folder.partition)
+            topic = image.topics.get(folder.topic)
+            partition = None if topic is None else topic.partitions.get(folder.partition)
+            if partition is None or folder.topic_id not in (None, ids[folder.topic]):
+                stray = directory.set_aside(folder, new_folder_name())
+                log.warning("%s belongs to no topic: renamed to %s", folder.path, stray)
+            elif key not in found and (not any_failed or directory_id in partition.directories):
+                log.warning("%s takes the place of the folder that it was to replace", folder.path)
+                directory.promote_folder(folder)
+                found[key] = directory_id
+            elif key in moves or found.get(key) == directory_id:
+                log.warning("%s is of a move that another one came after: deleted", folder.path)
+                directory.discard_future(folder, new_folder_name())
+            elif key in found:
+                moves[key] = directory_id
+    return [(*key, directory_id) for key, directory_id in moves.items()]
+
+
 def find_folders(
     image: ClusterImage, directories: Mapping[bytes, LogDirectory], new_folder_name: Callable[[], str]
 ) -> dict[tuple[str, int], bytes]:

@@ -15,6 +15,7 @@ from protocol.errors import Error, KafkaError
 from protocol.primitives import uuid_to_text
 from protocol.record_batch import CorruptRecordError
 from protocol.record_checks import RecordRules
+from storage import moving
 from storage.checkpoints import CheckpointError
 from storage.log_config import LogConfig
 from storage.recovery import InconsistentTopicIdError
@@ -42,10 +43,34 @@ FAULTS = (
 )
 
 
+class Move:
+    """A partition on its way to another log directory; see `log_dir_moves`."""
+
+    __slots__ = ("directory", "directory_id", "failed", "log", "synced", "syncing")
+
+    def __init__(self, directory: LogDirectory, directory_id: bytes, log: PartitionLog) -> None:
+        self.directory = directory
+        self.directory_id = directory_id
+        self.log = log
+        self.failed = False  # since it last got on: said once
+        self.synced = False
+        self.syncing = False
+
+
 class Partition:
     """One partition that this node leads."""
 
-    __slots__ = ("directory", "index", "is_gone", "leader_epoch", "leader_id", "log", "topic", "waiting")
+    __slots__ = (
+        "directory",
+        "index",
+        "is_gone",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "move",
+        "topic",
+        "waiting",
+    )
 
     def __init__(
         self, topic: HostedTopic, index: int, log: PartitionLog, directory: LogDirectory, leader_id: int
@@ -54,6 +79,7 @@ class Partition:
         self.directory = directory
         self.index = index
         self.log = log
+        self.move: Move | None = None
         self.leader_id = leader_id
         self.leader_epoch = -1
         self.is_gone = False
@@ -62,6 +88,8 @@ class Partition:
 
     def configure(self, config: LogConfig) -> None:
         self.log.config = config
+        if self.move is not None:
+            self.move.log.config = moving.config_of_future(config)
         self.log.verifies_transactions = config.transaction_partition_verification_enable
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
@@ -96,7 +124,7 @@ class Partition:
 class HostedTopic:
     """A topic with the partitions of it that this node leads, and its settings in the forms that are used.
 
-    `offline` are those whose log is open and whose leadership couldn't be begun: nobody finds them.
+    `offline` are those that are in a log directory which can't be used.
     """
 
     __slots__ = ("config", "is_internal", "name", "offline", "partitions", "rules", "topic_id")
@@ -106,7 +134,7 @@ class HostedTopic:
         self.topic_id = topic_id
         self.is_internal = is_internal
         self.partitions: dict[int, Partition] = {}
-        self.offline: dict[int, Partition] = {}
+        self.offline: set[int] = set()
         self.configure(LogConfig())
 
     def configure(self, config: LogConfig) -> None:
@@ -121,8 +149,12 @@ class HostedTopic:
             compression_type=config.compression_type,
             compression_level=_compression_level(config),
         )
-        for partition in (*self.partitions.values(), *self.offline.values()):
+        for partition in self.partitions.values():
             partition.configure(config)
+
+    def missing(self, index: int) -> Error:
+        """What is said of a partition that isn't among `partitions`."""
+        return Error.KAFKA_STORAGE_ERROR if index in self.offline else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Partitions:
@@ -163,11 +195,17 @@ class Partitions:
         return None if hosted is None else hosted.partitions.get(index)
 
     def get(self, topic: str, index: int) -> Partition:
-        """Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) where there is no such partition here."""
+        """Raises KafkaError where there is no such partition here (UNKNOWN_TOPIC_OR_PARTITION), or where its log
+        directory can't be used (KAFKA_STORAGE_ERROR)."""
         partition = self.find(topic, index)
         if partition is None:
-            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(self.missing(topic, index))
         return partition
+
+    def missing(self, topic: str, index: int) -> Error:
+        """What is said of a partition that `find` doesn't find."""
+        hosted = self.by_name.get(topic)
+        return Error.UNKNOWN_TOPIC_OR_PARTITION if hosted is None else hosted.missing(index)
 
     def all(self) -> list[Partition]:
         return [partition for topic in self.by_name.values() for partition in topic.partitions.values()]
@@ -223,12 +261,23 @@ class Partitions:
 
     def _follow_partition(self, hosted: HostedTopic, index: int, wanted: PartitionImage) -> None:
         """Raises one of `FAULTS`; the partition isn't among the topic's then."""
-        partition = hosted.partitions.get(index) or hosted.offline.get(index)
+        partition = hosted.partitions.get(index)
         if partition is None:
-            directory = self._directory_of(hosted.name, index, wanted)
-            if directory is None:
-                return  # offline: it is in a directory that can't be used
-            opened = directory.open_log(
+            directory = None if index in hosted.offline else self._directory_of(hosted.name, index, wanted)
+            opened = None if directory is None else self._open(directory, hosted, index)
+            if directory is None or opened is None:
+                hosted.offline.add(index)
+                return
+            self._found.pop((hosted.name, index), None)
+            partition = Partition(hosted, index, opened, directory, self._node_id)
+        if wanted.leader == self._node_id:
+            partition.begin_leader_epoch(wanted.leader_epoch)
+        hosted.partitions[index] = partition
+
+    def _open(self, directory: LogDirectory, hosted: HostedTopic, index: int) -> PartitionLog | None:
+        """The partition's log; None where its directory goes offline. Raises one of `FAULTS`."""
+        try:
+            return directory.open_log(
                 hosted.name,
                 index,
                 hosted.config,
@@ -236,20 +285,26 @@ class Partitions:
                 topic_id=uuid_to_text(hosted.topic_id),
                 jitter=self._jitter,
             )
-            self._found.pop((hosted.name, index), None)
-            partition = Partition(hosted, index, opened, directory, self._node_id)
-        if wanted.leader == self._node_id:
-            try:
-                partition.begin_leader_epoch(wanted.leader_epoch)
-            except BaseException:
-                hosted.partitions.pop(index, None)
-                hosted.offline[index] = partition
-                partition.is_gone = True
-                partition.wake()
+        except (OSError, KafkaError) as error:
+            failure = error if isinstance(error, OSError) else error.__cause__
+            if not (isinstance(failure, OSError) and directory.report(failure)):
                 raise
-        hosted.offline.pop(index, None)
-        partition.is_gone = False
-        hosted.partitions[index] = partition
+            log.error("%s-%d can't be opened: %s", hosted.name, index, failure)
+            return None
+
+    def take_offline(self, directory: LogDirectory) -> list[tuple[bytes, int]]:
+        """The directory failed: its partitions, by topic id and number, are answered with KAFKA_STORAGE_ERROR from now
+        on (Kafka: `ReplicaManager.handleLogDirFailure`)."""
+        lost = []
+        for topic in self.by_name.values():
+            for index, partition in [*topic.partitions.items()]:
+                if partition.directory is directory:
+                    del topic.partitions[index]
+                    topic.offline.add(index)
+                    partition.is_gone = True
+                    partition.wake()
+            lost += [(topic.topic_id, index) for index in topic.offline]
+        return lost
 
     def _directory_of(self, topic: str, index: int, wanted: PartitionImage) -> LogDirectory | None:
         """Where the partition was found at the start, or else where its record says."""
@@ -264,12 +319,18 @@ class Partitions:
             return
         if self.by_name.get(hosted.name) is hosted:
             del self.by_name[hosted.name]
-        for partition in (*hosted.partitions.values(), *hosted.offline.values()):
+        for partition in hosted.partitions.values():
             partition.is_gone = True
             self._delete(partition)
             partition.wake()
 
     def _delete(self, partition: Partition) -> None:
+        move, partition.move = partition.move, None
+        if move is not None:
+            try:
+                move.directory.delete_future(move.log, self._new_folder_name())
+            except FAULTS as error:
+                log.error("the future %s can't be deleted: %s", move.log.directory, error)
         directory, deleted = partition.directory, partition.log
         if directory.logs.get((deleted.topic, deleted.partition)) is not deleted:
             return  # its folder has gone, and what came behind that had failed
@@ -277,7 +338,9 @@ class Partitions:
             directory.delete_log(deleted, self._new_folder_name())
         except FAULTS as error:
             log.error("%s-%d can't be deleted: %s", deleted.topic, deleted.partition, error)
-            self._to_delete.append(partition)
+            failure = error.__cause__
+            if not (isinstance(failure, OSError) and directory.report(failure)):
+                self._to_delete.append(partition)
 
 
 def _compression_level(config: LogConfig) -> int | None:

@@ -22,10 +22,12 @@ from broker.coordination.markers import TxnMarkers
 from broker.coordination.transactions import Transactions
 from broker.directories import Directories, open_directories
 from broker.dispatch import Dispatcher
+from broker.failing_directories import FailingDirectories
 from broker.fetch_sessions import FetchSessions
-from broker.folders import find_folders
+from broker.folders import find_folders, settle_moves
 from broker.housekeeping import Housekeeping
 from broker.listener import ConnectionLimits, Listener
+from broker.log_dir_moves import LogDirMoves
 from broker.metadata import placement, registration
 from broker.metadata.bootstrap import bootstrap_records
 from broker.metadata.image import BROKER_RESOURCE, ClusterImage, MetadataContradictionError
@@ -50,6 +52,7 @@ from storage.segment_recovery import UnsupportedFormatError
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Collection
 
     from broker.config.broker_config import BrokerConfig
     from storage.log_directory import LogDirectory
@@ -83,8 +86,10 @@ class Server:
     markers: TxnMarkers
     transactions: Transactions
     placement: Placement
+    moves: LogDirMoves
     _directories_by_id: dict[bytes, LogDirectory]
-    _folders: Directories
+    folders: Directories
+    _moves_found: list[tuple[str, int, bytes]]
     _previous_handler: Any = None
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
@@ -121,6 +126,7 @@ class Server:
             for listener in config.listeners
         }
         self.directories: list[LogDirectory] = []
+        self.failing = FailingDirectories(self)
         self.quotas = ClientQuotas(config)
         self.housekeeping = Housekeeping(self)
 
@@ -132,6 +138,15 @@ class Server:
     def first_advertised(self) -> tuple[str, int]:
         """(host, port) of the first listener that clients are told of; there is one."""
         return next(told for each in self.listeners.values() if (told := each.advertised) is not None)
+
+    @property
+    def online_directories(self) -> Collection[bytes]:
+        """The ids of the `log.dirs` that can be used."""
+        return self._directories_by_id.keys()
+
+    def directory_id(self, directory: LogDirectory) -> bytes:
+        """Of one of the `log.dirs`."""
+        return next(key for key, known in self._directories_by_id.items() if known is directory)
 
     @property
     def bootstrap(self) -> str:
@@ -181,18 +196,20 @@ class Server:
 
     def _open_directories(self) -> None:
         files.limit_open_files(_open_files_limit())
-        self._folders = open_directories(
+        self.folders = open_directories(
             self.config, self.background, lambda: random_uuid(secrets.token_bytes)
         )
-        self.directories = self._folders.all()
+        self.directories = self.folders.all()
+        for directory in self.directories:
+            directory.on_failure = self.failing.report
         for directory in self.directories:
             if not directory.clean and directory.has_unopened:
                 log.warning("%s was not shut down cleanly: its logs are checked", directory.path)
-        self.cluster_id = self._folders.cluster_id
-        self._directories_by_id = self._folders.by_id
+        self.cluster_id = self.folders.cluster_id
+        self._directories_by_id = self.folders.by_id
 
     def _open_metadata(self) -> None:
-        directory = self._folders.metadata
+        directory = self.folders.metadata
         assert directory is not None
         opened = directory.open_log(
             METADATA_TOPIC,
@@ -217,12 +234,16 @@ class Server:
     def _correct_directories(self) -> None:
         """Where a partition's folder is, counts; what is no partition of ours is set aside."""
         found = find_folders(self.metadata.image, self._directories_by_id, lambda: secrets.token_hex(16))
+        any_failed = bool(self.folders.failed)
+        self._moves_found = settle_moves(
+            self.metadata.image, self._directories_by_id, found, any_failed, lambda: secrets.token_hex(16)
+        )
         corrected = placement.corrections(
             self.metadata.image,
             self.node_id,
             found,
             self._directories_by_id,
-            bool(self._folders.failed),
+            any_failed,
             self._placement().directory,
         )
         if corrected:
@@ -276,6 +297,16 @@ class Server:
             lambda: secrets.token_hex(16),
             random.SystemRandom().randrange,
         )
+        self.moves = LogDirMoves(
+            self.node_id,
+            self._directories_by_id,
+            self.partitions,
+            self.metadata,
+            self.clock,
+            lambda: secrets.token_hex(16),
+            random.SystemRandom().randrange,
+            lambda: self.config.get_int("replica.alter.log.dirs.io.max.bytes.per.second"),
+        )
         self.placement = self._placement()
         self.topics = Topics(
             self.metadata,
@@ -308,6 +339,8 @@ class Server:
         self.groups.follow(self.partitions.open_all(image))
         self.transactions.follow()  # after the groups: it may end transactions, and their offsets
         self.metadata.on_change = self._follow_metadata
+        self.moves.resume(self._moves_found)
+        self.failing.take_offline()
 
     def _follow_metadata(self) -> None:
         """Make the settings and the partitions what the metadata says."""
@@ -390,6 +423,8 @@ class Server:
         for listener in self.listeners.values():
             listener.stop_accepting()
         self.housekeeping.stop()
+        self.moves.stop()
+        self.failing.forget()
         self.transactions.stop()
         self.markers.stop()
         self.groups.stop()

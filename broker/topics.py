@@ -107,7 +107,16 @@ class Topics:
         except KafkaError as error:
             log.error("a change of topics can't be written to the metadata log: %s", error)
             return error
+        finally:
+            self._forget_preferred(decided)
         return None
+
+    def _forget_preferred(self, decided: Sequence[Message]) -> None:
+        topics = self._metadata.image.topics_by_id
+        for topic_id in {record.topic_id for record in decided if isinstance(record, PartitionRecord)}:
+            topic = topics.get(topic_id)
+            if topic is not None:
+                self._placement.forget_preferred(topic.name, topic.partitions)
 
     def auto_create(self, names: Sequence[str]) -> None:
         """Create topics with the defaults (Kafka: `AutoTopicCreationManager`); what can't be created is logged."""

@@ -107,6 +107,18 @@ def _sync(paths: list[str], directory: str | None) -> None:
         files.sync_directory(directory)
 
 
+def sync_now(log: "PartitionLog") -> None:
+    """Waits for the disk until all that was appended is synced; no flush may be running. Raises `OSError`."""
+    paths, directory = _unsynced(log, log.log_end_offset)
+    try:
+        _sync(paths, directory)
+    except OSError as failure:
+        _fail(log, failure)
+        raise
+    log.recovery_point = log.log_end_offset
+    flush_waiters.tell_flushed(log)
+
+
 @told_to_clients
 def close(log: "PartitionLog", *, clean: bool = True) -> None:
     """Ends the log. A clean end syncs all, and leaves the snapshot that the next start trusts.

@@ -106,6 +106,18 @@ class LeaderEpochs:
         self._unsynced = False
         return self._path
 
+    def take_over(self, other: "LeaderEpochs") -> None:
+        """Says what the other one says, which is of a log with the same batches."""
+        known = [entry for entry in other.entries if entry[0] <= other.latest]
+        if self._written and known != [entry for entry in self.entries if entry[0] <= self.latest]:
+            self._write(known)
+        self.entries = list(other.entries)
+        self.latest = other.latest
+
+    def relocate(self, directory: str) -> None:
+        """The log's directory was renamed."""
+        self._path = directory + "/" + checkpoints.LEADER_EPOCH_FILE
+
     def _replace(self, entries: list[tuple[int, int]]) -> None:
         # the file first: what can't be written isn't known either, and is tried again at the next append
         if self._written:

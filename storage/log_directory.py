@@ -2,18 +2,20 @@
 
     .lock  meta.properties  .kafka_cleanshutdown  recovery-point-offset-checkpoint
     log-start-offset-checkpoint replication-offset-checkpoint  <topic>-<partition>/
-    <topic>-<partition>.<unique>-delete/
+    <topic>-<partition>.<unique>-delete/  <topic>-<partition>.<unique>-future/
 
-The mark is taken away as soon as it was read, and written last of all. Source: kafka.log.LogManager.
+A `-future` folder is that of a partition which is being moved here from another log directory. The mark is taken away
+as soon as it was read, and written last of all. Source: kafka.log.LogManager.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from storage import checkpoints, files, removal
+from storage import checkpoints, files, future_logs, removal
 from storage.background import Background, RunAll, Work, run_in_turn
 from storage.checkpoints import CheckpointError, TopicPartition
+from storage.future_logs import FUTURE_DIRECTORY_SUFFIX
 from storage.log_config import LogConfig
 from storage.partition_log import Jitter, PartitionLog
 
@@ -21,7 +23,6 @@ logger = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
 METADATA_TOPIC = "__cluster_metadata"
-FUTURE_DIRECTORY_SUFFIX = "-future"
 BACKGROUND_SUFFIX = ".background.tmp"
 
 
@@ -34,13 +35,17 @@ class PartitionFolder(NamedTuple):
 
 
 class LogDirectory:
-    """Made by `LogDirectory.open`; holds the lock until `close`. `logs` are those that `open_log` opened."""
+    """Made by `LogDirectory.open`; holds the lock until `close`. `logs` are those that `open_log` opened, `futures`
+    those of partitions that are being moved here."""
 
     def __init__(self, path: str, background: Background) -> None:
         """For `open` alone."""
         self.path = path
         self.background = background
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        self.on_failure: Callable[[LogDirectory, OSError], bool] | None = None
+        """Told of each failure of the disk: whether the directory goes offline for it."""
         self.clean = False
         """Whether the last run stopped cleanly."""
         self.broker_epoch: int | None = None
@@ -53,6 +58,7 @@ class LogDirectory:
         self._written_log_starts: set[TopicPartition] = set()
         self._unopened: dict[TopicPartition, PartitionFolder] = {}
         """Those whose log nobody opened in this run: not recovered where the last stop wasn't clean."""
+        self._unopened_futures: dict[TopicPartition, PartitionFolder] = {}
         self._writing: set[str] = set()
         self._waiting: dict[str, bytes] = {}
         self._said: dict[str, bytes] = {}
@@ -97,11 +103,14 @@ class LogDirectory:
         for name in files.list_subdirectories(self.path):
             if name.endswith(removal.DELETE_DIRECTORY_SUFFIX):
                 removal.remove_directory_later(self._path(name), self.background, 0)
-            elif not name.endswith((removal.STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)):
-                self._found(name)
+            elif name.endswith(FUTURE_DIRECTORY_SUFFIX):
+                stem = name.removesuffix(FUTURE_DIRECTORY_SUFFIX).rpartition(".")[0]
+                self._found(name, stem, self._unopened_futures)
+            elif not name.endswith(removal.STRAY_DIRECTORY_SUFFIX):
+                self._found(name, name, self._unopened)
 
-    def _found(self, name: str) -> None:
-        topic, _dash, number = name.rpartition("-")
+    def _found(self, name: str, stem: str, among: dict[TopicPartition, PartitionFolder]) -> None:
+        topic, _dash, number = stem.rpartition("-")
         if not topic or not (number.isascii() and number.isdigit()):
             logger.warning("%s/%s is no partition's folder, and is left alone", self.path, name)
             return
@@ -111,7 +120,7 @@ class LogDirectory:
         except CheckpointError:
             topic_id = None
         partition = int(number)
-        self._unopened[topic, partition] = PartitionFolder(topic, partition, path, topic_id)
+        among[topic, partition] = PartitionFolder(topic, partition, path, topic_id)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -133,17 +142,25 @@ class LogDirectory:
         )
         self.meta_properties = properties
 
+    def report(self, failure: OSError) -> bool:
+        """The disk refused. Whether the directory goes offline for it, which needs another one to go on with."""
+        return self.on_failure is not None and self.on_failure(self, failure)
+
     # ---- partitions
 
     @property
     def has_unopened(self) -> bool:
         """Whether there are partitions' folders whose log nobody opened in this run yet."""
-        return bool(self._unopened)
+        return bool(self._unopened or self._unopened_futures)
 
     def folders(self) -> list[PartitionFolder]:
         """The partitions that were found with a folder, by name, and whose log nobody opened in this run yet:
         those on their way out aren't among them."""
         return list(self._unopened.values())
+
+    def future_folders(self) -> list[PartitionFolder]:
+        """Of the partitions that were being moved here, as `folders`."""
+        return list(self._unopened_futures.values())
 
     def open_log(
         self,
@@ -179,6 +196,7 @@ class LogDirectory:
             topic_id=topic_id,
             found_topic_id=None if folder is None else folder.topic_id,
         )
+        log.report = self.report
         self.logs[key] = log
         self._unopened.pop(key, None)
         return log
@@ -190,13 +208,24 @@ class LogDirectory:
         self.logs.pop(key, None)
         self._forget(key)
 
+    # ---- moves, each verb in a room of its own
+
+    open_future = future_logs.open_future
+    delete_future = future_logs.delete_future
+    discard_future = future_logs.discard_future
+    promote_folder = future_logs.promote_folder
+    promote = future_logs.promote
+
     def set_aside(self, folder: PartitionFolder, unique: str) -> str:
         """Renames a folder that is no topic's any more with `-stray`, as Kafka does. Returns its new path."""
         stray = removal.out_of_use_path(
             folder.path, folder.topic, folder.partition, unique, removal.STRAY_DIRECTORY_SUFFIX
         )
         files.rename(folder.path, stray)
-        self._forget((folder.topic, folder.partition))
+        if folder.path.endswith(FUTURE_DIRECTORY_SUFFIX):
+            self._unopened_futures.pop((folder.topic, folder.partition), None)
+        else:
+            self._forget((folder.topic, folder.partition))
         return stray
 
     def _forget(self, key: TopicPartition) -> None:
@@ -229,7 +258,7 @@ class LogDirectory:
         self._write(checkpoints.LOG_START_FILE, self._encode_log_starts())
 
     def _checkpointed(self) -> Iterable[tuple[TopicPartition, PartitionLog]]:
-        return (item for item in self.logs.items() if item[0][0] != METADATA_TOPIC)
+        return (item for item in (self.logs | self.futures).items() if item[0][0] != METADATA_TOPIC)
 
     def _encode_recovery_points(self) -> bytes:
         opened = {key: log.recovery_point for key, log in self._checkpointed()}
@@ -272,6 +301,8 @@ class LogDirectory:
                     self._said[name] = data
             else:
                 logger.error("%s can't be written: %s", path, failure)
+                if isinstance(failure, OSError):
+                    self.report(failure)
             waiting = self._waiting.pop(name, None)
             if waiting is not None:
                 self._write(name, waiting)
@@ -284,6 +315,7 @@ class LogDirectory:
             files.rename(temporary, path)
         except OSError as failure:
             logger.error("%s can't be written: %s", path, failure)
+            self.report(failure)
             return False
         self.background(lambda: files.sync_directory(self.path), removal.log_failure)
         return True
@@ -306,7 +338,7 @@ class LogDirectory:
         """
         if clean:
             clean = self._close_logs(run_all)
-        for log in self.logs.values():
+        for log in (*self.logs.values(), *self.futures.values()):
             log.close(clean=False)
         if clean:
             self._write_now(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points())
@@ -322,8 +354,9 @@ class LogDirectory:
 
     def _close_logs(self, run_all: RunAll) -> bool:
         """Whether all could be synced, and all that is in the directory is as a clean stop leaves it."""
-        clean = self.clean or not self._unopened
-        clean &= _close_all([log for log in self.logs.values() if log.topic != METADATA_TOPIC], run_all)
+        clean = self.clean or not (self._unopened or self._unopened_futures)
+        partitions = [log for log in self.logs.values() if log.topic != METADATA_TOPIC]
+        clean &= _close_all([*partitions, *self.futures.values()], run_all)
         clean &= _close_all([log for log in self.logs.values() if log.topic == METADATA_TOPIC], run_all)
         return clean
 

@@ -35,6 +35,13 @@ __all__ = [
     "TimestampOffset",
 ]
 
+Report = Callable[[OSError], object]
+
+
+def _to_nobody(failure: OSError) -> None:
+    """Where a failure of the disk concerns the log alone."""
+
+
 Jitter = Callable[[int], int]
 """A random number from 0 to below the one given."""
 
@@ -70,6 +77,7 @@ class PartitionLog:
         "producers",
         "ready",
         "recovery_point",
+        "report",
         "segments",
         "snapshots",
         "topic",
@@ -105,6 +113,8 @@ class PartitionLog:
         """Whether it may be appended to as it is: created, not closed, not failed."""
         self.failure: OSError | None = None
         """Why nothing is appended any more: a write that couldn't be taken back, or a sync that failed."""
+        self.report: Report = _to_nobody
+        """Told of each failure of the disk."""
         self.segments: list[Segment] = []
         self.base_offsets: list[int] = []
         self.active: Segment

@@ -100,6 +100,10 @@ class Snapshots:
     def path(self, offset: int) -> str:
         return file_path(self._directory, offset, SNAPSHOT_SUFFIX)
 
+    def relocate(self, directory: str) -> None:
+        """The log's directory was renamed."""
+        self._directory = directory
+
     def take(self, states: ProducerStates) -> str | None:
         """Writes the state as it is now, not synced, and returns the path; None without news since the last."""
         self._last_read = None

@@ -61,11 +61,7 @@ def delete(log: "PartitionLog", unique: str) -> str | None:
     `unique` is 32 hex digits. The directory goes after `file.delete.delay.ms`. Returns its new path, None
     where there was none.
     """
-    log.closed = True
-    log.ready = False
-    flush_waiters.tell_lost(log, flush_waiters.closed_error(log))
-    for segment in log.segments:
-        segment.close()
+    take_out_of_use(log)
     log.created = False
     if not files.exists(log.directory):
         return None
@@ -74,6 +70,15 @@ def delete(log: "PartitionLog", unique: str) -> str | None:
     log.directory = doomed
     remove_directory_later(doomed, log.background, log.config.file_delete_delay_ms)
     return doomed
+
+
+def take_out_of_use(log: "PartitionLog") -> None:
+    """Nothing is appended to it any more, and nobody waits for it."""
+    log.closed = True
+    log.ready = False
+    flush_waiters.tell_lost(log, flush_waiters.closed_error(log))
+    for segment in log.segments:
+        segment.close()
 
 
 def remove_directory_later(directory: str, background: Background, delay_ms: int) -> None:

@@ -283,6 +283,14 @@ class Segment:
             marked.append(path + DELETED_SUFFIX)
         return marked
 
+    def relocate(self, directory: str) -> None:
+        """The log's directory was renamed; what is open stays so."""
+        self.directory = directory
+        self.log.path, self.offset_index.file.path, self.time_index.file.path, self.txn_index.file.path = (
+            file_path(directory, self.base_offset, suffix)
+            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+        )
+
     def close(self) -> None:
         """Lets the descriptors go."""
         files.close(self.log)

@@ -26,7 +26,10 @@ def storage_error(log: "PartitionLog", failure: OSError) -> KafkaError:
     """
     if isinstance(failure, files.TornWriteError):
         give_up(log, failure)
-    elif (log.directory, failure.errno) not in _told:
+        return KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
+    if not log.closed:
+        log.report(failure)
+    if (log.directory, failure.errno) not in _told:
         _told.add((log.directory, failure.errno))
         logger.error("%s: %s", log.directory, failure)
     return KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
@@ -38,6 +41,7 @@ def give_up(log: "PartitionLog", failure: OSError) -> None:
     if log.failure is None:
         log.failure = failure
     log.ready = False
+    log.report(failure)
     flush_waiters.tell_lost(log, failure)
 
 

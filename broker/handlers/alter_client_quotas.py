@@ -25,8 +25,9 @@ def handle(
     server: Server, context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
     decided, outcomes = altered(server.metadata.image, request.entries)
-    if decided and not request.validate_only:
-        server.metadata.append(decided)
+    failure = None if request.validate_only else server.metadata.try_append(decided)
+    if failure is not None:
+        outcomes = {entity: refusal or failure for entity, refusal in outcomes.items()}
     return AlterClientQuotasResponse(
         entries=[
             AlterEntryResult(

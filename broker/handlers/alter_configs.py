@@ -35,7 +35,11 @@ def handle(server: Server, context: RequestContext, request: AlterConfigsRequest
             refusal = error
         responses.append(answer(*key, refusal))
     if decided and not request.validate_only:
-        server.metadata.append([*decided, *config_decisions.cleared_elr(server.metadata.image, decided)])
+        decided += config_decisions.cleared_elr(server.metadata.image, decided)
+        failure = server.metadata.try_append(decided)
+        if failure is not None:
+            for each in responses:
+                each.error_code = each.error_code or failure.error
     return AlterConfigsResponse(responses=responses)
 
 

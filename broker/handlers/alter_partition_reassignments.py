@@ -55,6 +55,9 @@ def handle(
                 result.error_code, result.error_message = error.error, error.message
             answer.partitions.append(result)
         response.responses.append(answer)
-    if decided:
-        server.metadata.append(decided)
+    failure = server.metadata.try_append(decided)
+    if failure is not None:
+        for answer in response.responses:
+            for result in answer.partitions:
+                result.error_code = result.error_code or failure.error
     return response

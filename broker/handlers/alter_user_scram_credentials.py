@@ -24,8 +24,9 @@ def handle(
     server: Server, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     decided, outcomes = altered(server.metadata.image, request.deletions, request.upsertions)
-    if decided:
-        server.metadata.append(decided)
+    failure = server.metadata.try_append(decided)
+    if failure is not None:
+        outcomes = {user: refusal or failure for user, refusal in outcomes.items()}
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.metadata.authorized_operations import TOPIC_OPERATIONS
 from broker.metadata.image import TopicImage
+from broker.metadata.placement import offline_replicas
 from broker.metadata.topic_names import invalid_name_reason, is_internal
 from protocol.errors import Error
 from protocol.messages.metadata import (
@@ -56,7 +57,7 @@ def handle(
             continue
         begin = first_index if name == first_topic else 0
         indexes = sorted(index for index in topic.partitions if index >= begin)
-        response.topics.append(_topic(topic, indexes[:left]))
+        response.topics.append(_topic(server, topic, indexes[:left]))
         if len(indexes) > left:
             response.next_cursor = Cursor(topic_name=name, partition_index=indexes[left])
             break
@@ -87,7 +88,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _topic(topic: TopicImage, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
+def _topic(server: Server, topic: TopicImage, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for index in indexes:
         partition = topic.partitions[index]
@@ -101,6 +102,7 @@ def _topic(topic: TopicImage, indexes: list[int]) -> DescribeTopicPartitionsResp
                 isr_nodes=partition.isr,
                 eligible_leader_replicas=partition.elr,
                 last_known_elr=partition.last_known_elr,
+                offline_replicas=offline_replicas(partition, server.node_id, server.online_directories),
             )
         )
     return DescribeTopicPartitionsResponseTopic(

@@ -57,6 +57,9 @@ def handle(server: Server, context: RequestContext, request: ElectLeadersRequest
                 )
             )
         response.replica_election_results.append(result)
-    if decided:
-        server.metadata.append(decided)
+    failure = server.metadata.try_append(decided)
+    if failure is not None:
+        for election in response.replica_election_results:
+            for partition in election.partition_result:
+                partition.error_code = partition.error_code or failure.error
     return response

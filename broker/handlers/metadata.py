@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.metadata.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from broker.metadata.placement import offline_replicas
 from broker.metadata.topic_names import invalid_name_reason, is_internal
 from protocol.errors import Error
 from protocol.messages.metadata import (
@@ -34,7 +35,7 @@ def handle(server: Server, context: RequestContext, request: MetadataRequest) ->
     image = server.metadata.image
     asked = request.topics
     if asked is None or (version == 0 and not asked):
-        topics = [_topic(topic) for topic in image.topics.values()]
+        topics = [_topic(server, topic) for topic in image.topics.values()]
     else:
         if version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
             return _error(request, Error.INVALID_REQUEST)
@@ -89,7 +90,7 @@ def _by_name(server: Server, names: list[str], create: bool) -> list[MetadataRes
     for name in names:
         topic = server.metadata.image.topics.get(name)
         if topic is not None:
-            known.append(_topic(topic))
+            known.append(_topic(server, topic))
             continue
         if invalid_name_reason(name) is not None:
             error = Error.INVALID_TOPIC_EXCEPTION
@@ -110,19 +111,19 @@ def _by_id(server: Server, ids: list[bytes]) -> list[MetadataResponseTopic]:
         for topic_id, topic in found
         if topic is None
     ]
-    return unknown + [_topic(topic) for _, topic in found if topic is not None]
+    return unknown + [_topic(server, topic) for _, topic in found if topic is not None]
 
 
-def _topic(topic: TopicImage) -> MetadataResponseTopic:
+def _topic(server: Server, topic: TopicImage) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(index, partition) for index, partition in topic.partitions.items()],
+        partitions=[_partition(server, index, partition) for index, partition in topic.partitions.items()],
     )
 
 
-def _partition(index: int, partition: PartitionImage) -> MetadataResponsePartition:
+def _partition(server: Server, index: int, partition: PartitionImage) -> MetadataResponsePartition:
     return MetadataResponsePartition(
         error_code=Error.NONE if partition.leader >= 0 else Error.LEADER_NOT_AVAILABLE,
         partition_index=index,
@@ -130,6 +131,7 @@ def _partition(index: int, partition: PartitionImage) -> MetadataResponsePartiti
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
+        offline_replicas=offline_replicas(partition, server.node_id, server.online_directories),
     )
 
 

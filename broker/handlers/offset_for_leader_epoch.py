@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import Error, KafkaError
+from protocol.errors import KafkaError
 from protocol.messages.offsets import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -36,7 +36,7 @@ def _end_of_epoch(server: Server, topic: str, asked: OffsetForLeaderPartition) -
     answer = EpochEndOffset(partition=asked.partition)
     partition = server.partitions.find(topic, asked.partition)
     if partition is None:
-        answer.error_code = Error.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_code = server.partitions.missing(topic, asked.partition)
         return answer
     try:
         partition.check_leader_epoch(asked.current_leader_epoch)

@@ -31,5 +31,8 @@ def handle(
         return UnregisterBrokerResponse(
             error_code=Error.INVALID_REQUEST, error_message="The only broker can't unregister itself"
         )
-    server.metadata.append([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)])
+    record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
+    failure = server.metadata.try_append([record])
+    if failure is not None:
+        return UnregisterBrokerResponse(error_code=failure.error, error_message=failure.message)
     return UnregisterBrokerResponse()

@@ -36,8 +36,10 @@ def handle(server: Server, context: RequestContext, request: UpdateFeaturesReque
         )
     except KafkaError as error:
         return UpdateFeaturesResponse(error_code=error.error, error_message=error.message)
-    if decided and not request.validate_only:
-        server.metadata.append(decided)
+    if not request.validate_only:
+        failure = server.metadata.try_append(decided)
+        if failure is not None:
+            return UpdateFeaturesResponse(error_code=failure.error, error_message=failure.message)
     response = UpdateFeaturesResponse(error_message=None)
     if context.api_version <= 1:
         response.results = [

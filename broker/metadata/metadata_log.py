@@ -154,6 +154,15 @@ class MetadataLog:
             raise
         self._changed()
 
+    def try_append(self, decided: Sequence[Message]) -> KafkaError | None:
+        """`append` for a request: what is said to those who asked where it can't be written, None where it could."""
+        try:
+            if decided:
+                self.append(decided)
+        except KafkaError as error:
+            return KafkaError(error.error)  # the disk's own words are in the log
+        return None
+
     def append_transaction(self, name: str, decided: Sequence[Message]) -> None:
         """Write a decision between Begin and End records, then apply it (the bootstrap records of a new cluster)."""
         metadata_version = next(

@@ -31,6 +31,15 @@ def is_online(partition: PartitionImage, node_id: int, online: Collection[bytes]
     return directory_id in (UNASSIGNED, MIGRATING) or directory_id in online
 
 
+def offline_replicas(partition: PartitionImage, node_id: int, online: Collection[bytes]) -> list[int]:
+    """Those of other nodes, and this node's where its directory has failed, `online` being the ids of the others."""
+    return [
+        replica
+        for replica in partition.replicas
+        if replica != node_id or not is_online(partition, node_id, online)
+    ]
+
+
 def corrections(
     image: ClusterImage,
     node_id: int,
@@ -59,14 +68,28 @@ def corrections(
                 and (named in (UNASSIGNED, MIGRATING) or not any_failed)
             ):
                 actual = choose()
-            if actual is None or actual == named:
-                continue
-            directories = [*partition.directories]
-            directories += [UNASSIGNED] * (len(partition.replicas) - len(directories))
-            directories[partition.replicas.index(node_id)] = actual
-            decided.append(
-                records.PartitionChangeRecord(
-                    partition_id=index, topic_id=topic.topic_id, directories=directories
-                )
-            )
+            if actual is not None and actual != named:
+                decided.append(_assigned(topic.topic_id, index, partition, node_id, actual))
     return decided
+
+
+def assignment(
+    image: ClusterImage, topic_id: bytes, index: int, node_id: int, directory_id: bytes
+) -> Message | None:
+    """The change that says where the partition is from now on; None where that is said already, or can't be."""
+    partition = image.topics_by_id[topic_id].partitions[index]
+    if (
+        image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE
+        or directory_of(partition, node_id) == directory_id
+    ):
+        return None
+    return _assigned(topic_id, index, partition, node_id, directory_id)
+
+
+def _assigned(
+    topic_id: bytes, index: int, partition: PartitionImage, node_id: int, directory_id: bytes
+) -> Message:
+    directories = [*partition.directories]
+    directories += [UNASSIGNED] * (len(partition.replicas) - len(directories))
+    directories[partition.replicas.index(node_id)] = directory_id
+    return records.PartitionChangeRecord(partition_id=index, topic_id=topic_id, directories=directories)

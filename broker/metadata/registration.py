@@ -7,7 +7,7 @@ therefore grows by 2 over a restart, clean or not (Kafka: `ReplicationControlMan
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 
 from broker.metadata.image import BROKER_RESOURCE, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from broker.metadata.placement import is_online
@@ -78,9 +78,11 @@ def register_broker(
     )
 
 
-def take_leadership_away(image: ClusterImage, node_id: int) -> list[Message]:
-    """Leader −1 for each partition that the node leads; it stays eligible: by the ELR, or else by an ISR that is
-    never empty."""
+def take_leadership_away(
+    image: ClusterImage, node_id: int, of: Container[tuple[bytes, int]] | None = None
+) -> list[Message]:
+    """Leader −1 for each partition that the node leads, or each `of` these, by topic id and number; it stays eligible:
+    by the ELR, or else by an ISR that is never empty."""
     elr_enabled = image.features.get(ELR_VERSION, 0) > 0
     return [
         records.PartitionChangeRecord(
@@ -94,7 +96,24 @@ def take_leadership_away(image: ClusterImage, node_id: int) -> list[Message]:
         if elr_enabled
         else records.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=NO_LEADER)
         for topic, index, partition in _partitions(image)
-        if partition.leader == node_id
+        if partition.leader == node_id and (of is None or (topic.topic_id, index) in of)
+    ]
+
+
+def lose_directory(
+    image: ClusterImage,
+    node_id: int,
+    broker_epoch: int,
+    lost: Container[tuple[bytes, int]],
+    online: Iterable[bytes],
+) -> list[Message]:
+    """A log directory failed: the node doesn't lead the partitions in it any more, and has the others, `online`
+    (Kafka: `ReplicationControlManager.handleDirectoriesOffline`)."""
+    return [
+        *take_leadership_away(image, node_id, lost),
+        records.BrokerRegistrationChangeRecord(
+            broker_id=node_id, broker_epoch=broker_epoch, log_dirs=sorted(online)
+        ),
     ]
 
 

@@ -19,18 +19,20 @@ TOPIC_RESOURCE = 2
 
 MAX_PARTITIONS_PER_REQUEST = 10_000  # ReplicationControlManager.MAX_PARTITIONS_PER_BATCH
 MAX_RECORDS_PER_REQUEST = 10_000  # QuorumController.MAX_RECORDS_PER_USER_OP
+MOST_PREFERRED = 10_000  # of what clients name without it being there; Kafka has no bound
 
 
 class Placement:
     """Where new partitions go: the node, and one of its log directories for each."""
 
-    __slots__ = ("_directories", "_next", "cordoned", "node_id")
+    __slots__ = ("_directories", "_next", "_preferred", "cordoned", "node_id")
 
     def __init__(self, node_id: int, directories: Sequence[bytes]) -> None:
         self.node_id = node_id
         self.cordoned: Container[bytes] = ()  # directories that get no new partitions (KIP-1066)
-        self._directories = directories
+        self._directories = [*directories]
         self._next = 0
+        self._preferred: dict[tuple[str, int], bytes] = {}
 
     def directory(self) -> bytes:
         """Log directories take turns (Kafka: `StripedReplicaPlacer` leaves it to the broker's balance)."""
@@ -39,6 +41,24 @@ class Placement:
         chosen = directories[self._next % len(directories)]
         self._next += 1
         return chosen
+
+    def lose(self, directory_id: bytes) -> None:
+        """The directory has failed."""
+        self._directories.remove(directory_id)
+
+    def prefer(self, topic: str, index: int, directory_id: bytes) -> None:
+        """Where a partition is to go that isn't there yet (Kafka: `LogManager.maybeUpdatePreferredLogDir`)."""
+        if len(self._preferred) < MOST_PREFERRED:
+            self._preferred[topic, index] = directory_id
+
+    def directory_of(self, topic: str, index: int) -> bytes:
+        """The directory of a new partition."""
+        return self._preferred.get((topic, index)) or self.directory()
+
+    def forget_preferred(self, topic: str, partitions: Container[int]) -> None:
+        """They are created now: what is created under that name later goes where it falls."""
+        for key in [key for key in self._preferred if key[0] == topic and key[1] in partitions]:
+            del self._preferred[key]
 
     def check_room(self) -> None:
         """Raises KafkaError (INVALID_REPLICATION_FACTOR) where new partitions can go nowhere."""
@@ -90,7 +110,7 @@ def new_topic(
         records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wanted.name, name=key, value=value)
         for key, value in configs.items()
     ]
-    decided += (_partition_record(topic_id, index, placement) for index in range(len(assigned)))
+    decided += (_partition_record(topic_id, wanted.name, index, placement) for index in range(len(assigned)))
     return decided
 
 
@@ -134,14 +154,19 @@ def more_partitions(
             _check_replicas(image, assignment.broker_ids, replication_factor)
     else:
         placement.check_room()
-    return [_partition_record(topic.topic_id, index, placement) for index in range(count, wanted.count)]
+    return [
+        _partition_record(topic.topic_id, topic.name, index, placement)
+        for index in range(count, wanted.count)
+    ]
 
 
 def removed_topic(topic: TopicImage) -> list[Message]:
     return [records.RemoveTopicRecord(topic_id=topic.topic_id)]
 
 
-def _partition_record(topic_id: bytes, index: int, placement: Placement) -> records.PartitionRecord:
+def _partition_record(
+    topic_id: bytes, name: str, index: int, placement: Placement
+) -> records.PartitionRecord:
     node_id = placement.node_id
     return records.PartitionRecord(
         partition_id=index,
@@ -151,7 +176,7 @@ def _partition_record(topic_id: bytes, index: int, placement: Placement) -> reco
         leader=node_id,
         leader_epoch=0,
         partition_epoch=0,
-        directories=[placement.directory()],
+        directories=[placement.directory_of(name, index)],
     )
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +16,9 @@ import barnabas
 from tests.support import apache_kafka
 from tests.support.apache_kafka import RUNNER, ApacheKafka
 from tests.support.ports import free_ports
+from tests.support.waiting import until
 
-from .properties import PROPERTIES, server_properties
+from .properties import PROPERTIES, log_dirs, server_properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,9 @@ class Kafka:
 
 @contextlib.contextmanager
 def kafka(folder: Path, properties: str) -> Iterator[Kafka]:
-    with apache_kafka.running(folder, *PROPERTIES[properties].splitlines()) as running:
+    directories = log_dirs(properties, folder)
+    more = [] if directories is None else [f"log.dirs={directories}"]
+    with apache_kafka.running(folder, *PROPERTIES[properties].splitlines(), *more) as running:
         yield Kafka(running)
 
 
@@ -67,10 +73,54 @@ class Barnabas:
         self.broker.restart()
 
 
+class BarnabasInDirectories:
+    """barnabas on several log directories, which `barnabas.Broker` doesn't do."""
+
+    def __init__(self, command: list[str], port: int, data: Path) -> None:
+        self.port = port
+        self.data = data
+        self._command = command
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(lambda: process.poll() is not None or _answers(self.port), "barnabas answers")
+        return process
+
+    def end(self, *, kill: bool = False) -> None:
+        self._process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        self._process.wait()
+
+    def restart(self, *, kill: bool) -> None:
+        self.end(kill=kill)
+        self._process = self._started()
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
 @contextlib.contextmanager
-def barnabas_broker(folder: Path, properties: str) -> Iterator[Barnabas]:
+def _in_directories(file: Path, directories: str, port: int) -> Iterator[BarnabasInDirectories]:
+    command = [sys.executable, "-m", "broker", "--config", str(file), "-o", f"log.dirs={directories}"]
+    several = BarnabasInDirectories(command, port, Path(directories.partition(",")[0]))
+    try:
+        yield several
+    finally:
+        several.end(kill=True)
+
+
+@contextlib.contextmanager
+def barnabas_broker(folder: Path, properties: str) -> Iterator[Barnabas | BarnabasInDirectories]:
     port, controller_port = free_ports(2)
     file = folder / "server.properties"
     file.write_text(server_properties(properties, port=port, controller_port=controller_port))
+    directories = log_dirs(properties, folder)
+    if directories is not None:
+        with _in_directories(file, directories, port) as several:
+            yield several
+        return
     with barnabas.Broker(data=folder / "data", properties=file) as broker:
         yield Barnabas(broker, folder / "data")

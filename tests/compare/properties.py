@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 SOCKET_REQUEST_MAX_BYTES = 3 * 1024 * 1024
 LIMITED_HOST = "127.0.0.2"
 LIMITED_HOST_CONNECTIONS = 3
@@ -62,6 +64,8 @@ transaction.remove.expired.transaction.cleanup.interval.ms=50
 producer.id.expiration.ms=1000
 producer.id.expiration.check.interval.ms=50
 """,
+    # several log directories
+    "directories": _COMMON,
     # the switches turned, and other defaults for a topic's configs
     "strict": _COMMON
     + """\
@@ -83,6 +87,15 @@ log.index.interval.bytes=512
 log.flush.interval.messages=1000
 """,
 }
+
+
+LOG_DIRS = {"directories": ("data", "second", "third")}
+"""Where there are several: their names in the broker's folder."""
+
+
+def log_dirs(name: str, folder: Path) -> str | None:
+    """The setting `log.dirs` of a broker in the folder; None where it is left to whoever starts it."""
+    return ",".join(str(folder / part) for part in LOG_DIRS[name]) if name in LOG_DIRS else None
 
 
 def server_properties(name: str, *, port: int, controller_port: int) -> str:

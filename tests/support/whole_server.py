@@ -46,6 +46,8 @@ def clock_of(node: Server) -> ManualClock:
 def crash(node: Server) -> None:
     """Let go of everything as a killed process does."""
     node.housekeeping.stop()
+    node.moves.stop()
+    node.failing.forget()
     for listener in node.listeners.values():
         listener.stop_accepting()
     for directory in node.directories:

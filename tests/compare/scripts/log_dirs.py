@@ -6,7 +6,7 @@ from typing import Any
 
 from ..batches import batch
 from ..play import Play, script, versions
-from ..requests import list_offsets
+from ..requests import fetch, list_offsets, produce
 
 
 def log_dirs(*topics: tuple[str, list[int]]) -> dict[str, Any]:
@@ -72,6 +72,93 @@ def alter_replicas(play: Play) -> None:
         "a name just too long": moved((here, "x" * 215, [0])),
     }.items():
         play.ask(case, "AlterReplicaLogDirs", 2, asked)
+
+
+def directories(play: Play) -> list[str]:
+    return [result.log_dir for result in play.quietly("DescribeLogDirs", 4, {"topics": None}).results]
+
+
+def lies_in(answer: Any, path: str) -> bool:
+    """Whether all that was asked for is in the one directory, and nothing is on its way."""
+    return all(
+        result.log_dir == path and not partition.is_future_key
+        for result in answer.results
+        for topic in result.topics
+        for partition in topic.partitions
+    )
+
+
+@script(needs=("AlterReplicaLogDirs", "DescribeLogDirs"), properties="directories")
+def move_replicas(play: Play) -> None:
+    a = play.topic("a", 2)
+    first, second, third = directories(play)
+    producer = {"producer_id": 7101, "producer_epoch": 0}
+    play.quietly("AlterReplicaLogDirs", 2, moved((first, a.name, [0, 1])))
+    play.ask_until(
+        "both in the first",
+        lambda answer: lies_in(answer, first),
+        "DescribeLogDirs",
+        4,
+        log_dirs((a.name, [0, 1])),
+    )
+    play.write(a.name, *(batch(2) for _ in range(20)), batch(3, base_sequence=0, **producer))
+    play.write(a.name, batch(2), partition=1)
+    play.quietly(
+        "DeleteRecords",
+        2,
+        {
+            "topics": [{"name": a.name, "partitions": [{"partition_index": 0, "offset": 5}]}],
+            "timeout_ms": 10_000,
+        },
+    )
+    for version, path in zip(versions("AlterReplicaLogDirs"), (second, third), strict=True):
+        play.ask(f"moved (v{version})", "AlterReplicaLogDirs", version, moved((path, a.name, [0, 1])))
+        play.ask_until(
+            f"all there (v{version})",
+            lambda answer, path=path: lies_in(answer, path),
+            "DescribeLogDirs",
+            4,
+            log_dirs((a.name, [0, 1])),
+        )
+        play.ask(
+            f"where it starts and ends (v{version})",
+            "ListOffsets",
+            4,
+            list_offsets((a.name, 0, -2), (a.name, 0, -1)),
+        )
+        play.ask(f"its producers (v{version})", "DescribeProducers", 0, _producers(a.name))
+        play.ask(
+            f"a duplicate (v{version})", "Produce", 9, produce((a, 0, batch(3, base_sequence=0, **producer)))
+        )
+        play.ask(f"read (v{version})", "Fetch", 12, fetch((a, 0, 39)))
+    for case, asked in {
+        "some of them": moved((first, a.name, [0, 7])),
+        "elsewhere at once": moved((second, a.name, [0])),
+        "and back": moved((third, a.name, [0])),
+        "two places": moved((second, a.name, [1]), (first, a.name, [1])),
+    }.items():
+        play.ask(case, "AlterReplicaLogDirs", 2, asked)
+    play.ask_until(
+        "where the last one said",
+        lambda answer: lies_in(answer, third),
+        "DescribeLogDirs",
+        4,
+        log_dirs((a.name, [0])),
+    )
+
+
+@script(needs=("AlterReplicaLogDirs", "DescribeLogDirs"), properties="directories")
+def place_replicas(play: Play) -> None:
+    _first, second, third = directories(play)
+    name = play.name("later")
+    play.ask("not there yet", "AlterReplicaLogDirs", 2, moved((second, name, [0]), (third, name, [1])))
+    play.topic("later", 2)
+    play.ask("where it was sent", "DescribeLogDirs", 4, log_dirs((name, [0])))
+    play.ask("and the other one", "DescribeLogDirs", 4, log_dirs((name, [1])))
+
+
+def _producers(name: str) -> dict[str, Any]:
+    return {"topics": [{"name": name, "partition_indexes": [0]}]}
 
 
 def deleted(*parts: tuple[str, int, int], timeout_ms: int = 10_000) -> dict[str, Any]:

@@ -4,15 +4,28 @@ import asyncio
 import errno
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from broker.fetch_sessions import FetchTarget
 from broker.fetching import DelayedFetch, FetchParameters, Reading
-from broker.handlers import create_partitions, create_topics, delete_topics, init_producer_id, metadata
+from broker.handlers import (
+    alter_client_quotas,
+    alter_configs,
+    alter_user_scram_credentials,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    incremental_alter_configs,
+    init_producer_id,
+    metadata,
+    update_features,
+)
 from broker.server import Server
 from broker.start_error import StartError
+from protocol.apis import APIS
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -26,6 +39,7 @@ from protocol.messages.topics import (
 )
 from protocol.records import build_batch
 from storage import files
+from tests.compare.plain import message_from
 from tests.support.whole_server import clock_of, crash, in_loop, started
 
 
@@ -119,26 +133,6 @@ async def test_a_partition_that_cannot_be_deleted_is_deleted_at_the_next_change(
 
 
 @in_loop
-async def test_a_leader_epoch_that_cannot_be_written_is_begun_at_the_next_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = await started(tmp_path)
-    from storage.partition_log import PartitionLog
-
-    def refused(*_: object) -> None:
-        raise KafkaError(Error.KAFKA_STORAGE_ERROR)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(PartitionLog, "assign_leader_epoch", refused)
-        create(node, "a")
-    assert node.partitions.find("a", 0) is None
-    create(node, "b")
-    assert node.partitions.get("a", 0).leader_epoch == 0
-    assert not node.partitions.get("a", 0).is_gone
-    await node.stop()
-
-
-@in_loop
 async def test_a_fetch_that_fails_to_look_answers_and_wakes_the_others_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +223,46 @@ async def test_a_full_disk_is_answered_by_topic(tmp_path: Path) -> None:
     assert [*node.metadata.image.topics] == ["a"]
     assert node.partitions.find("a", 0) is not None
     crash(node)
+
+
+def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[str, Any]) -> Any:
+    request = message_from(APIS[key].request, fields, version)
+    context = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="test")
+    return handler.handle(node, context, request)
+
+
+@in_loop
+async def test_a_full_disk_is_answered_by_every_request_that_changes_the_cluster(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "a")
+    refuse("append", "__cluster_metadata")
+    config = {"name": "retention.ms", "value": "1", "config_operation": 0}
+    resource = {"resource_type": 2, "resource_name": "a", "configs": [config]}
+    unknown = resource | {"resource_name": "b"}
+    configs = {"resources": [resource, unknown], "validate_only": False}
+    altered = ask(node, incremental_alter_configs, 44, 1, configs).responses
+    del config["config_operation"]
+    replaced = ask(node, alter_configs, 33, 2, configs).responses
+    for responses in (altered, replaced):
+        assert [each.error_code for each in responses] == [
+            Error.KAFKA_STORAGE_ERROR,
+            Error.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+    entity = {"entity_type": "user", "entity_name": "u"}
+    rate = {"key": "producer_byte_rate", "value": 1.0, "remove": False}
+    quota = {"entries": [{"entity": [entity], "ops": [rate]}], "validate_only": False}
+    [quotas] = ask(node, alter_client_quotas, 49, 1, quota).entries
+    upserted = {"name": "u", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
+    scram = {"deletions": [], "upsertions": [upserted]}
+    [credentials] = ask(node, alter_user_scram_credentials, 51, 0, scram).results
+    update = {"feature": "group.version", "max_version_level": 0, "upgrade_type": 2}
+    features = {"timeout_ms": 1, "feature_updates": [update], "validate_only": False}
+    updated = ask(node, update_features, 57, 2, features)
+    answers = [quotas, credentials, updated]
+    assert [each.error_code for each in answers] == [Error.KAFKA_STORAGE_ERROR] * 3
+    files.set_fault_hook(None)
+    assert node.metadata.image.config_of_topic("a") == {}
+    await node.stop()
 
 
 @in_loop

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
-from broker.coordination.markers import PER_TURN
+from broker.coordination.markers import AT_ONCE_PER_TURN, PER_TURN
 from broker.server import Server
+from coordinator.ports import TxnMarker
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from protocol.messages.transactions_admin import (
@@ -197,4 +199,41 @@ async def test_a_marker_in_a_topic_of_append_times_has_one(tmp_path: Path) -> No
     [header] = markers(node, "times")
     assert header.attributes & TIMESTAMP_TYPE_BIT
     assert header.max_timestamp == node.clock.now_ms()
+    await node.stop()
+
+
+@in_loop
+async def test_a_partition_that_is_known_and_not_led_gets_its_marker_before_the_commit_is_done(
+    tmp_path: Path,
+) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    partition = node.partitions._by_topic["t"].pop(0)
+
+    answers = write(node, mark(node, 5, 0, ("t", 0)))
+    assert answers == {5: {("t", 0): Error.NOT_LEADER_OR_FOLLOWER}}
+    producer.end(commit=True)
+    assert state(node) == "PrepareCommit"
+
+    node.partitions._by_topic["t"][0] = partition
+    await until(lambda: state(node) == "CompleteCommit")
+    assert len(markers(node)) == 1
+    await node.stop()
+
+
+@in_loop
+async def test_many_transactions_that_end_together_let_others_be_served_in_between(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    ended: list[int] = []
+    for producer_id in range(AT_ONCE_PER_TURN + 50):
+        node.markers.write(
+            TxnMarker(producer_id, 0, 0, True, 0),
+            [("t", 0)],
+            lambda _, which=producer_id: ended.append(which),
+        )
+    assert len(ended) == AT_ONCE_PER_TURN
+    while len(ended) < AT_ONCE_PER_TURN + 50:
+        await asyncio.sleep(0)
+    assert ended == [*range(AT_ONCE_PER_TURN + 50)]
     await node.stop()

@@ -361,6 +361,12 @@ def test_of_several_waiting_batches_the_lowest_sequence_goes_first(verifying: Pa
     append(verifying, transactional(0, 3), guard=guard)
 
 
+def test_an_announcement_of_an_old_epoch_does_not_lower_what_goes_first(verifying: PartitionLog) -> None:
+    verifying.start_verification(7, 3, 5, False, NOW_MS)
+    guard = verifying.start_verification(7, 0, 4, False, NOW_MS)
+    append(verifying, transactional(3, epoch=5), guard=guard)
+
+
 def test_an_announcement_that_came_to_nothing_expires(verifying: PartitionLog) -> None:
     guard = verifying.start_verification(7, 0, 0, False, NOW_MS)
     verifying.expire_producers(NOW_MS + 86_400_000)

@@ -1,0 +1,150 @@
+"""Moving a partition from one log directory to another (KIP-113).
+
+A second log, the future one, is filled in the other directory from the present one, batch by batch as a follower's
+would be, so that its segments, indexes and snapshots come about as everywhere. Once it holds all that the present
+one holds it takes over. Source: kafka.server ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error, KafkaError
+from protocol.record_batch import BATCH_LENGTH_POS, BATCH_OVERHEAD, LOG_OVERHEAD
+from storage import files, flush_waiters, flushing, reads, recovery, removal, retention, truncation
+from storage.log_config import LONG_MAX, LogConfig
+from storage.results import AppendOrigin
+from storage.storage_errors import give_up, told_to_clients
+
+if TYPE_CHECKING:
+    from storage.partition_log import PartitionLog
+
+
+def config_of_future(config: LogConfig) -> LogConfig:
+    """Nobody waits for what a future log has: it is synced when it rolls, and before it takes over."""
+    return replace(config, flush_messages=LONG_MAX)
+
+
+def start_offset_of(present: "PartitionLog") -> int:
+    """Where a future log begins: at the batch that holds the log start."""
+    return reads.base_offset_of(present, present.log_start_offset)
+
+
+@told_to_clients
+def begin(future: "PartitionLog", present: "PartitionLog", now_ms: int) -> None:
+    """Makes the future log's directory; one that was found must agree with the present log, or else begins anew."""
+    if not future.created:
+        recovery.create_directory(future, now_ms)
+        return
+    latest = future.leader_epochs.latest
+    epoch, end_offset = present.end_offset_for_epoch(latest)
+    if epoch != latest or latest < 0 or future.log_end_offset > end_offset:
+        truncation.truncate_fully_and_start_at(future, start_offset_of(present), now_ms)
+    future.update_high_watermark(future.log_end_offset)
+
+
+def copy(
+    future: "PartitionLog", present: "PartitionLog", *, max_bytes: int, max_batches: int, now_ms: int
+) -> int:
+    """Appends to the future log what it lacks, as much as the bounds allow though at least a batch. Returns how
+    many bytes.
+
+    Raises `KafkaError` (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE).
+    """
+    if present.log_start_offset == present.log_end_offset != future.log_end_offset:
+        truncation.truncate_fully_and_start_at(future, present.log_end_offset, now_ms)
+    copied = 0
+    if future.log_end_offset < present.log_end_offset:
+        offset = max(future.log_end_offset, present.log_start_offset)
+        found = reads.read(
+            present, offset, max_bytes, upper_bound=present.log_end_offset, min_one_batch=True
+        ).records
+        copied = _append_all(future, bytearray(found), max_batches, now_ms)
+        if not copied:
+            raise KafkaError(
+                Error.KAFKA_STORAGE_ERROR, f"{present.directory} has no whole batch at offset {offset}"
+            )
+        future.update_high_watermark(future.log_end_offset)
+    if future.log_start_offset < present.log_start_offset <= future.log_end_offset:
+        retention.delete_records_before(future, present.log_start_offset)
+    return copied
+
+
+def _append_all(future: "PartitionLog", records: bytearray, max_batches: int, now_ms: int) -> int:
+    view = memoryview(records)
+    position = 0
+    for _ in range(max_batches):
+        if len(view) - position < BATCH_OVERHEAD:
+            break
+        length_at = position + BATCH_LENGTH_POS
+        size = int.from_bytes(view[length_at : length_at + 4], "big") + LOG_OVERHEAD
+        if position + size > len(view):
+            break
+        future.append(
+            view[position : position + size], leader_epoch=-1, now_ms=now_ms, origin=AppendOrigin.REPLICATION
+        )
+        position += size
+    return position
+
+
+def is_caught_up(future: "PartitionLog", present: "PartitionLog") -> bool:
+    return (
+        future.log_end_offset == present.log_end_offset
+        and future.log_start_offset == present.log_start_offset
+    )
+
+
+@told_to_clients
+def sync(future: "PartitionLog") -> None:
+    """Waits until all of the future log is on the disk: what was synced once stays so. No flush of it may run."""
+    flushing.sync_now(future)
+
+
+def take_over(future: "PartitionLog", present: "PartitionLog", path: str, doomed: str) -> None:
+    """The future log, caught up and with no flush under way, becomes the partition's at `path`; the present one's
+    directory is renamed to `doomed`, and it is closed.
+
+    A process that is killed in between leaves the future log alone, which is whole; a start that finds no other
+    makes it the partition's (Kafka as well, where the record of the partition names its directory). Raises
+    `OSError`, nothing having changed then, but for a present log that can't be named back and has failed.
+    """
+    future.snapshots.take(present.producers)
+    future.leader_epochs.take_over(present.leader_epochs)
+    if present.created:
+        files.rename(present.directory, doomed)
+    try:
+        files.rename(future.directory, path)
+    except OSError:
+        if present.created:
+            _name_back(present, doomed)
+        raise
+    _relocate(future, path)
+    future.producers = present.producers
+    future.verifies_transactions = present.verifies_transactions
+    future.update_high_watermark(present.high_watermark)
+    future.update_first_unstable_offset()
+    future.last_flush_ms = present.last_flush_ms
+    wanted_to = present.flush_wanted_to
+    waiters, present.flush_waiters = present.flush_waiters, []
+    removal.take_out_of_use(present)
+    if present.created:
+        present.directory = doomed
+        present.created = False
+    future.flush_waiters += waiters
+    flush_waiters.tell_flushed(future)
+    if wanted_to > future.recovery_point:
+        flushing.flush_to(future, wanted_to, future.last_flush_ms)
+
+
+def _name_back(present: "PartitionLog", doomed: str) -> None:
+    try:
+        files.rename(doomed, present.directory)
+    except OSError as failure:
+        give_up(present, failure)
+
+
+def _relocate(log: "PartitionLog", path: str) -> None:
+    log.directory = path
+    log.leader_epochs.relocate(path)
+    log.snapshots.relocate(path)
+    for segment in log.segments:
+        segment.relocate(path)

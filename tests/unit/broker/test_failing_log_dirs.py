@@ -1,0 +1,336 @@
+"""A log directory that fails while others remain: its partitions are offline, and all else goes on (KIP-112)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.clock import ManualClock
+from broker.command_line import parse_command_line
+from broker.fetch_sessions import FetchTarget
+from broker.fetching import DelayedFetch, FetchParameters, Reading
+from broker.handlers import (
+    alter_replica_log_dirs,
+    delete_records,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    find_coordinator,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from broker.server import Server
+from broker.start_error import StartError
+from protocol.apis import APIS
+from protocol.errors import Error
+from protocol.messages.fetch import FetchPartition
+from protocol.messages.topics import CreatableTopic
+from protocol.primitives import uuid_from_text
+from protocol.records import build_batch
+from storage import files
+from storage.checkpoints import read_properties
+from tests.compare.plain import message_from
+from tests.support.whole_server import crash, in_loop
+
+NOW_MS = 1_700_000_000_000
+DEADLINE_S = 20
+LOST, KEPT = 1, 2
+"""The partitions in the directories `b`, which fails, and `c`."""
+
+
+@pytest.fixture(autouse=True)
+def _a_whole_disk_afterwards() -> Iterator[None]:
+    yield
+    files.set_fault_hook(None)
+
+
+def refuse(part_of_path: str, *operations: str) -> None:
+    def hook(name: str, path: str, size: int) -> None:
+        if part_of_path in path and (name in operations if operations else name != "unlock"):
+            raise OSError(errno.EIO, "refused", path)
+
+    files.set_fault_hook(hook)
+
+
+async def started(folder: Path, *names: str) -> Server:
+    log_dirs = ",".join(str(folder / name) for name in names or "abc")
+    arguments = ["--port", "0", "-o", f"log.dirs={log_dirs}"]
+    node = Server(parse_command_line(arguments, {}).config, ManualClock(NOW_MS))
+    await node.start()
+    return node
+
+
+async def filled(folder: Path) -> Server:
+    """With a topic that has a record in each of its partitions, one in each directory."""
+    node = await started(folder)
+    node.topics.create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
+    for index in range(3):
+        assert write(node, index) is Error.NONE
+    return node
+
+
+def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[str, Any]) -> Any:
+    context = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="test")
+    return handler.handle(node, context, message_from(APIS[key].request, fields, version))
+
+
+def write(node: Server, index: int) -> Error:
+    records = bytearray(build_batch([(NOW_MS, None, b"x", ())]))
+    topics = [{"name": "t", "partition_data": [{"index": index, "records": memoryview(records)}]}]
+    fields = {"transactional_id": None, "acks": -1, "timeout_ms": 1000, "topic_data": topics}
+    answer = ask(node, produce, 0, 8, fields)
+    return Error(answer.responses[0].partition_responses[0].error_code)
+
+
+def reading(node: Server, index: int, offset: int = 0) -> tuple[FetchParameters, Reading]:
+    parameters = FetchParameters(
+        api_version=11,
+        replica_id=-1,
+        max_wait_ms=60_000,
+        min_bytes=1_000_000,
+        max_bytes=50_000_000,
+        read_committed=False,
+    )
+    wanted = FetchPartition(
+        partition=index, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1
+    )
+    return parameters, Reading(node.partitions, parameters, [FetchTarget("t", wanted)])
+
+
+def fetched(node: Server, index: int) -> Error:
+    [(_, answer)] = reading(node, index)[1].results
+    return Error(answer.error_code)
+
+
+def errors(node: Server, index: int) -> set[Error]:
+    """What requests that ask for the partition are answered with."""
+    partition = {"partition_index": index, "timestamp": -1, "current_leader_epoch": -1}
+    offsets = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "t", "partitions": [partition]}]}
+    epoch = {"partition": index, "current_leader_epoch": -1, "leader_epoch": 0}
+    epochs = {"replica_id": -2, "topics": [{"topic": "t", "partitions": [epoch]}]}
+    deleted = {"partition_index": index, "offset": 0}
+    deletion = {"timeout_ms": 1000, "topics": [{"name": "t", "partitions": [deleted]}]}
+    producers = {"topics": [{"name": "t", "partition_indexes": [index]}]}
+    answers = [
+        ask(node, list_offsets, 2, 5, offsets).topics[0].partitions[0],
+        ask(node, offset_for_leader_epoch, 23, 3, epochs).topics[0].partitions[0],
+        ask(node, delete_records, 21, 2, deletion).topics[0].partitions[0],
+        ask(node, describe_producers, 61, 0, producers).topics[0].partitions[0],
+    ]
+    return {Error(answer.error_code) for answer in answers} | {write(node, index), fetched(node, index)}
+
+
+def move(node: Server, index: int, path: Path) -> Error:
+    dirs = [{"path": str(path), "topics": [{"name": "t", "partitions": [index]}]}]
+    answer = ask(node, alter_replica_log_dirs, 34, 2, {"dirs": dirs})
+    return Error(answer.results[0].partitions[0].error_code)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def fail(node: Server) -> None:
+    refuse("/b/")
+    assert write(node, LOST) is Error.KAFKA_STORAGE_ERROR
+    await until(lambda: len(node.directories) == 2)
+
+
+def id_of(folder: Path, name: str) -> bytes:
+    properties = read_properties(str(folder / name / "meta.properties"))
+    assert properties is not None
+    return uuid_from_text(properties["directory.id"])
+
+
+@in_loop
+async def test_its_partitions_are_answered_with_a_storage_error_and_all_others_as_before(
+    tmp_path: Path,
+) -> None:
+    node = await filled(tmp_path)
+    await fail(node)
+    assert errors(node, LOST) == {Error.KAFKA_STORAGE_ERROR}
+    assert errors(node, KEPT) == {Error.NONE}
+    assert errors(node, 3) == {Error.UNKNOWN_TOPIC_OR_PARTITION}
+    await node.stop()
+
+
+@in_loop
+async def test_its_partitions_have_no_leader_and_their_replica_is_offline(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    await fail(node)
+    asked = {"topics": [{"name": "t"}], "allow_auto_topic_creation": False}
+    cursor = {"topics": [{"name": "t"}], "response_partition_limit": 10, "cursor": None}
+    for topic in (
+        ask(node, metadata, 3, 9, asked).topics[0],
+        ask(node, describe_topic_partitions, 75, 0, cursor).topics[0],
+    ):
+        told = {
+            each.partition_index: (each.error_code, each.leader_id, each.leader_epoch, each.isr_nodes)
+            for each in topic.partitions
+        }
+        assert told[LOST] == (Error.LEADER_NOT_AVAILABLE, -1, 1, [])
+        assert told[KEPT] == (Error.NONE, 1, 0, [1])
+        assert [each.offline_replicas for each in topic.partitions] == [[], [1], []]
+    assert node.metadata.image.brokers[1].log_dirs == sorted(id_of(tmp_path, name) for name in "ac")
+    await node.stop()
+
+
+@in_loop
+async def test_the_directory_is_described_as_failed_and_nothing_goes_there(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    await fail(node)
+    files.set_fault_hook(None)
+    answer = ask(node, describe_log_dirs, 35, 4, {"topics": None})
+    assert {Path(each.log_dir).name: Error(each.error_code) for each in answer.results} == {
+        "a": Error.NONE,
+        "b": Error.KAFKA_STORAGE_ERROR,
+        "c": Error.NONE,
+    }
+    assert move(node, KEPT, tmp_path / "b") is Error.KAFKA_STORAGE_ERROR
+    assert move(node, KEPT, tmp_path / "a") is Error.KAFKA_STORAGE_ERROR  # while any directory is offline
+    assert move(node, KEPT, tmp_path / "c") is Error.NONE
+    assert move(node, LOST, tmp_path / "a") is Error.KAFKA_STORAGE_ERROR
+    node.topics.create([CreatableTopic(name="u", num_partitions=4, replication_factor=1)])
+    assert {node.partitions.get("u", index).directory.path for index in range(4)} == {
+        str(tmp_path / "a"),
+        str(tmp_path / "c"),
+    }
+    await node.stop()
+
+
+@in_loop
+async def test_a_fetch_that_waits_is_answered(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    parameters, first = reading(node, LOST, 1)
+    fetch = DelayedFetch(node.partitions, parameters, first)
+    await fail(node)
+    [(_, answer)] = await asyncio.wait_for(fetch.answer, DEADLINE_S)
+    assert answer.error_code == Error.KAFKA_STORAGE_ERROR
+    await node.stop()
+
+
+@pytest.mark.parametrize("name", ["replication-offset-checkpoint", "recovery-point-offset-checkpoint"])
+@in_loop
+async def test_a_checkpoint_that_cannot_be_written_fails_it(tmp_path: Path, name: str) -> None:
+    node = await filled(tmp_path)
+    refuse(f"/b/{name}")
+    node.housekeeping.checkpoint_high_watermarks()
+    node.housekeeping.checkpoint_recovery_points()
+    await until(lambda: len(node.directories) == 2)
+    assert node.partitions.missing("t", LOST) is Error.KAFKA_STORAGE_ERROR
+    await node.stop()
+
+
+@in_loop
+async def test_a_topic_in_it_can_be_deleted_and_created_again(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    await fail(node)
+    node.topics.delete([node.metadata.image.topics["t"]])
+    node.topics.create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
+    assert errors(node, LOST) == {Error.NONE}
+    await node.stop()
+    files.set_fault_hook(None)
+    again = await started(tmp_path)
+    assert again.partitions.get("t", LOST).log.log_end_offset == 1
+    assert list((tmp_path / "b").glob("t-1.*-stray"))
+    await again.stop()
+
+
+@in_loop
+async def test_a_folder_that_cannot_be_given_up_fails_it(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    refuse("/b/t-1", "rename")
+    node.topics.delete([node.metadata.image.topics["t"]])
+    await until(lambda: len(node.directories) == 2)
+    await node.stop()
+
+
+@in_loop
+async def test_the_groups_in_it_have_no_coordinator_and_all_others_go_on(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    keys = [f"group-{number}" for number in range(20)]
+    asked = {"key_type": 0, "coordinator_keys": keys}
+    ask(node, find_coordinator, 10, 4, asked)
+    await fail(node)
+    offline = node.partitions.by_name["__consumer_offsets"].offline
+    assert offline
+    answers = ask(node, find_coordinator, 10, 4, asked).coordinators
+    for key, answer in zip(keys, answers, strict=True):
+        lost = node.groups.partition_of(key) in offline
+        assert answer.error_code == (Error.COORDINATOR_NOT_AVAILABLE if lost else Error.NONE)
+    await node.stop()
+    again = await started(tmp_path, "a", "c")
+    assert again.groups.partition_of("group-1") == node.groups.partition_of("group-1")
+    await again.stop()
+
+
+@in_loop
+async def test_a_directory_that_works_again_after_a_restart_has_all_that_it_had(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    await fail(node)
+    await node.stop()
+    assert node.failure is None
+    assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    assert not (tmp_path / "b" / ".kafka_cleanshutdown").exists()
+    files.set_fault_hook(None)
+    again = await started(tmp_path)
+    assert [again.partitions.get("t", index).log.log_end_offset for index in range(3)] == [1, 1, 1]
+    assert errors(again, LOST) == {Error.NONE}
+    await again.stop()
+
+
+@in_loop
+async def test_a_move_to_it_is_over(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    refuse("/b/t-2.", "append")
+    assert move(node, KEPT, tmp_path / "b") is Error.NONE
+    await until(lambda: len(node.directories) == 2)
+    assert node.partitions.get("t", KEPT).move is None
+    assert errors(node, KEPT) == {Error.NONE}
+    await node.stop()
+
+
+@in_loop
+async def test_the_metadatas_directory_and_the_last_one_answer_errors_and_stay(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    refuse("t-", "append")
+    assert {write(node, index) for index in range(3)} == {Error.KAFKA_STORAGE_ERROR}
+    await until(lambda: len(node.directories) == 1)
+    assert node.directories[0].path == str(tmp_path / "a")
+    files.set_fault_hook(None)
+    assert write(node, 0) is Error.NONE
+    await node.stop()
+
+
+@in_loop
+async def test_a_log_that_cannot_be_opened_takes_its_directory_offline_at_the_start(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    crash(node)
+    refuse("/b/t-1", "list_directory")
+    again = await started(tmp_path)
+    assert len(again.directories) == 2
+    assert errors(again, LOST) == {Error.KAFKA_STORAGE_ERROR}
+    assert errors(again, KEPT) == {Error.NONE}
+    assert again.metadata.image.topics["t"].partitions[LOST].leader == -1
+    await again.stop()
+
+
+@in_loop
+async def test_a_log_that_cannot_be_opened_stops_a_broker_with_no_other_directory(tmp_path: Path) -> None:
+    node = await started(tmp_path, "a")
+    node.topics.create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    write(node, 0)
+    crash(node)
+    refuse("/a/t-0", "list_directory")
+    with pytest.raises(StartError, match="can't be opened"):
+        await started(tmp_path, "a")
