@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 from coordinator.java_maps import JavaHashMap
 
 
-def candidates(supported: Iterable[Sequence[str]]) -> set[str]:
-    """The protocols that every member supports; one list of names per member."""
-    common: set[str] | None = None
-    for names in supported:
-        common = set(names) if common is None else common & set(names)
-    return common or set()
+def candidates(supported: Sequence[Sequence[str]]) -> set[str]:
+    """The protocols that every member supports; one list of names per member.
+
+    As in Kafka, names are counted: one that a member lists twice drops out, unless nothing else would be left (Kafka
+    fails then).
+    """
+    counts = Counter(name for names in supported for name in names)
+    common = {name for name, count in counts.items() if count == len(supported)}
+    return common or set.intersection(*map(set, supported)) if supported else set()
 
 
 def select_protocol(supported: Sequence[Sequence[str]]) -> str:

@@ -175,7 +175,7 @@ def _decide(
         errors.append(Error.NONE)
         value = CommittedOffset(
             offset.offset,
-            offset.leader_epoch if offset.leader_epoch >= 0 else -1,
+            offset.leader_epoch,
             metadata,
             now_ms,
             expire_ms,

@@ -9,6 +9,12 @@ def test_only_what_all_members_support_is_a_candidate() -> None:
     assert candidates([["a", "b", "c"], ["c", "b"], ["b", "d", "c"]]) == {"b", "c"}
 
 
+def test_a_name_that_a_member_lists_twice_drops_out_while_there_is_another() -> None:
+    # answered so by Kafka, which counts names
+    assert select_protocol([["p", "p", "q"]]) == "q"
+    assert select_protocol([["p", "p"]]) == "p"
+
+
 def test_each_member_votes_for_its_first_candidate_and_most_votes_win() -> None:
     assert select_protocol([["x", "a", "b"], ["b", "a"], ["a", "b"]]) == "a"
 
