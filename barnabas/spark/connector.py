@@ -24,10 +24,14 @@ class MissingError(RuntimeError):
 
 
 def package() -> str:
-    """The connector that belongs to the pyspark that is installed, as `spark.jars.packages` takes it."""
+    """The connector for the pyspark that is installed, as `spark.jars.packages` takes it.
+
+    It is that of the line's first release, which fits the later ones: not every patch release's connector can be had.
+    """
     import pyspark
 
-    return f"{GROUP}:{ARTIFACT}:{pyspark.__version__}"
+    major, minor, *_ = pyspark.__version__.split(".")
+    return f"{GROUP}:{ARTIFACT}:{major}.{minor}.0"
 
 
 def session(name: str, master: str = "local[*]", **settings: Any) -> SparkSession:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from barnabas.spark import arrow_batches, codes, wire
+from barnabas.spark import arrow_batches, codes, wire, wire_connection
 from barnabas.spark.codes import ResponseError
 from barnabas.spark.errors import MarkerError, QueryFencedError
 from barnabas.spark.wire import Wire
@@ -81,7 +81,7 @@ def _leaders_of_new(connection: Wire, topic: str) -> dict[str, dict[int, int]]:
         except ResponseError as error:
             if error.code != codes.UNKNOWN_TOPIC_OR_PARTITION or time.monotonic() > deadline_s:
                 raise
-            time.sleep(wire.RETRY_S)
+            time.sleep(wire_connection.RETRY_S)
 
 
 def read(connection: Wire, topic: str, leader: int) -> Marker | None:
@@ -89,16 +89,22 @@ def read(connection: Wire, topic: str, leader: int) -> Marker | None:
 
     Raises MarkerError where a stranger's transaction stays open in the topic, or its records aren't markers.
     """
-    high_watermark = connection.offset(topic, PARTITION, leader, wire.LATEST, wire.READ_UNCOMMITTED)
+    last_stable = (wire.LATEST, wire.READ_COMMITTED)
+    high_watermark, stable, start = connection.offsets(
+        topic,
+        PARTITION,
+        leader,
+        [(wire.LATEST, wire.READ_UNCOMMITTED), last_stable, (wire.EARLIEST, wire.READ_COMMITTED)],
+    )
     deadline_s = time.monotonic() + connection.timeout_ms / 1000
-    while connection.offset(topic, PARTITION, leader, wire.LATEST, wire.READ_COMMITTED) < high_watermark:
+    while stable < high_watermark:
         if time.monotonic() > deadline_s:
             raise MarkerError(
                 f"in the topic {topic} a transaction is open that is not this query's, for "
                 f"{connection.timeout_ms} ms: nothing else may write there"
             )
         time.sleep(WAIT_S)
-    start = connection.offset(topic, PARTITION, leader, wire.EARLIEST, wire.READ_COMMITTED)
+        stable = connection.offset(topic, PARTITION, leader, *last_stable)
     for steps in (*STEPS_BACK, high_watermark - start):
         offset = max(start, high_watermark - steps)
         last: Record | None = None

@@ -21,7 +21,6 @@ class Plan:
     leaders: of each target, the node id.
     max_message_bytes: by topic.
     owners: how many tasks write. Target number t belongs to task `owner_of(t)`.
-    salts: of each owner, a number that Spark's hash partitioning sends to that task.
     """
 
     bootstrap: str
@@ -38,7 +37,6 @@ class Plan:
     leaders: tuple[int, ...]
     max_message_bytes: dict[str, int]
     owners: int
-    salts: tuple[int, ...]
 
     def owner_of(self, target: int) -> int:
         # By the partition's number and not the target's, so that every task owns some of every topic; shifted from
@@ -51,5 +49,7 @@ class Plan:
 
 
 class Blob(NamedTuple):
+    """A record batch and where it goes."""
+
     target: int
     batch: Batch

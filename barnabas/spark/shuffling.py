@@ -1,16 +1,74 @@
-"""Numbers that Spark's hash partitioning sends to a wanted task.
+"""Sends each row to the task that writes its partition, by Spark's own shuffle.
+
+This decides where a row is written from, not where to: the writing task finds each row's partition anew, and the driver
+refuses a try in which two tasks wrote to one.
 
 `repartition(n, column)` puts a row where `pmod(hash(column), n)` says, Spark's own hash and not Kafka's: with the
-partition's number as the column, six partitions fell into three tasks of six. Any column would keep a partition's
-blobs together; these numbers spread them evenly too.
+partition's number as the column, six partitions fell into three tasks of six. So the column holds numbers that this
+hash sends to the wanted task.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import count
+from typing import TYPE_CHECKING
+
+from barnabas.spark import key_hashes
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from barnabas.spark.plan import Plan
 
 MASK = 0xFFFFFFFF
 SEED = 42
+POSITIVE = 0x7FFFFFFF
+
+
+def to_owners(rows: DataFrame, plan: Plan) -> DataFrame:
+    """The same rows in as many tasks as the plan has owners, each row with its partition's owner.
+
+    Rows without a place of their own are dealt out in turn. So are those whose topic or partition doesn't exist, for
+    the writing task to name.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+    # Long, since what is added to a partition's number must not overflow.
+    number = F.coalesce(
+        *(one.cast("long") for one in _partitions(rows, plan)), F.monotonically_increasing_id()
+    )
+    owner = F.pmod(number + F.lit(plan.batch_id % plan.owners), F.lit(plan.owners)).cast("int")
+    salt = F.get(F.array(*map(F.lit, salts(plan.owners))), owner)
+    return rows.repartition(plan.owners, salt)
+
+
+def _partitions(rows: DataFrame, plan: Plan) -> list[Column]:
+    """A row's partition: the first of these columns that isn't null."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    found = []
+    if "partition" in rows.columns:
+        found.append(F.col("partition"))
+    if "key" in rows.columns:
+        key = F.col("key")
+        positive = key_hashes.hashes(rows.sparkSession, key).bitwiseAND(F.lit(POSITIVE))
+        found.append(F.when(key.isNotNull(), positive % _partition_count(plan)))
+    return found
+
+
+def _partition_count(plan: Plan) -> Column:
+    """Of the row's topic; null for one that isn't there."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if plan.topic is not None:
+        return F.lit(len(plan.targets))
+    of_count: defaultdict[int, list[str]] = defaultdict(list)
+    for topic in plan.max_message_bytes:
+        of_count[len(plan.targets_of(topic))].append(topic)
+    return F.coalesce(
+        *(F.when(F.col("topic").isin(topics), F.lit(partitions)) for partitions, topics in of_count.items())
+    )
 
 
 def salts(tasks: int) -> tuple[int, ...]:

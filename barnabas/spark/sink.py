@@ -34,7 +34,8 @@ class ExactlyOnceKafkaSink:
     binary), `headers` (array<struct<key: string, value: binary>>), `partition` (int), `topic` (string); others are
     left out. A record goes to its `partition`; else where Java's default partitioner sends its key; else to one that
     its task owns. Where the columns have neither key nor partition nothing is shuffled, and the batch is computed by at
-    most as many tasks as the topic has partitions; otherwise ready record batches are shuffled, not rows.
+    most as many tasks as the topic has partitions; otherwise Spark shuffles the rows to their partitions' tasks, which
+    it does at less cost where Apache Kafka's client is on its class path (as with Spark's own connector).
 
     bootstrap: `host:port` of one or more brokers.
     query: the query's name, its own on the cluster and the same whenever it is started again; letters, digits, `.`,

@@ -1,9 +1,4 @@
-"""What runs on the executors: rows become record batches, and each partition's batches are sent by one task.
-
-Without key or partition a task builds and sends in one (`write_rows`). Otherwise the task that reads rows builds the
-batches of all partitions (`build_rows`), and what Spark shuffles are these few large blobs, not rows, to the tasks
-that own the partitions (`write_blobs`).
-"""
+"""What runs on the executors: rows become record batches, and each partition's batches are sent by one task."""
 
 from __future__ import annotations
 
@@ -17,16 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas.spark import arrow_batches, partitioner, wire_records
-from barnabas.spark.arrow_batches import Batch, Columns
-from barnabas.spark.errors import BY_NAME, RowError, SinkError, TryFailedError, UnknownTopicError
+from barnabas.spark.arrow_batches import Columns
+from barnabas.spark.errors import RowError, UnknownTopicError
 from barnabas.spark.plan import Blob, Plan
 from barnabas.spark.settings import CODECS
 from barnabas.spark.writing import Here, report
 
-BLOBS = "owner int, target int, records int, batch binary"
-BLOB_SCHEMA = pa.schema(
-    [("owner", pa.int32()), ("target", pa.int32()), ("records", pa.int32()), ("batch", pa.binary())]
-)
 # What a task gathers before it builds: with many partitions, batches would be small otherwise.
 GATHERED_BYTES = 16 << 20
 
@@ -34,7 +25,7 @@ GATHERED_BYTES = 16 << 20
 def write_rows(
     plan: Plan, gathered_bytes: int = 1
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: rows without a place of their own go to partitions that this task owns.
+    """For `mapInArrow`: writes rows that go to partitions of this task's, or have no place of their own.
 
     gathered_bytes: as for `build`; a row's worth where each of Arrow's batches goes to one partition anyway.
     """
@@ -45,57 +36,6 @@ def write_rows(
         yield from report(plan, here, build(plan, rows, own, gathered_bytes))
 
     return task
-
-
-def build_rows(plan: Plan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: rows to blobs, of columns BLOBS."""
-
-    def task(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        anywhere = list(range(len(plan.targets)))
-        shift = Here.of_this_task().task + plan.batch_id
-        # Those without a key go to one partition after the other, each task from another one on.
-        turned = anywhere[shift % len(anywhere) :] + anywhere[: shift % len(anywhere)]
-        try:
-            for target, batch in build(plan, rows, turned, GATHERED_BYTES):
-                columns = [
-                    [plan.salts[plan.owner_of(target)]],
-                    [target],
-                    [batch.records],
-                    [bytes(batch.data)],
-                ]
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array(c, f.type) for c, f in zip(columns, BLOB_SCHEMA, strict=True)],
-                    schema=BLOB_SCHEMA,
-                )
-        except SinkError as error:
-            # Blob number -1 tells the driver, by way of whoever owns it, what a failed job could not name.
-            text = f"{type(error).__name__}:{error}".encode()
-            columns = [[plan.salts[0]], [-1], [0], [text]]
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(c, f.type) for c, f in zip(columns, BLOB_SCHEMA, strict=True)], schema=BLOB_SCHEMA
-            )
-
-    return task
-
-
-def write_blobs(plan: Plan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`, behind the shuffle: sends the blobs of the partitions that this task owns."""
-
-    def task(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from report(plan, Here.of_this_task(), _blobs(rows))
-
-    return task
-
-
-def _blobs(rows: Iterable[pa.RecordBatch]) -> Iterator[Blob]:
-    for batch in rows:
-        targets, records = batch.column(1).to_pylist(), batch.column(2).to_pylist()
-        for number, target in enumerate(targets):
-            buffer = batch.column(3)[number].as_buffer()
-            if target < 0:
-                name, _, reason = buffer.to_pybytes().decode().partition(":")
-                raise BY_NAME.get(name, TryFailedError)(reason)
-            yield Blob(target, Batch(records[number], bytearray(buffer)))
 
 
 def build(

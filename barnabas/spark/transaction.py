@@ -17,7 +17,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.spark import arrow_batches, codes, marker, reports, tasks, wire
 from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
@@ -39,7 +39,7 @@ from barnabas.spark.marker import Marker
 from barnabas.spark.plan import Plan, Target
 from barnabas.spark.reports import BatchReport, PartitionReport
 from barnabas.spark.settings import Settings
-from barnabas.spark.shuffling import salts
+from barnabas.spark.shuffling import to_owners
 from barnabas.spark.stream import Offsets, Stream, stream_of
 from barnabas.spark.wire import Identity, Wire
 
@@ -50,9 +50,6 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
-# A blob is a record batch of up to a megabyte: Arrow must not gather ten thousand of them, its usual number of rows.
-BLOB_BYTES = "16m"
-ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
 @dataclass(slots=True)
@@ -226,7 +223,6 @@ def _plan(work: Work, identity: Identity) -> Plan:
         leaders=tuple(leaders),
         max_message_bytes=limits,
         owners=owners,
-        salts=salts(owners),
     )
 
 
@@ -257,42 +253,21 @@ def _run(work: Work, plan: Plan) -> tuple[PartitionReport, ...]:
     """The Spark job. Raises what a task reported, and TryFailedError where the job failed."""
     if not plan.targets:
         return ()
-    rows = work.rows
+    rows, gathered_bytes = work.rows, 1
     try:
-        if not work.form.is_placed or plan.owners == 1:
-            gathered = tasks.GATHERED_BYTES if work.form.is_placed else 1
-            task = tasks.write_rows(plan, gathered)
-            written = rows.coalesce(plan.owners).mapInArrow(task, reports.SCHEMA)
-            return _collected(work, written)
-        with _smaller_arrow_batches(rows.sparkSession.conf):
-            blobs = rows.mapInArrow(tasks.build_rows(plan), tasks.BLOBS)
-            written = blobs.repartition(plan.owners, "owner").mapInArrow(
-                tasks.write_blobs(plan), reports.SCHEMA
-            )
-            return _collected(work, written)
+        if work.form.is_placed:
+            gathered_bytes = tasks.GATHERED_BYTES
+        if work.form.is_placed and plan.owners > 1:
+            rows = to_owners(rows, plan)
+        else:
+            rows = rows.coalesce(plan.owners)
+        written = rows.mapInArrow(tasks.write_rows(plan, gathered_bytes), reports.SCHEMA).collect()
+        work.ran = True
+        return reports.check(written)
     except SinkError:
         raise
     except Exception as error:
         raise TryFailedError(f"the Spark job failed: {_first_line(error)}") from error
-
-
-def _collected(work: Work, written: DataFrame) -> tuple[PartitionReport, ...]:
-    rows = written.collect()
-    work.ran = True
-    return reports.check(rows)
-
-
-@contextlib.contextmanager
-def _smaller_arrow_batches(conf: Any) -> Iterator[None]:
-    before = conf.get(ARROW_BYTES, None)
-    conf.set(ARROW_BYTES, BLOB_BYTES)
-    try:
-        yield
-    finally:
-        if before is None:
-            conf.unset(ARROW_BYTES)
-        else:
-            conf.set(ARROW_BYTES, before)
 
 
 def _run_through(work: Work) -> None:

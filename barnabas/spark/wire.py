@@ -1,4 +1,4 @@
-"""The wire: all that this package knows of kafka-python, and with `wire_records` the only module that imports it.
+"""The wire: all that this package knows of kafka-python, which only the modules `wire*` import.
 
 kafka-python's connections (TLS, SASL, bootstrapping) and its messages carry an explicit producer identity, which no
 producer class of any Python library does. Both are internals that move between its releases, so the extra `spark`
@@ -11,17 +11,13 @@ adds partitions.
 
 from __future__ import annotations
 
-import time
-import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import kafka.errors
-from kafka.net.compat import KafkaNetClient
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
-from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -33,6 +29,7 @@ from kafka.protocol.producer import (
 
 from barnabas.spark import codes
 from barnabas.spark.codes import COORDINATOR_MOVES, LEADER_MOVES, NoAnswerError, ResponseError
+from barnabas.spark.wire_connection import Connection, check
 from barnabas.spark.wire_records import Record, committed
 
 __all__ = ["LEADER_MOVES", "Appended", "Identity", "NoAnswerError", "Pending", "ResponseError", "Wire"]
@@ -41,11 +38,6 @@ GROUP, TRANSACTION = 0, 1  # kinds of coordinator
 TOPIC, BROKER = 2, 4  # kinds of resource that has configs
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST, EARLIEST = -1, -2
-
-RETRY_S = 0.02
-CLIENT_ID = "barnabas-spark"
-
-T = TypeVar("T")
 
 
 class Identity(NamedTuple):
@@ -75,30 +67,11 @@ class Pending:
     future: Any
 
 
-class Wire:
+class Wire(Connection):
     """Connections to one cluster. Each call that is safe to repeat is, until `timeout_ms` has passed.
 
     Raises ResponseError and NoAnswerError.
     """
-
-    def __init__(self, bootstrap: str, client: Mapping[str, Any], timeout_ms: int) -> None:
-        self.timeout_ms = timeout_ms
-        servers = [server.strip() for server in bootstrap.split(",")]
-        # The longest wait between two tries to connect bounds how late a broker's return is noticed.
-        self._client = KafkaNetClient(
-            bootstrap_servers=servers,
-            client_id=CLIENT_ID,
-            request_timeout_ms=timeout_ms,
-            reconnect_backoff_max_ms=500,
-            receive_message_max_bytes=64 << 20,
-            **client,
-        )
-        self._manager = self._client._manager
-        self._end = weakref.finalize(self, self._client.close)
-        self._coordinators: dict[tuple[int, str], int] = {}
-
-    def close(self) -> None:
-        self._end()
 
     # ---- what the driver does to transactions
 
@@ -120,7 +93,7 @@ class Wire:
             except NoAnswerError:
                 contested = True
                 raise
-            _check(answer.error_code, f"InitProducerId for {transactional_id}")
+            check(answer.error_code, f"InitProducerId for {transactional_id}")
             return Identity(answer.producer_id, answer.producer_epoch, contested)
 
         return self._repeat(attempt, {*COORDINATOR_MOVES, codes.CONCURRENT_TRANSACTIONS})
@@ -145,7 +118,7 @@ class Wire:
             for topic in answer.results_by_topic_v3_and_below:
                 for one in topic.results_by_partition:
                     what = f"AddPartitionsToTxn of {topic.name}-{one.partition_index}"
-                    _check(one.partition_error_code, what)
+                    check(one.partition_error_code, what)
 
         self._repeat(attempt, {*COORDINATOR_MOVES, codes.CONCURRENT_TRANSACTIONS})
 
@@ -163,7 +136,7 @@ class Wire:
                 max_version=3,
             )
             answer = self._ask_coordinator(TRANSACTION, transactional_id, request)
-            _check(answer.error_code, f"AddOffsetsToTxn for the group {group}")
+            check(answer.error_code, f"AddOffsetsToTxn for the group {group}")
 
         shape = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         element = shape.TxnOffsetCommitRequestPartition
@@ -193,7 +166,7 @@ class Wire:
             for topic in answer.topics:
                 for one in topic.partitions:
                     what = f"TxnOffsetCommit of {topic.name}-{one.partition_index} for the group {group}"
-                    _check(one.error_code, what)
+                    check(one.error_code, what)
 
         self._repeat(add, {*COORDINATOR_MOVES, codes.CONCURRENT_TRANSACTIONS})
         self._repeat(commit, COORDINATOR_MOVES)
@@ -210,7 +183,7 @@ class Wire:
                 max_version=3,
             )
             answer = self._ask_coordinator(TRANSACTION, transactional_id, request)
-            _check(answer.error_code, f"EndTxn for {transactional_id}")
+            check(answer.error_code, f"EndTxn for {transactional_id}")
 
         self._repeat(attempt, {*COORDINATOR_MOVES, codes.CONCURRENT_TRANSACTIONS}, unanswered=False)
 
@@ -242,31 +215,35 @@ class Wire:
         what = f"Produce to {pending.topic}-{pending.partition}"
         if one.error_message:
             what += f" ({one.error_message})"
-        _check(one.error_code, what)
+        check(one.error_code, what)
         return Appended(one.base_offset, one.log_append_time_ms)
 
     def offset(self, topic: str, partition: int, leader: int, timestamp: int, isolation: int) -> int:
         """An offset by LATEST or EARLIEST; LATEST under READ_COMMITTED is the last stable offset."""
+        return self.offsets(topic, partition, leader, [(timestamp, isolation)])[0]
+
+    def offsets(self, topic: str, partition: int, leader: int, asked: Iterable[tuple[int, int]]) -> list[int]:
+        """Several, as `offset` for each timestamp and isolation: looked up one after the other, sent together."""
         shape = ListOffsetsRequest.ListOffsetsTopic
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=isolation,
-            topics=[
-                shape(
-                    name=topic,
-                    partitions=[
-                        shape.ListOffsetsPartition(
-                            partition_index=partition, current_leader_epoch=-1, timestamp=timestamp
-                        )
-                    ],
-                )
-            ],
-            max_version=7,
-        )
-        (answered,) = self._finish(self._begin(leader, request)).topics
-        (one,) = answered.partitions
-        _check(one.error_code, f"ListOffsets of {topic}-{partition}")
-        return int(one.offset)
+        sent = []
+        for timestamp, isolation in asked:
+            one = shape.ListOffsetsPartition(
+                partition_index=partition, current_leader_epoch=-1, timestamp=timestamp
+            )
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=isolation,
+                topics=[shape(name=topic, partitions=[one])],
+                max_version=7,
+            )
+            sent.append(self._begin(leader, request))
+        found = []
+        for future in sent:
+            (answered,) = self._finish(future).topics
+            (one,) = answered.partitions
+            check(one.error_code, f"ListOffsets of {topic}-{partition}")
+            found.append(int(one.offset))
+        return found
 
     def read_committed(
         self, topic: str, partition: int, leader: int, offset: int
@@ -293,10 +270,10 @@ class Wire:
             max_version=11,
         )
         answer = self._finish(self._begin(leader, request))
-        _check(answer.error_code, "Fetch")
+        check(answer.error_code, "Fetch")
         (answered,) = answer.responses
         (one,) = answered.partitions
-        _check(one.error_code, f"Fetch of {topic}-{partition}")
+        check(one.error_code, f"Fetch of {topic}-{partition}")
         aborted = [(each.first_offset, each.producer_id) for each in one.aborted_transactions or ()]
         return committed(bytes(one.records or b""), sorted(aborted), offset)
 
@@ -313,9 +290,9 @@ class Wire:
             answer = self._finish(self._begin(self.any_node(), request))
             found: dict[str, dict[int, int]] = {}
             for topic in answer.topics:
-                _check(topic.error_code, f"Metadata of {topic.name}")
+                check(topic.error_code, f"Metadata of {topic.name}")
                 for one in topic.partitions:
-                    _check(one.error_code, f"Metadata of {topic.name}-{one.partition_index}")
+                    check(one.error_code, f"Metadata of {topic.name}-{one.partition_index}")
                 found[topic.name] = {
                     one.partition_index: one.leader_id
                     for one in sorted(topic.partitions, key=lambda each: each.partition_index)
@@ -333,7 +310,7 @@ class Wire:
             request = DescribeConfigsRequest(resources=[resource], max_version=4)
             node = int(name) if kind == BROKER else self.any_node()
             (result,) = self._finish(self._begin(node, request)).results
-            _check(result.error_code, f"DescribeConfigs of {name}")
+            check(result.error_code, f"DescribeConfigs of {name}")
             return {config.name: config.value for config in result.configs}
 
         return self._repeat(attempt, set())
@@ -356,87 +333,6 @@ class Wire:
             (result,) = self._finish(self._begin(self._controller(), request)).topics
             if result.error_code != codes.TOPIC_ALREADY_EXISTS:
                 detail = f" ({result.error_message})" if result.error_message else ""
-                _check(result.error_code, f"CreateTopics of {name}{detail}")
+                check(result.error_code, f"CreateTopics of {name}{detail}")
 
         self._repeat(attempt, {codes.NOT_CONTROLLER})
-
-    # ---- requests and answers
-
-    def _repeat(self, attempt: Callable[[], T], codes: set[int], *, unanswered: bool = True) -> T:
-        """What the attempt gives, repeated on these error codes, and where no answer came unless told."""
-        deadline_s = time.monotonic() + self.timeout_ms / 1000
-        while True:
-            try:
-                self.connect(deadline_s)
-                return attempt()
-            except ResponseError as error:
-                if error.code not in codes or time.monotonic() > deadline_s:
-                    raise
-                if error.code in COORDINATOR_MOVES:
-                    self._coordinators.clear()
-            except NoAnswerError:
-                self._coordinators.clear()
-                if not unanswered or time.monotonic() > deadline_s:
-                    raise
-            time.sleep(RETRY_S)
-
-    def connect(self, deadline_s: float | None = None) -> None:
-        """Find the cluster's brokers, if they aren't known."""
-        if deadline_s is None:
-            deadline_s = time.monotonic() + self.timeout_ms / 1000
-        if not self._manager.bootstrapped:
-            remaining_ms = max(1.0, (deadline_s - time.monotonic()) * 1000)
-            with _translated():
-                self._manager.bootstrap(remaining_ms)
-        # A connection that ended while nobody looked is noticed here, ahead of the next request.
-        self._client._net.poll(timeout_ms=0)
-
-    def _ask_coordinator(self, kind: int, key: str, request: Any) -> Any:
-        node = self._coordinators.get((kind, key))
-        if node is None:
-            find = FindCoordinatorRequest(key=key, key_type=kind, max_version=3)
-            answer = self._finish(self._begin(self.any_node(), find))
-            _check(answer.error_code, f"FindCoordinator of {key}")
-            node = self._coordinators[kind, key] = answer.node_id
-        return self._finish(self._begin(node, request))
-
-    def any_node(self) -> int:
-        """A broker that can be reached."""
-        node = self._manager.least_loaded_node()
-        if node is None:
-            raise NoAnswerError("no broker can be reached")
-        return int(node)
-
-    def _controller(self) -> int:
-        controller = self._manager.cluster.controller
-        return self.any_node() if controller is None else int(controller.node_id)
-
-    def _begin(self, node: int, request: Any) -> Any:
-        with _translated():
-            return self._manager.send(request, node_id=node)
-
-    def _finish(self, future: Any) -> Any:
-        # The connection has a timer of its own for each request, and fails its future.
-        self._client._net.poll(timeout_ms=self.timeout_ms + 1000, future=future)
-        if not future.is_done:
-            raise NoAnswerError(f"no answer in {self.timeout_ms} ms")
-        with _translated():
-            if future.exception is not None:
-                raise future.exception
-        return future.value
-
-
-class _translated:  # noqa: N801 - reads as a verb where it is used
-    """Turns kafka-python's errors into NoAnswerError; all of them mean that no answer came."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, kafka.errors.KafkaError):
-            raise NoAnswerError(str(error) or type(error).__name__) from error
-
-
-def _check(code: int, what: str) -> None:
-    if code:
-        name = kafka.errors.for_code(code).__name__.removesuffix("Error")
-        raise ResponseError(code, name, what)

@@ -13,7 +13,8 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.record.memory_records import MemoryRecords
 
 from barnabas.spark.codes import LEADER_MOVES
-from barnabas.spark.wire import EARLIEST, LATEST, READ_UNCOMMITTED, TOPIC, Wire, _check
+from barnabas.spark.wire import EARLIEST, LATEST, READ_UNCOMMITTED, TOPIC, Wire
+from barnabas.spark.wire_connection import check
 
 OFFSET_OUT_OF_RANGE = 1
 FETCH_BYTES = 8 << 20
@@ -70,7 +71,7 @@ class RawLog(Wire):
             )
             (answered,) = self._finish(self._begin(leader, request)).topics
             (one,) = answered.partitions
-            _check(one.error_code, f"DescribeProducers of {topic}-{partition}")
+            check(one.error_code, f"DescribeProducers of {topic}-{partition}")
             return {
                 each.producer_id: each.current_txn_start_offset
                 for each in one.active_producers
@@ -101,10 +102,10 @@ class RawLog(Wire):
                 max_version=11,
             )
             answer = self._finish(self._begin(leader, request))
-            _check(answer.error_code, "Fetch")
+            check(answer.error_code, "Fetch")
             (answered,) = answer.responses
             (one,) = answered.partitions
-            _check(one.error_code, f"Fetch of {topic}-{partition}")
+            check(one.error_code, f"Fetch of {topic}-{partition}")
             return bytes(one.records or b"")
 
         return self._at_leader(topic, partition, attempt)

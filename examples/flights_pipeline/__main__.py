@@ -22,7 +22,7 @@ PARTITIONS = 4
 PICTURE = Path("flights-delays.png")
 PAUSE_S = 2.0
 # Small enough that one sees it move.
-MAX_OFFSETS = 50_000
+MAX_OFFSETS = 100_000
 FETCHES = ", which fetches its Kafka connector the first time (60 MB)"
 
 

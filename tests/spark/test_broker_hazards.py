@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
 import barnabas
-from barnabas.spark import ExactlyOnceKafkaSink, wire
+from barnabas.spark import ExactlyOnceKafkaSink, wire, wire_connection
 from barnabas.spark.wire import Identity, Wire
 from coordinator.java_hash import partition_of_key
 from protocol.codec import encode
@@ -101,7 +101,9 @@ def say_epoch(
     data = struct.pack(">h", 0) + encode(value, 0)
     batch = build_batch([(int(time.time() * 1000), key, data, ())])
     with monkeypatch.context() as patch:
-        patch.setattr(wire, "CLIENT_ID", "__admin_client")  # the one that may write to internal topics
+        patch.setattr(
+            wire_connection, "CLIENT_ID", "__admin_client"
+        )  # the one that may write to internal topics
         connection = Wire(server.bootstrap, {}, 30_000)
         connection.connect()
         leaders = connection.leaders([TRANSACTIONS])[TRANSACTIONS]

@@ -33,10 +33,10 @@ def test_without_java_the_jars_are_not_fetched(
     assert "needs Java" in capsys.readouterr().err
 
 
-def test_the_connector_is_the_one_of_the_pyspark_that_is_installed() -> None:
-    import pyspark
+def test_the_connector_is_that_of_the_lines_first_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.0.5")
 
-    assert connector.package() == f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+    assert connector.package() == "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
 
 def test_jars_that_were_fetched_are_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

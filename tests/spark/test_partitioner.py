@@ -1,8 +1,6 @@
-"""Java's default partitioner by columns, and Spark's hash to find numbers that land where they should."""
+"""Java's default partitioner by columns."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,10 +12,6 @@ from hypothesis import strategies as st
 
 from barnabas.spark.arrow_batches import spans
 from barnabas.spark.partitioner import LONGEST_TOGETHER, murmur2, murmur2_of, partitions_of
-from barnabas.spark.shuffling import salts, spark_hash
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # What org.apache.kafka.common.utils.Utils.murmur2 makes of them, signed.
 JAVA = {
@@ -48,13 +42,3 @@ def test_a_column_of_keys_is_hashed_as_each_of_them_is(keys: list[bytes]) -> Non
 
 def test_the_sign_is_cut_off_before_the_remainder() -> None:
     assert partitions_of(np.array([0xFFFFFFFF, 7], np.uint32), 10).tolist() == [0x7FFFFFFF % 10, 7]
-
-
-@pytest.mark.parametrize("tasks", [1, 2, 3, 7, 16])
-def test_each_salt_lands_in_its_task(tasks: int) -> None:
-    assert [spark_hash(salt) % tasks for salt in salts(tasks)] == list(range(tasks))
-
-
-def test_the_hash_is_sparks_own(spark: SparkSession) -> None:
-    rows = spark.range(-5, 200).selectExpr("cast(id as int) number", "hash(cast(id as int)) hash").collect()
-    assert [spark_hash(row.number) for row in rows] == [row.hash for row in rows]

@@ -137,15 +137,12 @@ class Supervisor:
     def _workers(self) -> list[int]:
         """Processes that the job's `pyspark.daemon` forked, in order."""
         assert self._job is not None
-        found = []
         try:
-            for process in psutil.Process(self._job.pid).children(recursive=True):
-                parent = process.parent()
-                if "pyspark.daemon" in process.cmdline() and parent and "pyspark.daemon" in parent.cmdline():
-                    found.append(process.pid)
+            processes = psutil.Process(self._job.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
-        return sorted(found)
+        daemons = {process.pid for process in processes if _is_pythons(process)}
+        return sorted(pid for pid in daemons if _parent_of(pid) in daemons)
 
     def _failed(self) -> None:
         self.run.failures += 1
@@ -171,7 +168,7 @@ class Supervisor:
             )
         # Where this process is killed, its end of the pipe closes, and the shell ends what it would leave.
         guard = subprocess.Popen(
-            ["/bin/sh", "-c", 'cat; kill -9 -- "-$0"', str(job.pid)],
+            ["/bin/sh", "-c", 'cat; kill -9 "-$0"', str(job.pid)],
             stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -194,3 +191,19 @@ class Supervisor:
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
+
+
+def _is_pythons(process: psutil.Process) -> bool:
+    """Whether it is `pyspark.daemon` or a fork of it; one that has just ended is not."""
+    try:
+        return "pyspark.daemon" in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def _parent_of(pid: int) -> int:
+    """-1 where there is no such process any more."""
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.Error:
+        return -1

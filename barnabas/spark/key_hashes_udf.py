@@ -1,0 +1,14 @@
+"""Kafka's hash of a key as a function for `pandas_udf`: for itself, since Spark looks up its annotations by module."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from barnabas.spark import arrow_batches, partitioner
+
+
+def murmur2(keys: pd.Series) -> pd.Series:
+    offsets, data = arrow_batches.spans(pa.array(keys, pa.binary(), from_pandas=True))
+    return pd.Series(partitioner.murmur2(data, offsets).view(np.int32))

@@ -1,0 +1,184 @@
+"""Keyed rows on their way to the tasks that write them: Kafka's hash as a column of Spark's, and who is sent what."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
+
+from barnabas.spark import ExactlyOnceKafkaSink, key_hashes
+from barnabas.spark.errors import RowError, UnknownTopicError
+from barnabas.spark.partitioner import murmur2_of
+from barnabas.spark.plan import Plan, Target
+from barnabas.spark.shuffling import salts, spark_hash, to_owners
+from tests.spark.outputs import create, read, values
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+Name = Callable[[str], str]
+KEYED = ["cast(id % 97 as string) key", "cast(id as string) value"]
+# Of every length up to some words, with bytes that Java's sign would spoil, and one past what is hashed together.
+KEYS = [bytes((7 * number + 200 * place) % 256 for place in range(number)) for number in range(40)] + [
+    b"\xff" * 300
+]
+
+
+@pytest.fixture
+def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where Kafka's client is not on Spark's class path."""
+    monkeypatch.setattr(key_hashes, "CLASS", "org.apache.kafka.NoSuchClass")
+
+
+@pytest.fixture
+def in_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(key: Column) -> Column:
+        raise AssertionError("Spark can't call Kafka's client")
+
+    monkeypatch.setattr(key_hashes, "in_python", refuse)
+
+
+@pytest.fixture(params=["in_java", "in_python"])
+def either(request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(request.param)
+
+
+def plan(owners: int, batch_id: int = 0, topic: str | None = "t", **partitions: int) -> Plan:
+    """partitions: how many, by topic."""
+    targets = tuple(Target(name, one) for name, count in partitions.items() for one in range(count))
+    return Plan(
+        bootstrap="",
+        client={},
+        request_timeout_ms=1,
+        transactional_id="",
+        producer_id=0,
+        epoch=0,
+        batch_id=batch_id,
+        topic=topic,
+        compression="none",
+        max_batch_bytes=1,
+        targets=targets,
+        leaders=(0,) * len(targets),
+        max_message_bytes=dict.fromkeys(partitions, 1),
+        owners=owners,
+    )
+
+
+def tasks_of(rows: DataFrame) -> list[Any]:
+    return rows.selectExpr("*", "spark_partition_id() task").collect()
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 7, 16])
+def test_each_salt_lands_in_its_task(tasks: int) -> None:
+    assert [spark_hash(salt) % tasks for salt in salts(tasks)] == list(range(tasks))
+
+
+def test_the_hash_of_salts_is_sparks_own(spark: SparkSession) -> None:
+    rows = spark.range(-5, 200).selectExpr("cast(id as int) number", "hash(cast(id as int)) hash").collect()
+    assert [spark_hash(row.number) for row in rows] == [row.hash for row in rows]
+
+
+@pytest.mark.usefixtures("either")
+def test_keys_are_hashed_as_kafka_does(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(key,) for key in [*KEYS, None]], "key binary")
+    found = rows.select("key", key_hashes.hashes(spark, rows["key"]).alias("hash")).collect()
+    hashes = {bytes(row.key): row.hash & 0xFFFFFFFF for row in found if row.key is not None}
+    assert hashes == {key: murmur2_of(key) for key in KEYS}
+
+
+@pytest.mark.usefixtures("either")
+def test_text_is_hashed_as_utf_8(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([("ключ 😀",)], "key string")
+    ((found,),) = rows.select(key_hashes.hashes(spark, rows["key"])).collect()
+    assert found & 0xFFFFFFFF == murmur2_of("ключ 😀".encode())
+
+
+@pytest.mark.usefixtures("either")
+@pytest.mark.parametrize("batch_id", [0, 1_763_000_000_000_000_001])
+def test_each_row_comes_to_the_owner_of_its_partition(spark: SparkSession, batch_id: int) -> None:
+    told = plan(3, batch_id, t=7)
+    rows = spark.range(0, 300, 1, 2).selectExpr(
+        "cast(id as string) key", "if(id % 2 = 0, int(id % 7), null) partition"
+    )
+    for row in tasks_of(to_owners(rows, told)):
+        by_key = (murmur2_of(row.key.encode()) & 0x7FFFFFFF) % 7
+        assert row.task == told.owner_of(by_key if row.partition is None else row.partition)
+
+
+def test_each_topics_own_number_of_partitions_counts(spark: SparkSession) -> None:
+    told = plan(3, topic=None, a=4, b=7, c=4)
+    rows = spark.range(300).selectExpr("cast(id as string) key", "array('a', 'b', 'c')[id % 3] topic")
+    for row in tasks_of(to_owners(rows, told)):
+        targets = told.targets_of(row.topic)
+        number = (murmur2_of(row.key.encode()) & 0x7FFFFFFF) % len(targets)
+        assert row.task == told.owner_of(targets[number])
+
+
+@pytest.mark.usefixtures("either")
+def test_rows_without_a_key_are_dealt_out_evenly(spark: SparkSession) -> None:
+    rows = spark.range(0, 400, 1, 1).selectExpr("cast(null as binary) key", "id")
+    assert Counter(row.task for row in tasks_of(to_owners(rows, plan(4, t=4)))) == dict.fromkeys(
+        range(4), 100
+    )
+
+
+def test_rows_of_a_task_stay_in_their_order(spark: SparkSession) -> None:
+    rows = spark.range(0, 5000, 1, 2).selectExpr("cast(id % 5 as string) key", "id")
+    orders: dict[tuple[int, bool], list[int]] = defaultdict(list)
+    for row in tasks_of(to_owners(rows, plan(2, t=4))):
+        orders[row.task, row.id < 2500].append(row.id)
+    assert len(orders) == 4
+    assert all(order == sorted(order) for order in orders.values())
+
+
+@pytest.mark.usefixtures("either")
+def test_keyed_rows_are_written_by_either_hash(
+    spark: SparkSession, barnabas_bootstrap: str, name: Name
+) -> None:
+    topic = create(barnabas_bootstrap, name("out"), 5)
+    sink = ExactlyOnceKafkaSink(barnabas_bootstrap, query=name("q"), topic=topic)
+    report = sink.write(spark.range(0, 1000, 1, 3).selectExpr(*KEYED), 0)
+    assert report.tries == 1
+    seen = read(barnabas_bootstrap, topic)
+    assert len(seen) == 1000
+    assert all(one.partition == (murmur2_of(one.key or b"") & 0x7FFFFFFF) % 5 for one in seen)
+
+
+@pytest.mark.usefixtures("in_java")
+def test_a_streaming_query_hashes_in_java_too(
+    spark: SparkSession, barnabas_bootstrap: str, name: Name, tmp_path: Path
+) -> None:
+    topic = create(barnabas_bootstrap, name("out"), 3)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.txt").write_text("one\ntwo\nthree\n")
+    sink = ExactlyOnceKafkaSink(barnabas_bootstrap, query=name("q"), topic=topic, max_tries=1)
+    stream = spark.readStream.text(str(tmp_path / "in")).selectExpr("value key", "value")
+    writer = stream.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert values(barnabas_bootstrap, topic) == ["one", "three", "two"]
+
+
+@pytest.mark.parametrize("partition", [-1, 3, 2_147_483_647])
+def test_a_partition_past_the_last_is_named_by_the_task_that_it_comes_to(
+    spark: SparkSession, barnabas_bootstrap: str, name: Name, partition: int
+) -> None:
+    topic = create(barnabas_bootstrap, name("out"), 3)
+    batch = spark.range(10).selectExpr("'x' value", f"if(id = 5, {partition}, 0) partition")
+    with pytest.raises(
+        RowError, match=f"a row's partition is {partition}, and {topic} has the partitions 0 to 2"
+    ):
+        ExactlyOnceKafkaSink(barnabas_bootstrap, query=name("q"), topic=topic).write(batch, 0)
+
+
+def test_a_keyed_row_of_an_unknown_topic_is_named(
+    spark: SparkSession, barnabas_bootstrap: str, name: Name
+) -> None:
+    topic = create(barnabas_bootstrap, name("out"), 3)
+    batch = spark.range(10).selectExpr(*KEYED, f"if(id = 5, 'elsewhere', '{topic}') topic")
+    with pytest.raises(UnknownTopicError, match="a row's topic is 'elsewhere'"):
+        ExactlyOnceKafkaSink(barnabas_bootstrap, query=name("q"), topics=[topic]).write(batch, 0)
