@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable
 from functools import cache
 from unicodedata import category, name
 
@@ -22,27 +23,56 @@ _ALSO = {
 
 
 class Alphabet:
-    """A set is only asked about these: an expression becomes as small as what it is matched with."""
+    """A set is only asked about these: an expression becomes as small as what it is matched with.
 
-    __slots__ = ("chars",)
+    A class that an expression repeats is made once for the expression (`begin` forgets those of the one before).
+    """
+
+    __slots__ = ("_cased", "_known", "_sorted", "chars")
 
     def __init__(self, chars: Chars) -> None:
         self.chars = chars
+        self._sorted = sorted(chars)
+        self._cased: list[tuple[str, str]] | None = None
+        self._known: dict[Hashable, Chars] = {}
 
-    def taken(self, takes: Takes, *, folds: bool) -> Chars:
-        """`folds`: a character is taken too where another case of it is."""
-        if folds:
-            return frozenset(char for char in self.chars if any(map(takes, cases(char))))
-        return frozenset(filter(takes, self.chars))
+    def begin(self) -> None:
+        self._known.clear()
+
+    def taken(self, key: Hashable, takes: Takes, *, folds: bool) -> Chars:
+        """`folds`: a character is taken too where another case of it is. `key` names the class."""
+        known = self._known.get((key, folds))
+        if known is None:
+            if folds:
+                known = frozenset(char for char in self.chars if any(map(takes, cases(char))))
+            else:
+                known = frozenset(filter(takes, self.chars))
+            self._known[key, folds] = known
+        return known
 
     def __sub__(self, chars: Chars) -> Chars:
-        return self.chars - chars
+        known = self._known.get(chars)
+        if known is None:
+            known = self._known[chars] = self.chars - chars
+        return known
 
     def span(self, first: str, last: str, *, folds: bool) -> Chars:
-        return self.taken(lambda char: first <= char <= last, folds=folds)
+        """Those from `first` to `last`, found without asking all others."""
+        if not folds:
+            return frozenset(
+                self._sorted[bisect_left(self._sorted, first) : bisect_right(self._sorted, last)]
+            )
+        if self._cased is None:
+            self._cased = sorted((case, char) for char in self.chars for case in cases(char))
+        begin = bisect_left(self._cased, first, key=_case)
+        return frozenset(char for _, char in self._cased[begin : bisect_right(self._cased, last, key=_case)])
 
     def literal(self, char: str, *, folds: bool) -> Chars:
         return self.span(char, char, folds=folds)
+
+
+def _case(pair: tuple[str, str]) -> str:
+    return pair[0]
 
 
 TOPIC_ALPHABET = Alphabet(TOPIC_NAMES)

@@ -1,8 +1,20 @@
-"""Matching: all ways through the expression at once, so that no name takes longer than another of its length."""
+"""Matching: all ways through the expression at once, so that no name takes longer than another of its length.
+
+A set of places in the expression is an int, a bit each: where a character is to be taken, and the end (bit 0).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from functools import reduce
+from itertools import chain, compress
+from operator import or_
+
 from coordinator.re2.nodes import (
+    MAX_BITS,
+    MAX_STEPS,
+    MAX_WORK,
+    TOO_LARGE,
     WORD,
     Alternatives,
     Assertion,
@@ -14,13 +26,14 @@ from coordinator.re2.nodes import (
     Sequence,
 )
 
-MAX_STEPS = 100_000
-MAX_REMEMBERED = 10_000
+MAX_REMEMBERED = 5_000
 
-_MATCH = -1
+_END = 0
 _EDGE, _OTHER, _WORD, _NEWLINE = range(4)  # what is beside a place in the name
+_BITS = bytes.maketrans(b"01", b"\x00\x01")
 
-_States = frozenset[int]
+_Compiling = Generator[tuple[Node, int], int, int]
+_Beside = tuple[int, int]
 
 
 def _kind(char: str) -> int:
@@ -30,92 +43,188 @@ def _kind(char: str) -> int:
 
 
 class Pattern:
-    """An expression, to be matched as a whole."""
+    """An expression, to be matched as a whole. `work` is what was done so far, in steps of some 100 ns."""
 
     def __init__(self, node: Node) -> None:
-        self._chars: list[Chars | None] = []  # a state takes one of these characters, or none and goes on
-        self._next: list[tuple[int, ...]] = []
+        self.work = 0
+        # Steps are numbered as they are made: what follows is made before what it follows, but for loops.
+        self._next: list[tuple[int, ...]] = [()]
         self._assertions: dict[int, Assertion] = {}
-        self._start: _States = frozenset((self._compile(node, _MATCH),))
-        self._remembered: dict[tuple[_States, int, str], _States] = {}
+        self._taking: dict[int, int] = {_END: 0}  # step → its bit
+        self._takers: dict[Chars, list[int]] = {}  # bits
+        self._start = self._compile(node)
+        self._loose = self._order()
+        # The bits of those that are followed by the bit below, wherever they are: they are moved all at once.
+        self._plain = sum(1 << bit for step, bit in self._taking.items() if self._is_plain(step, bit))
+        branching = len(self._taking) - self._plain.bit_count()
+        if branching * len(self._taking) > MAX_BITS:
+            raise PatternSyntaxError(TOO_LARGE)
+        self._masks: dict[str, int] = {}
+        self._ways: dict[_Beside, list[int]] = {}
+        self._remembered: dict[tuple[int, str, int], int] = {}
 
     def matches(self, name: str) -> bool:
-        states, before = self._start, _EDGE
+        if not name:
+            return bool(self._ways_between(_EDGE, _EDGE)[-1] & 1)
+        kinds = [_kind(char) for char in name] if self._assertions else [_EDGE] * len(name)
+        places = self._ways_between(_EDGE, kinds[0])[-1]
         remembered = self._remembered
-        for char in name:
-            key = (states, before, char)
+        kinds.append(_EDGE)
+        for index, char in enumerate(name):
+            after = kinds[index + 1]
+            key = (places, char, after)
             found = remembered.get(key)
             if found is None:
                 if len(remembered) >= MAX_REMEMBERED:
                     remembered.clear()
-                found = remembered[key] = self._step(states, before, char)
-            states, before = found, _kind(char)
-            if not states:
+                found = remembered[key] = self._step(places, char, (kinds[index], after))
+            if not found:
+                self.work += index + 1
                 return False
-        return _MATCH in self._closure(states, before, _EDGE)
+            places = found
+        self.work += len(name)
+        return bool(places & 1)
 
-    def _step(self, states: _States, before: int, char: str) -> _States:
-        reached: set[int] = set()
-        for state in self._closure(states, before, _kind(char)):
-            chars = self._chars[state] if state != _MATCH else None
-            if chars is not None and char in chars:
-                reached.update(self._next[state])
-        return frozenset(reached)
+    def _step(self, places: int, char: str, beside: _Beside) -> int:
+        mask = self._masks.get(char)
+        if mask is None:
+            mask = self._masks[char] = self._mask(char)
+        taken = places & mask
+        if not taken:
+            return 0
+        moved = (taken & self._plain) >> 1
+        taken &= ~self._plain
+        self.work += 1
+        if not taken:
+            return moved
+        bits = bin(taken)[:1:-1].encode().translate(_BITS)
+        self.work += taken.bit_count() + len(bits) // 4
+        return reduce(or_, compress(self._ways_between(*beside), bits), moved)
 
-    def _closure(self, states: _States, before: int, after: int) -> set[int]:
-        """All states that are reached without a character, at a place between these."""
-        reached: set[int] = set()
-        to_visit = [*states]
-        while to_visit:
-            state = to_visit.pop()
-            if state in reached:
-                continue
-            reached.add(state)
-            if state == _MATCH or self._chars[state] is not None:
-                continue
-            assertion = self._assertions.get(state)
-            if assertion is None or _holds(assertion, before, after):
-                to_visit += self._next[state]
-        return reached
+    def _is_plain(self, step: int, bit: int) -> bool:
+        return bit > 0 and self._taking.get(self._next[step][0]) == bit - 1
+
+    def _mask(self, char: str) -> int:
+        self.work += len(self._taking)
+        return sum(1 << bit for chars, bits in self._takers.items() if char in chars for bit in bits)
+
+    def _ways_between(self, before: int, after: int) -> list[int]:
+        """Of each bit the places that are reached once its character was taken; at last those of the beginning.
+
+        What is nearer to the end is looked at first, and then the other way round, as loops lead back: how deep they
+        nest doesn't matter then.
+        """
+        found = self._ways.get((before, after))
+        if found is not None:
+            return found
+        reached = [0] * len(self._next)
+        for step, bit in self._taking.items():
+            reached[step] = 1 << bit
+        open_steps = [
+            step
+            for step in self._loose
+            if step not in self._assertions or _holds(self._assertions[step], before, after)
+        ]
+        changes = True
+        while changes:
+            changes = False
+            for step in chain(open_steps, reversed(open_steps)):
+                self.work += 1
+                places = 0
+                for following in self._next[step]:
+                    places |= reached[following]
+                if places != reached[step]:
+                    reached[step] = places
+                    changes = True
+        ways = [
+            reached[self._next[step][0]] if bit and not self._is_plain(step, bit) else 0
+            for step, bit in self._taking.items()
+        ]
+        ways.append(reached[self._start])
+        self._ways[before, after] = ways
+        return ways
+
+    def _order(self) -> list[int]:
+        """The steps that take nothing, each after those that it leads to, but for loops."""
+        order: list[int] = []
+        seen = {*self._taking}
+        for root in range(len(self._next)):
+            to_visit = [root]
+            while to_visit:
+                step = to_visit.pop()
+                if step < 0:
+                    order.append(~step)  # all that it leads to has been visited
+                elif step not in seen:
+                    seen.add(step)
+                    to_visit += (~step, *self._next[step])
+        return order
 
     # --- compiling ------------------------------------------------------------------------------------------
 
-    def _add(
-        self, chars: Chars | None, following: tuple[int, ...], assertion: Assertion | None = None
-    ) -> int:
-        if len(self._next) >= MAX_STEPS:
-            raise PatternSyntaxError("expression too large")
-        self._chars.append(chars)
+    def _add(self, *following: int) -> int:
+        if len(self._next) > MAX_STEPS:
+            raise PatternSyntaxError(TOO_LARGE)
         self._next.append(following)
-        if assertion is not None:
-            self._assertions[len(self._next) - 1] = assertion
         return len(self._next) - 1
 
-    def _compile(self, node: Node, then: int) -> int:
-        """The state to begin with, from which `then` is reached."""
+    def _compile(self, node: Node) -> int:
+        """The step to begin with. Groups may nest deeper than calls may."""
+        stack = [self._compiling(node, _END)]
+        begin: int | None = None
+        while True:
+            try:
+                wanted = stack[-1].send(begin) if begin is not None else next(stack[-1])
+            except StopIteration as done:
+                stack.pop()
+                begin = done.value
+                if not stack:
+                    return done.value  # type: ignore[no-any-return]
+                continue
+            self.work += 1
+            if self.work > MAX_WORK:
+                raise PatternSyntaxError(TOO_LARGE)
+            stack.append(self._compiling(*wanted))
+            begin = None
+
+    def _compiling(self, node: Node, then: int) -> _Compiling:
+        """The step to begin with, from which `then` is reached; asks for that of a part."""
         if isinstance(node, One):
-            return self._add(node.chars, (then,))
+            step = self._add(then)
+            bit = self._taking[step] = len(self._taking)
+            self._takers.setdefault(node.chars, []).append(bit)
+            return step
         if isinstance(node, Assertion):
-            return self._add(None, (then,), node)
+            step = self._add(then)
+            self._assertions[step] = node
+            return step
         if isinstance(node, Sequence):
             for part in reversed(node.parts):
-                then = self._compile(part, then)
+                then = yield part, then
             return then
         if isinstance(node, Alternatives):
-            return self._add(None, tuple(self._compile(part, then) for part in node.parts))
-        return self._compile_repeat(node, then)
+            begins: list[int] = []
+            for part in node.parts:
+                begins.append((yield part, then))
+            return self._add(*begins)
+        return (yield from self._repeating(node, then))
 
-    def _compile_repeat(self, node: Repeat, then: int) -> int:
+    def _repeating(self, node: Repeat, then: int) -> _Compiling:
         if node.most is None:
-            again = self._add(None, ())
-            self._next[again] = (self._compile(node.part, again), then)
+            again = self._add()
+            self._next[again] = ((yield node.part, again), then)
             then = again
         else:
             end = then
             for _ in range(node.most - node.least):
-                then = self._add(None, (self._compile(node.part, then), end))
+                begin = yield node.part, then
+                if begin == then:
+                    return then  # nothing, however often
+                then = self._add(begin, end)
         for _ in range(node.least):
-            then = self._compile(node.part, then)
+            begin = yield node.part, then
+            if begin == then:
+                break
+            then = begin
         return then
 
 

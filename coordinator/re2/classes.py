@@ -81,7 +81,7 @@ def escaped_class(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars |
     name = cursor.text[cursor.pos + 1 : cursor.pos + 2]
     if name.lower() in _PERL and name:
         cursor.pos += 2
-        found = alphabet.taken(_PERL[name.lower()].__contains__, folds=False)
+        found = alphabet.taken(f"\\{name.lower()}", _PERL[name.lower()].__contains__, folds=False)
         return alphabet - found if name.isupper() else found
     if name not in ("p", "P"):
         return None
@@ -102,7 +102,7 @@ def escaped_class(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars |
     takes = _unicode(group)
     if takes is None:
         raise PatternSyntaxError(CHAR_RANGE)
-    chars = alphabet.taken(takes, folds=folds)
+    chars = alphabet.taken(f"\\p{{{group}}}", takes, folds=folds)
     return alphabet - chars if negated else chars
 
 
@@ -152,7 +152,7 @@ def bracketed(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars:
     """`[...]`. Raises PatternSyntaxError."""
     cursor.next()
     negated = cursor.take("^")
-    chars: Chars = frozenset()
+    chars: set[str] = set()
     first = True
     while first or not cursor.at("]"):
         if not cursor.more:
@@ -176,7 +176,7 @@ def bracketed(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars:
                 raise PatternSyntaxError(CHAR_RANGE)
         chars |= alphabet.span(low, high, folds=folds)
     cursor.next()
-    return alphabet - chars if negated else chars
+    return alphabet - frozenset(chars) if negated else frozenset(chars)
 
 
 def _class_char(cursor: Cursor) -> str:
@@ -196,5 +196,5 @@ def _posix(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars | None:
     if known is None:
         raise PatternSyntaxError(CHAR_RANGE)
     cursor.pos = end + 2
-    chars = alphabet.taken(known.__contains__, folds=folds)
+    chars = alphabet.taken(f"[:{name.removeprefix('^')}:]", known.__contains__, folds=folds)
     return alphabet - chars if negated else chars

@@ -16,6 +16,15 @@ class PatternSyntaxError(Exception):
     """The text is RE2/J's description of what is wrong."""
 
 
+TOO_LARGE = "expression too large"
+MAX_STEPS = 12_000
+"""What an expression may become: characters to take, and places where it may go on in several ways."""
+MAX_BITS = 8_000_000
+"""What may be kept of where it goes on: a bit for each two characters, but where just the next one follows."""
+MAX_WORK = 20_000
+"""What may be read of an expression, and what may be done to compile it, where that becomes no step."""
+
+
 class Assertion(Enum):
     BEGIN = "\\A"
     END = "\\z"

@@ -9,6 +9,8 @@ from coordinator.re2 import classes
 from coordinator.re2.alphabet import Alphabet
 from coordinator.re2.cursor import Cursor
 from coordinator.re2.nodes import (
+    MAX_WORK,
+    TOO_LARGE,
     Alternatives,
     Assertion,
     Node,
@@ -54,6 +56,7 @@ _FLAGS = {"i": "folds", "m": "lines", "s": "all"}
 
 def parse(text: str, alphabet: Alphabet) -> Node:
     """Raises PatternSyntaxError."""
+    alphabet.begin()
     parser = _Parser(text, alphabet)
     node = parser.alternatives(0, Flags())
     if parser.cursor.more:  # at a parenthesis that closes nothing
@@ -66,6 +69,7 @@ class _Parser:
         self.alphabet = alphabet
         self.cursor = Cursor(text)
         self.names: set[str] = set()
+        self.things = 0
 
     def alternatives(self, depth: int, flags: Flags) -> Node:
         """Up to the end, or to the parenthesis that closes."""
@@ -76,9 +80,10 @@ class _Parser:
         parts: list[Node] = []
         just_repeated = False
         while cursor.more and not cursor.at(")"):
+            self._count_one()
             was_repeated, just_repeated = just_repeated, False
             if cursor.take("|"):
-                branches.append(Sequence(tuple(parts)))
+                branches.append(_sequence(parts))
                 parts = []
             elif cursor.take("("):
                 if cursor.take("?"):
@@ -102,8 +107,13 @@ class _Parser:
                 just_repeated = True
             else:
                 parts += self._atom(flags)
-        branches.append(Sequence(tuple(parts)))
+        branches.append(_sequence(parts))
         return branches[0] if len(branches) == 1 else Alternatives(tuple(branches))
+
+    def _count_one(self) -> None:
+        self.things += 1
+        if self.things > MAX_WORK:
+            raise PatternSyntaxError(TOO_LARGE)
 
     def _group(self, depth: int, flags: Flags) -> Node:
         node = self.alternatives(depth + 1, flags)
@@ -200,11 +210,19 @@ class _Parser:
             end = cursor.text.find("\\E", cursor.pos + 2)
             quoted = cursor.text[cursor.pos + 2 : end if end >= 0 else len(cursor.text)]
             cursor.pos = end + 2 if end >= 0 else len(cursor.text)
-            return [One(alphabet.literal(char, folds=flags.folds)) for char in quoted]
+            found_chars: list[Node] = []
+            for char in quoted:
+                self._count_one()
+                found_chars.append(One(alphabet.literal(char, folds=flags.folds)))
+            return found_chars
         found = classes.escaped_class(alphabet, cursor, folds=flags.folds)
         if found is None:
             found = alphabet.literal(classes.escaped_char(cursor), folds=flags.folds)
         return [One(found)]
+
+
+def _sequence(parts: list[Node]) -> Node:
+    return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
 
 def _count(digits: str) -> int:

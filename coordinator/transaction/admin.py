@@ -14,8 +14,6 @@ from coordinator.transaction.states import DEAD, STATE_NAMES, TransactionState
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    import re
-
     from coordinator.transaction.shard import TransactionShard
 
 _BY_NAME: dict[str, TransactionState] = {name: state for state, name in STATE_NAMES.items()}
@@ -28,7 +26,6 @@ class TransactionFilter:
     producer_ids: frozenset[int] = frozenset()
     states: frozenset[TransactionState] | None = None  # None: any
     longer_than_ms: int = -1  # negative: any
-    transactional_id: re.Pattern[str] | None = None  # has to match the whole of it
 
 
 def states_named(names: Collection[str]) -> tuple[frozenset[TransactionState] | None, list[str]]:
@@ -62,9 +59,5 @@ def list_transactions(shard: TransactionShard, wanted: TransactionFilter) -> Ite
             and (not wanted.producer_ids or metadata.producer_id in wanted.producer_ids)
             and (wanted.states is None or metadata.state in wanted.states)
             and (wanted.longer_than_ms < 0 or now_ms - metadata.start_timestamp_ms > wanted.longer_than_ms)
-            and (
-                wanted.transactional_id is None
-                or wanted.transactional_id.fullmatch(metadata.transactional_id) is not None
-            )
         ):
             yield metadata

@@ -147,7 +147,7 @@ def _member(
 ) -> tuple[ConsumerMember, ClassicMetadata]:
     """Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
     if instance_id is None:
-        member = leaving.member_of(group, member_id)
+        member = group.member(member_id)
     else:
         member = leaving.check_instance(group.static_member(instance_id), member_id, instance_id)
     if member.classic is None:
@@ -203,7 +203,7 @@ def leave(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest) -
         try:
             instance_id = identity.group_instance_id
             if instance_id is None:
-                member = leaving.member_of(group, identity.member_id)
+                member = group.member(identity.member_id)
             else:
                 owner = group.static_member(instance_id)
                 # An administrator takes a static member out, and knows no member id (KIP-345).

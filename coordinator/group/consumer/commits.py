@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.leaving import member_of
 from coordinator.group.consumer.member import ConsumerMember
 from protocol.errors import Error, KafkaError
 
@@ -31,7 +30,7 @@ def check_commit(
     in_transaction = api_version is None
     if in_transaction and epoch == NO_EPOCH and not member_id and instance_id is None:
         return
-    member = member_of(group, member_id)
+    member = group.member(member_id)
     if api_version is not None and not member.is_classic and api_version < CONSUMER_MEMBER_VERSION:
         raise KafkaError(Error.UNSUPPORTED_VERSION)
     if epoch == member.epoch:
@@ -62,6 +61,6 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None
         return
     if member_id is None:
         raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Kafka: a NullPointerException
-    member = member_of(group, member_id)
+    member = group.member(member_id)
     if epoch != member.epoch:
         raise KafkaError(Error.ILLEGAL_GENERATION if member.is_classic else Error.STALE_MEMBER_EPOCH)

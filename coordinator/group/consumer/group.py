@@ -12,11 +12,13 @@ from typing import NamedTuple
 from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned, Target
 from coordinator.group.consumer.states import GROUP_STATES, GroupState, MemberState
 from coordinator.java_maps import JavaMap, JavaSet, TimelineTable
+from protocol.errors import Error, KafkaError
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NO_TARGET: Target = JavaMap()
 INITIAL_EPOCH = 1
 NO_EPOCH = -1
+METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
 
 
 class Subscribers(NamedTuple):
@@ -124,9 +126,19 @@ class ConsumerGroup:
     def classic_count(self) -> int:
         return sum(member.is_classic for member in self.members.values())
 
+    def member(self, member_id: str) -> ConsumerMember:
+        """Raises KafkaError (UNKNOWN_MEMBER_ID)."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(
+                Error.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return member
+
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """Raises KafkaError (UNKNOWN_MEMBER_ID) for an instance id that its owner changed before it left."""
         member_id = None if instance_id is None else self.static_members.get(instance_id)
-        return None if member_id is None else self.members[member_id]
+        return None if member_id is None else self.member(member_id)
 
     def target_of(self, member_id: str) -> Target:
         return self.targets.get(member_id, NO_TARGET)
@@ -147,6 +159,10 @@ class ConsumerGroup:
     def needs_refresh(self, now_ms: int) -> bool:
         """Whether the hash of the metadata has to be compared again."""
         return now_ms >= self.refresh_deadline_ms or self.epoch < self.refresh_epoch
+
+    def was_refreshed(self, now_ms: int, epoch: int) -> None:
+        self.refresh_deadline_ms = now_ms + METADATA_REFRESH_INTERVAL_MS
+        self.refresh_epoch = epoch
 
     def request_refresh(self) -> None:
         self.refresh_deadline_ms = self.refresh_epoch = 0

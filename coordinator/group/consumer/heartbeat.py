@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.groups")
 
-METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
-
 
 def heartbeat(
     shard: GroupShard, client: Client, request: ConsumerGroupHeartbeatRequest
@@ -145,7 +143,7 @@ def _find(
     elif epoch == JOIN_EPOCH:
         member = group.members.get(member_id) or ConsumerMember(member_id)
     else:
-        member = leaving.member_of(group, member_id)
+        member = group.member(member_id)
     _check_epoch(member, epoch, owned)
     return member
 
@@ -258,8 +256,7 @@ def refresh_metadata(
         epoch += 1
         records.append(epoch_record(group.group_id, epoch, metadata_hash))
         log.info("group %s is at epoch %d", group.group_id, epoch)
-    group.refresh_deadline_ms = shard.world.now_ms() + METADATA_REFRESH_INTERVAL_MS
-    group.refresh_epoch = epoch
+    group.was_refreshed(shard.world.now_ms(), epoch)
     if group.has_partition_metadata:
         records.append(partition_metadata_tombstone(group.group_id))
     return epoch, is_homogeneous(group.regexes_with(old, new), topics, count)

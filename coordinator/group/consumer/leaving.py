@@ -34,7 +34,7 @@ def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Consumer
     """A heartbeat of epoch −1, or −2. Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     group = shard.consumer_group(request.group_id)
     if request.instance_id is None:
-        member = member_of(group, request.member_id)
+        member = group.member(request.member_id)
     else:
         member = check_instance(
             group.static_member(request.instance_id), request.member_id, request.instance_id
@@ -49,16 +49,6 @@ def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Consumer
         log.info("group %s: %s leaves", group.group_id, member.member_id)
         fence(shard, group, [member])
     return answer
-
-
-def member_of(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    """Raises KafkaError (UNKNOWN_MEMBER_ID)."""
-    member = group.members.get(member_id)
-    if member is None:
-        raise KafkaError(
-            Error.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}."
-        )
-    return member
 
 
 def check_instance(member: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:

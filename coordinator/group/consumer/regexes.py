@@ -1,15 +1,15 @@
 """Subscriptions by regular expression: when they are resolved, and what comes of it.
 
 Expressions are RE2's (`coordinator/re2`), matched whole, over all topics. They are resolved in the background: the
-heartbeat that brings a new one is answered before. One resolution of a group at a time, the next one at the earliest 10
-seconds after the last.
+heartbeat that brings a new one is answered before, and while it takes long others are (Kafka: a thread). One resolution
+of a group at a time, the next one at the earliest 10 seconds after the last.
 Source: `GroupMetadataManager.maybeUpdateRegularExpressions`, handleRegularExpressionsResult, `TopicRegexResolver`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from coordinator.group.consumer.metadata_hash import group_hash
 from coordinator.group.consumer.records import epoch_record, regex_record
 from coordinator.group.records import AnyRecord
 from coordinator.java_maps import JavaMap, JavaSet
-from coordinator.re2 import PatternSyntaxError, compile_pattern
+from coordinator.re2 import Pattern, PatternSyntaxError, compile_pattern
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.groups")
 
 MIN_INTERVAL_MS = 10_000
-METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
+WORK_PER_TURN = 100_000
+"""So much is matched in one turn, of what `Pattern.work` counts: some 10 ms. Others are served before the rest."""
 
 
 class RegexChange(Enum):
@@ -67,8 +68,7 @@ def update(
         regexes = group.regexes_with(old, new)
         if regexes and _is_due(shard, group, is_new, len(regexes)):
             shard.resolving.add(group.group_id)
-            callback = partial(_resolve, shard, group.group_id, [*regexes])
-            shard.world.schedule(("regexes", group.group_id), 0, callback)
+            _schedule(shard, group.group_id, partial(_begin, shard, group.group_id, [*regexes]))
     return change
 
 
@@ -95,16 +95,77 @@ def _is_due(shard: GroupShard, group: ConsumerGroup, is_new: bool, count: int) -
     )
 
 
-def _resolve(shard: GroupShard, group_id: str, regexes: Sequence[str]) -> None:
-    shard.resolving.discard(group_id)
+def _schedule(shard: GroupShard, group_id: str, callback: Callable[[], None]) -> None:
+    shard.world.schedule(("regexes", group_id), 0, callback)
+
+
+def _begin(shard: GroupShard, group_id: str, regexes: Sequence[str]) -> None:
+    """Topics and time are those of now, however long it takes."""
+    names = sorted(shard.topics.names())
+    resolution = _Resolution(shard.topics.version, shard.world.now_ms(), names, [*reversed(regexes)])
+    _go_on(shard, group_id, resolution)
+
+
+def _go_on(shard: GroupShard, group_id: str, resolution: _Resolution) -> None:
+    if resolution.take_turn():
+        shard.resolving.discard(group_id)
+        _record(shard, group_id, resolution)
+    else:
+        _schedule(shard, group_id, partial(_go_on, shard, group_id, resolution))
+
+
+class _Resolution:
+    """How far it is: each expression in turn is matched with each name."""
+
+    __slots__ = ("found", "names", "next_name", "pattern", "regex", "timestamp_ms", "version", "waiting")
+
+    def __init__(self, version: int, timestamp_ms: int, names: Sequence[str], waiting: list[str]) -> None:
+        self.version = version
+        self.timestamp_ms = timestamp_ms
+        self.names = names
+        self.waiting = waiting  # the next one is the last
+        self.found: dict[str, list[str]] = {}
+        self.regex = ""
+        self.pattern: Pattern | None = None
+        self.next_name = 0
+
+    def take_turn(self) -> bool:
+        """Whether all is matched."""
+        work = 0
+        while work < WORK_PER_TURN:
+            if self.pattern is None:
+                if not self.waiting:
+                    return True
+                self.regex = self.waiting.pop()
+                self.found[self.regex] = []
+                self.pattern = _compiled(self.regex)
+                self.next_name = 0
+            work += 1 if self.pattern is None else self._match(self.pattern, WORK_PER_TURN - work)
+        return False
+
+    def _match(self, pattern: Pattern, limit: int) -> int:
+        """At least one name; the work that was done, the compiling with the first."""
+        before = pattern.work if self.next_name else 0
+        found = self.found[self.regex]
+        while self.next_name < len(self.names):
+            name = self.names[self.next_name]
+            self.next_name += 1
+            if pattern.matches(name):
+                found.append(name)
+            if pattern.work - before >= limit:
+                break
+        if self.next_name == len(self.names):
+            self.pattern = None
+        return pattern.work - before
+
+
+def _record(shard: GroupShard, group_id: str, resolution: _Resolution) -> None:
     group = shard.consumer_groups.get(group_id)
     if group is None:
         return
-    now_ms = shard.world.now_ms()
-    version = shard.topics.version
-    matched: JavaMap[str, ResolvedRegex] = JavaMap(len(regexes))
-    for regex in regexes:
-        matched[regex] = ResolvedRegex(_topics_of(regex, shard.topics.names()), version, now_ms)
+    matched: JavaMap[str, ResolvedRegex] = JavaMap(len(resolution.found))
+    for regex, names in resolution.found.items():
+        matched[regex] = ResolvedRegex(JavaSet.of(names), resolution.version, resolution.timestamp_ms)
     records: list[AnyRecord] = []
     topics = dict(group.topics)
     bump = False
@@ -123,18 +184,17 @@ def _resolve(shard: GroupShard, group_id: str, regexes: Sequence[str]) -> None:
     metadata_hash = group_hash(topics, shard.topics, shard.topic_hashes)
     if bump or metadata_hash != group.metadata_hash:
         records.append(epoch_record(group_id, group.epoch + 1, metadata_hash))
-        group.refresh_deadline_ms = now_ms + METADATA_REFRESH_INTERVAL_MS
-        group.refresh_epoch = group.epoch + 1
+        group.was_refreshed(shard.world.now_ms(), group.epoch + 1)
     try:
         shard.commit(records)
     except KafkaError as error:
         log.warning("group %s: its regular expressions aren't recorded: %s", group_id, error)
 
 
-def _topics_of(regex: str, names: Iterable[str]) -> JavaSet[str]:
+def _compiled(regex: str) -> Pattern | None:
+    """None: one that a log has and that isn't served any more; it matches nothing."""
     try:
-        pattern = compile_pattern(regex)
+        return compile_pattern(regex)
     except PatternSyntaxError as error:
         log.error("the regular expression %r is ignored: %s", regex, error)
-        return JavaSet()
-    return JavaSet.of(sorted(name for name in names if pattern.matches(name)))
+        return None

@@ -17,7 +17,7 @@ from protocol.messages.transactions_admin import (
     WriteTxnMarkersRequest,
 )
 from protocol.record_batch import TIMESTAMP_TYPE_BIT
-from tests.support.whole_server import in_loop
+from tests.support.whole_server import clock_of, in_loop
 from tests.unit.broker.transactional import (
     Producer,
     ask,
@@ -209,15 +209,18 @@ async def test_a_partition_that_is_known_and_not_led_gets_its_marker_before_the_
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
     producer.send()
-    partition = node.partitions._by_topic["t"].pop(0)
+    partition = node.partitions.by_name["t"].partitions.pop(0)
 
-    answers = write(node, mark(node, 5, 0, ("t", 0)))
-    assert answers == {5: {("t", 0): Error.NOT_LEADER_OR_FOLLOWER}}
+    answers: dict[tuple[str, int], Error | None] = {}
+    node.markers.write(TxnMarker(5, 0, 0, True, 0), [("t", 0), ("nowhere", 0)], answers.update)
+    assert answers == {("t", 0): Error.NOT_LEADER_OR_FOLLOWER, ("nowhere", 0): None}
     producer.end(commit=True)
     assert state(node) == "PrepareCommit"
 
-    node.partitions._by_topic["t"][0] = partition
-    await until(lambda: state(node) == "CompleteCommit")
+    node.partitions.by_name["t"].partitions[0] = partition
+    clock_of(node).advance_ms(1_000)
+    node.transactions.timers.fire_due()
+    assert state(node) == "CompleteCommit"
     assert len(markers(node)) == 1
     await node.stop()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-import time
 
 import pytest
 
-from coordinator.re2 import PatternSyntaxError, compile_pattern
+from coordinator.re2 import PatternSyntaxError, alphabet, automaton, compile_pattern
+from coordinator.re2.nodes import MAX_WORK
+from coordinator.re2.syntax import MAX_DEPTH
 
 MATCHING = [
     ("orders", "orders", True),
@@ -77,15 +78,107 @@ def test_an_expression_that_makes_no_sense_is_refused(regex: str, complaint: str
         compile_pattern(regex)
 
 
+NAMES = ("a" * 249, "ab" * 124, ("ab-." * 63)[:249])
+
+
 @pytest.mark.parametrize(
-    "regex", ["(a*)*b", "(a|a)*b", "(a|aa)+b", "(.*)(.*)(.*)(.*)(.*)b", "(a?){50}a{50}b"]
+    "regex",
+    [
+        "(a*)*b",
+        "(a|a)*b",
+        "(a|aa)+b",
+        "(.*)(.*)(.*)(.*)(.*)b",
+        "(a?){50}a{50}b",
+        "a{1000}",
+        "a{0,1000}b",
+        "(ab){1000}",
+        "(.?){1000}b?",
+        "(a{100}){100}",
+        "(x{0,1000}){2}",
+        ".*.{0,600}.{0,600}",
+        "((.?){30}){30}",
+        "((\\b|.)*){300}",
+        "((((){1000}){1000}){1000}){1000}",
+        "(((a{0}){1000}){1000}){1000}",
+        "(" * 190 + "a" + "|b)*" * 190,
+        "(" * 190 + "a*" + ")*" * 190,
+    ],
 )
 def test_no_expression_takes_long(regex: str) -> None:
-    started_s = time.perf_counter()
+    pattern = compile_pattern(regex)
+    assert pattern.work <= MAX_WORK
 
-    assert not compile_pattern(regex).matches("a" * 249)
+    for name in NAMES:
+        before = pattern.work
+        pattern.matches(name)
+        assert pattern.work - before <= 5_000 * len(name)
 
-    assert time.perf_counter() - started_s < 2.0
+
+@pytest.mark.parametrize(
+    "regex",
+    [
+        "((.?){100}){100}",
+        "((.?){1000}){9}",
+        "(.{0,1000}|b{0,900}c?.{0,1000})" * 8,
+        "((a|b{0}){1000}){1000}",
+        "((" + "a{0}" * 1000 + "b){2}){20}",
+        "a" * 30_000,
+        "\\Q" + "a" * 30_000,
+    ],
+)
+def test_an_expression_that_becomes_too_large_is_refused_before_it_does(regex: str) -> None:
+    with pytest.raises(PatternSyntaxError, match=r"^expression too large$"):
+        compile_pattern(regex)
+
+
+def test_groups_may_nest_as_deep_as_is_promised() -> None:
+    pattern = compile_pattern("(" * MAX_DEPTH + "a" + "|b)*" * MAX_DEPTH)
+
+    assert pattern.matches("abba")
+    assert not pattern.matches("abc")
+
+
+def test_loops_within_loops_are_followed_in_a_few_turns() -> None:
+    pattern = compile_pattern("(" * 190 + "a" + "|b)*" * 190)
+    before = pattern.work
+
+    assert pattern.matches("a")
+
+    assert pattern.work - before < 20 * 190
+
+
+def test_what_is_remembered_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automaton, "MAX_REMEMBERED", 10)
+    pattern = compile_pattern(".*a.{0,20}")
+
+    assert pattern.matches("abcdefghij" * 2)
+
+    assert len(pattern._remembered) <= 10
+
+
+def test_a_literal_is_found_without_asking_the_whole_alphabet(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    cases = alphabet.cases
+
+    def counted(char: str) -> frozenset[str]:
+        asked.append(char)
+        return cases(char)
+
+    monkeypatch.setattr(alphabet, "cases", counted)
+    chars = frozenset(map(chr, range(0x4E00, 0x4E00 + 5_000)))
+
+    pattern = compile_pattern("(?i)" + "\u4e00a" * 100, chars)
+
+    assert pattern.matches("\u4e00A" * 100)
+    assert len(asked) == len({*asked})
+
+
+def test_a_class_that_is_repeated_is_made_once() -> None:
+    chars = frozenset(map(chr, range(0x4E00, 0x4E00 + 5_000)))
+
+    pattern = compile_pattern("[^a]\\PL.[^a]\\PL." * 100, chars)
+
+    assert len({id(each) for each in pattern._takers}) <= 3
 
 
 def test_plain_expressions_match_what_pythons_do() -> None:

@@ -193,3 +193,19 @@ def test_an_epoch_below_minus_one_is_fenced() -> None:
     it = Coordinator()
     it.init()
     assert it.init(7, -2) is Error.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize(
+    ("epoch", "expected"), [(0, Error.PRODUCER_FENCED), (4, Error.PRODUCER_FENCED), (32766, (8, 0))]
+)
+def test_the_producer_id_before_is_known_with_its_last_epoch_alone(epoch: int, expected: object) -> None:
+    it = Coordinator()
+    it.put(EMPTY, 8, 0, previous_producer_id=7, last_producer_epoch=32766)
+    assert it.init(7, epoch) == expected
+
+
+def test_a_zombie_of_the_producer_id_before_is_fenced_though_its_epoch_is_the_current_one() -> None:
+    it = Coordinator()
+    it.put(EMPTY, 8, 4, previous_producer_id=7)
+    assert it.init(7, 4) is Error.PRODUCER_FENCED
+    assert (it.x.producer_id, it.x.producer_epoch) == (8, 4)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from coordinator.group.consumer import regexes
 from protocol.errors import Error
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 
@@ -115,3 +118,53 @@ def test_a_resolution_for_a_group_that_is_gone_is_nothing() -> None:
     groups.world.pass_ms(0)
 
     assert groups.shard.consumer_groups == {}
+
+
+def test_resolving_takes_turns_so_that_others_are_served_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regexes, "WORK_PER_TURN", 200)
+    groups = Consumers(FakeTopics(**{f"a{index:03}": 1 for index in range(300)}, b=1))
+    for member, regex in (("one", "a.*"), ("two", "b")):
+        groups.beat(member, 0, owned={}, regex=regex, rebalance_ms=60_000)
+    started_ms = groups.world.now_ms()
+
+    turns = 0
+    while groups.shard.resolving:
+        groups.world.elapsed_ms += 1
+        groups.world.timers.fire_due()
+        assert groups.group.resolved == {} or not groups.shard.resolving, "all at once, when all is known"
+        turns += 1
+
+    assert turns > 5
+    assert topics_of(groups, "a.*") == [f"a{index:03}" for index in range(300)]
+    assert groups.group.resolved["a.*"].timestamp_ms == started_ms + 1, "when it began"
+
+
+def test_a_topic_that_is_made_while_it_is_resolved_is_found_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(regexes, "WORK_PER_TURN", 1)
+    groups = Consumers(FakeTopics(a1=1, a2=1))
+    groups.beat("one", 0, owned={}, regex="a.", rebalance_ms=60_000)
+    version = groups.topics.version
+    groups.world.timers.fire_due()
+    groups.world.timers.fire_due()
+
+    groups.topics.create("a3", 1)
+    groups.world.pass_ms(0)
+
+    assert topics_of(groups, "a.") == ["a1", "a2"]
+    assert groups.group.resolved["a."].version == version
+
+
+def test_a_group_that_goes_while_it_is_resolved_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regexes, "WORK_PER_TURN", 1)
+    groups = Consumers(FakeTopics(a1=1, a2=1))
+    groups.beat("one", 0, owned={}, regex="a.", rebalance_ms=60_000)
+    groups.world.timers.fire_due()
+    groups.beat("one", -1)
+    groups.shard.delete_groups(["g"])
+
+    groups.world.pass_ms(0)
+
+    assert groups.shard.consumer_groups == {}
+    assert groups.shard.resolving == set()

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from coordinator.group.consumer.member import ConsumerMember
+from coordinator.group.consumer.records import assignment_record
 from coordinator.group.records import ConsumerGroupRecord, encode_record
 from coordinator.group.shard import GroupShard
+from coordinator.java_maps import JavaMap
+from protocol.errors import Error
 from protocol.messages.group_records_consumer import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -183,3 +186,38 @@ def test_who_gives_up_late_in_a_compacted_log_takes_nothing_from_the_new_owner()
     group.put(ConsumerMember("one", epoch=3))
 
     assert group.partition_epoch(topic_id, 0) == 5
+
+
+def test_an_instance_id_that_its_member_changed_before_it_left_is_an_unknown_members() -> None:
+    groups = Consumers()
+    groups.enter("one", instance="i1")
+    groups.enter("one", instance="i2")
+    groups.beat("one", -1, instance="i2")
+
+    for each in (groups, groups.restarted()):
+        for epoch in (0, 1, -1, -2):
+            refused = each.refused("two", epoch, "t", owned={}, rebalance_ms=60_000, instance="i1")
+            assert refused is Error.UNKNOWN_MEMBER_ID
+        assert each.enter("two", instance="i2").error_code == Error.NONE
+
+
+def test_of_two_records_of_who_holds_a_partition_the_newer_epoch_counts() -> None:
+    """Compaction may keep an old record of one who has gone on behind a new one of another (KAFKA-19862)."""
+    groups = Consumers()
+
+    def held(member: str, epoch: int) -> None:
+        owner = ConsumerMember(member, epoch=epoch, assigned=JavaMap())
+        owner.assigned[groups.topic_id("t")] = JavaMap()
+        owner.assigned[groups.topic_id("t")][0] = epoch
+        record, value = encode_record(assignment_record("g", owner))
+        groups.shard.replay(record, value, len(groups.world.log), -1)
+
+    held("new", 7)
+    held("old", 5)
+    assert groups.group.partition_epoch(groups.topic_id("t"), 0) == 7
+
+    record, value = encode_record(
+        ConsumerGroupRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="old"), None)
+    )
+    groups.shard.replay(record, value, len(groups.world.log), -1)
+    assert groups.group.partition_epoch(groups.topic_id("t"), 0) == 7
