@@ -23,6 +23,8 @@ SMALL_SEGMENTS = {"internal.segment.bytes": "6000", "index.interval.bytes": "500
 SETTINGS = (
     "metadata.log.max.record.bytes.between.snapshots=3000",
     "internal.metadata.log.segment.bytes=4000",
+    # its transactional batches are written past the coordinator
+    "transaction.partition.verification.enable=false",
 )
 PRODUCER = 4711
 

@@ -46,7 +46,7 @@ def describe_topic_partitions(play: Play) -> None:
         "not allowed": describe("a/b"),
         "an empty name": describe(""),
         "known, unknown and not allowed": describe("zz", a.name, "a/b", "", "__cluster_metadata"),
-        "an internal one that is not there": describe("__transaction_state"),
+        "an internal one that is not there": describe("__share_group_state"),
     }.items():
         play.ask(case, "DescribeTopicPartitions", 0, asked)
     for limit in (-(2**31), -1, 0, 1, 2, 3, 4, 5, 6, 7, 2000, 2001, 2**31 - 1):

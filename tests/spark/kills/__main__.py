@@ -131,7 +131,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kills", type=int, default=15, help="of each: worker, driver, broker (%(default)s)")
     parser.add_argument("--every", type=int, default=1, help="take only every so many flights")
-    parser.add_argument("--max-offsets", type=int, default=12_000, help="in a micro-batch (%(default)s)")
+    parser.add_argument("--max-offsets", type=int, default=5_000, help="in a micro-batch (%(default)s)")
     parser.add_argument("--brokers", nargs="+", choices=("barnabas", "kafka"), default=["barnabas", "kafka"])
     return parser.parse_args()
 

@@ -61,7 +61,7 @@ class Supervisor:
         self._command += arguments
         self._log = folder / "job.log"
         self._say = say
-        self._lines: queue.Queue[tuple[int, str | None]] = queue.Queue()
+        self._lines: queue.Queue[tuple[int, float, str | None]] = queue.Queue()
         self._job: subprocess.Popen[str] | None = None
         self._duration_s = FIRST_DURATION_S
         self._began_s = 0.0
@@ -88,7 +88,7 @@ class Supervisor:
     def _next(self, left: list[Kill], first: int, chance: random.Random) -> bool:
         """Take one line of the job's; False when it is done."""
         assert self._job is not None
-        pid, line = self._lines.get(timeout=STALLED_S)
+        pid, now_s, line = self._lines.get(timeout=STALLED_S)
         if pid != self._job.pid:
             return True
         if line is None:
@@ -98,15 +98,17 @@ class Supervisor:
             return True
         kind, *words = line.split()
         if kind == "wrote":
-            self._duration_s = 0.7 * self._duration_s + 0.3 * (time.monotonic() - self._began_s)
+            self._duration_s = 0.7 * self._duration_s + 0.3 * (now_s - self._began_s)
             self.run.tries += int(words[2]) - 1
         elif kind == "batch":
             query, batch_id = words[0], int(words[1])
-            self._began_s = time.monotonic()
+            self._began_s = now_s
             self.run.begun += 1
             self.run.batches[query] = max(self.run.batches.get(query, 0), batch_id + 1)
             number = batch_id if query == "enriched" else first + batch_id
-            if left and number >= left[0].at and self._strike(left[0], chance):
+            # Not in a batch that is over by now.
+            is_due = left and number >= left[0].at and self._lines.empty()
+            if is_due and self._strike(left[0], chance):
                 victim = left.pop(0).victim
                 self.run.kills[victim] = self.run.kills.get(victim, 0) + 1
                 so_far = sum(self.run.kills.values())
@@ -179,11 +181,11 @@ class Supervisor:
         assert job.stdout is not None
         for line in job.stdout:
             if line.startswith(("batch ", "wrote ")):
-                self._lines.put((job.pid, line))
+                self._lines.put((job.pid, time.monotonic(), line))
         job.stdout.close()
         guard.kill()
         guard.communicate()
-        self._lines.put((job.pid, None))
+        self._lines.put((job.pid, time.monotonic(), None))
 
     def _end_job(self) -> None:
         job = self._job
