@@ -112,6 +112,9 @@ def say_epoch(
         connection.close()
 
 
+# barnabas alone: killed with a transaction open or prepared, Kafka 4.3.1 may log its end after the restart without a
+# marker in any partition, since they count as deleted while they have no leader. The marker's topic is blocked then.
+@pytest.mark.parametrize("server", ["barnabas"], indirect=True)
 @pytest.mark.parametrize("request_of", ["add_partitions", "end_transaction"])
 def test_a_broker_killed_in_the_midst_of_a_batch_costs_a_try(
     spark: SparkSession, server: Server, monkeypatch: pytest.MonkeyPatch, request_of: str
