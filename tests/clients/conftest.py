@@ -3,13 +3,20 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 import barnabas
 from tests.clients.transactions import running_server
 from tests.support.kafka_server import Server
+from tests.support.unclosed import collect_unclosed_sockets
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, None, None]:
+    yield
+    collect_unclosed_sockets()
 
 
 @pytest.fixture(scope="session")

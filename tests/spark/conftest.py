@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ import pytest
 import barnabas
 from tests.support import apache_kafka as kafka_runner
 from tests.support.requirements import need_apache_kafka, need_program
+from tests.support.unclosed import collect_unclosed_sockets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +47,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # py4j leaves its sockets to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, None, None]:
+    yield
+    collect_unclosed_sockets()
 
 
 @pytest.fixture(scope="session")

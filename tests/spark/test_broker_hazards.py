@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import struct
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,9 +44,6 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         need_apache_kafka()
         with KafkaServer(tmp_path / "kafka", FEW_PARTITIONS) as kafka:
             yield kafka
-    with warnings.catch_warnings():  # kafka-python leaves sockets that never connected to the collector
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 def rows(spark: SparkSession, text: str) -> DataFrame:
