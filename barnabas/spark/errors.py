@@ -57,6 +57,10 @@ class MarkerError(SinkError):
     """The query's marker can't be trusted: its topic would forget it, or holds what the sink did not write."""
 
 
+class HangingTransactionError(SinkError):
+    """The cluster lost the markers of an earlier transaction, and doesn't allow the sink to write them."""
+
+
 class SourceOffsetsError(SinkError):
     """The source's offsets were to be committed for a group, and can't be told or don't fit this cluster."""
 

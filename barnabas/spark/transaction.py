@@ -2,8 +2,8 @@
 
 A try goes
 
-    InitProducerId  →  marker: done already?  →  AddPartitionsToTxn  →  one Spark job  →  each partition by one task?
-    →  marker, source's offsets  →  EndTxn
+    InitProducerId, nothing hanging  →  marker: done already?  →  AddPartitionsToTxn  →  one Spark job
+    →  each partition by one task?  →  marker, source's offsets  →  EndTxn
 
 with an epoch of its own, so that whatever an earlier try left behind, a task that still writes, an EndTxn that still
 travels, is fenced by the broker. Only the driver adds partitions and ends transactions; executors only write. A commit
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.spark import arrow_batches, codes, marker, reports, tasks, wire
+from barnabas.spark import arrow_batches, codes, hanging, marker, reports, tasks, wire
 from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
 from barnabas.spark.columns import RecordForm, record_form
 from barnabas.spark.errors import (
@@ -134,8 +134,8 @@ def _try(work: Work, number: int) -> BatchReport:
     settings = work.settings
     began_s = time.monotonic()
     with _broker_errors():
-        identity = _identity(work)
         leader = marker.ensure_topic(work.connection, settings.marker_topic)
+        identity = _identity(work)
         committed = marker.read(work.connection, settings.marker_topic, leader)
         if marker.judge(committed, work.checkpoint, work.batch_id, settings.query):
             if committed is not None and committed.batch_id > work.batch_id:
@@ -174,6 +174,17 @@ def _try(work: Work, number: int) -> BatchReport:
 
 
 def _identity(work: Work) -> Identity:
+    """A new epoch, under which the query's earlier transactions are over in all partitions that are written to."""
+
+    def leaders() -> dict[str, dict[int, int]]:
+        targets = {topic: _leaders(work.connection, topic) for topic in work.topics}
+        return targets | work.connection.leaders([work.settings.marker_topic])
+
+    transactional_id = work.settings.transactional_id
+    return hanging.next_identity(work.connection, transactional_id, leaders, lambda: _new_epoch(work))
+
+
+def _new_epoch(work: Work) -> Identity:
     settings = work.settings
     try:
         return work.connection.init_producer_id(settings.transactional_id, settings.transaction_timeout_ms)

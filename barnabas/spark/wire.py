@@ -29,12 +29,12 @@ from kafka.protocol.producer import (
 
 from barnabas.spark import codes
 from barnabas.spark.codes import COORDINATOR_MOVES, LEADER_MOVES, NoAnswerError, ResponseError
-from barnabas.spark.wire_connection import Connection, check
+from barnabas.spark.wire_connection import GROUP, TRANSACTION, check
 from barnabas.spark.wire_records import Record, committed
+from barnabas.spark.wire_transactions import TransactionConnection
 
 __all__ = ["LEADER_MOVES", "Appended", "Identity", "NoAnswerError", "Pending", "ResponseError", "Wire"]
 
-GROUP, TRANSACTION = 0, 1  # kinds of coordinator
 TOPIC, BROKER = 2, 4  # kinds of resource that has configs
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST, EARLIEST = -1, -2
@@ -67,7 +67,7 @@ class Pending:
     future: Any
 
 
-class Wire(Connection):
+class Wire(TransactionConnection):
     """Connections to one cluster. Each call that is safe to repeat is, until `timeout_ms` has passed.
 
     Raises ResponseError and NoAnswerError.
@@ -249,22 +249,30 @@ class Wire(Connection):
         self, topic: str, partition: int, leader: int, offset: int
     ) -> tuple[list[Record], int]:
         """The committed records of one Fetch from this offset on, and the offset to go on from."""
+        one = self._fetch(leader, topic, partition, offset, READ_COMMITTED, max_bytes=1 << 20, max_wait_ms=0)
+        aborted = [(each.first_offset, each.producer_id) for each in one.aborted_transactions or ()]
+        return committed(bytes(one.records or b""), sorted(aborted), offset)
+
+    def _fetch(
+        self,
+        leader: int,
+        topic: str,
+        partition: int,
+        offset: int,
+        isolation: int,
+        *,
+        max_bytes: int,
+        max_wait_ms: int,
+    ) -> Any:
+        """One Fetch of one partition, and its part of the answer."""
         shape = FetchRequest.FetchTopic
+        asked = shape.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=1 << 20,
-            isolation_level=READ_COMMITTED,
-            topics=[
-                shape(
-                    topic=topic,
-                    partitions=[
-                        shape.FetchPartition(
-                            partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20
-                        )
-                    ],
-                )
-            ],
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            isolation_level=isolation,
+            topics=[shape(topic=topic, partitions=[asked])],
             forgotten_topics_data=[],
             rack_id="",
             max_version=11,
@@ -274,8 +282,7 @@ class Wire(Connection):
         (answered,) = answer.responses
         (one,) = answered.partitions
         check(one.error_code, f"Fetch of {topic}-{partition}")
-        aborted = [(each.first_offset, each.producer_id) for each in one.aborted_transactions or ()]
-        return committed(bytes(one.records or b""), sorted(aborted), offset)
+        return one
 
     # ---- what is known of topics
 

@@ -11,10 +11,11 @@ import kafka.errors
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from barnabas.spark.codes import COORDINATOR_MOVES, NoAnswerError, ResponseError
+from barnabas.spark.codes import COORDINATOR_MOVES, UNSUPPORTED_VERSION, NoAnswerError, ResponseError
 
 RETRY_S = 0.02
 CLIENT_ID = "barnabas-spark"
+GROUP, TRANSACTION = 0, 1  # kinds of coordinator
 
 T = TypeVar("T")
 
@@ -106,11 +107,13 @@ class Connection:
 
 
 class _translated:  # noqa: N801 - reads as a verb where it is used
-    """Turns kafka-python's errors into NoAnswerError; all of them mean that no answer came."""
+    """Turns kafka-python's errors into NoAnswerError: no answer came. ResponseError where the broker is too old."""
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, kafka.errors.UnsupportedVersionError):
+            raise ResponseError(UNSUPPORTED_VERSION, "UnsupportedVersion", str(error)) from error
         if isinstance(error, kafka.errors.KafkaError):
             raise NoAnswerError(str(error) or type(error).__name__) from error
 

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
-from kafka.protocol.admin import DescribeProducersRequest
-from kafka.protocol.consumer import FetchRequest
 from kafka.record.memory_records import MemoryRecords
 
 from barnabas.spark.codes import LEADER_MOVES
 from barnabas.spark.wire import EARLIEST, LATEST, READ_UNCOMMITTED, TOPIC, Wire
-from barnabas.spark.wire_connection import check
 
 OFFSET_OUT_OF_RANGE = 1
 FETCH_BYTES = 8 << 20
@@ -52,60 +50,35 @@ class RawLog(Wire):
         found = []
         for topic, partitions in self.leaders(topics).items():
             compacts = "compact" in self.configs(TOPIC, topic, ["cleanup.policy"])["cleanup.policy"]
+            # Ahead of the end: a transaction that ends between the two has its marker below the end.
+            opened = self.open_transactions(partial(self.leaders, [topic]))
             for partition in partitions:
-                # Ahead of the end: a transaction that ends between the two has its marker below the end.
-                began = self.open_transactions(topic, partition)
                 end = self._at_leader(topic, partition, self._offset_by(topic, partition, LATEST))
                 start = self._at_leader(topic, partition, self._offset_by(topic, partition, EARLIEST))
-                before = tuple(producer for producer, offset in began.items() if offset < start)
+                before = tuple(
+                    one.producer_id
+                    for one in opened
+                    if one.partition == partition and one.start_offset < start
+                )
                 found.append(Bounds(topic, partition, start, max(start, end), compacts, before))
         return found
-
-    def open_transactions(self, topic: str, partition: int) -> dict[int, int]:
-        """Producer id → first offset of its open transaction here (DescribeProducers)."""
-        shape = DescribeProducersRequest.TopicRequest
-
-        def attempt(leader: int) -> dict[int, int]:
-            request = DescribeProducersRequest(
-                topics=[shape(name=topic, partition_indexes=[partition])], max_version=0
-            )
-            (answered,) = self._finish(self._begin(leader, request)).topics
-            (one,) = answered.partitions
-            check(one.error_code, f"DescribeProducers of {topic}-{partition}")
-            return {
-                each.producer_id: each.current_txn_start_offset
-                for each in one.active_producers
-                if each.current_txn_start_offset >= 0
-            }
-
-        return self._at_leader(topic, partition, attempt)
 
     def fetch(self, topic: str, partition: int, offset: int) -> bytes:
         """Batches from the one that holds the offset on, the last of them perhaps cut; b"" if there is none yet.
 
         ResponseError with OFFSET_OUT_OF_RANGE where the log starts later by now.
         """
-        shape = FetchRequest.FetchTopic
-        asked = shape.FetchPartition(
-            partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
-        )
 
         def attempt(leader: int) -> bytes:
-            request = FetchRequest(
-                max_wait_ms=MAX_WAIT_MS,
-                min_bytes=1,
+            one = self._fetch(
+                leader,
+                topic,
+                partition,
+                offset,
+                READ_UNCOMMITTED,
                 max_bytes=FETCH_BYTES,
-                isolation_level=READ_UNCOMMITTED,
-                topics=[shape(topic=topic, partitions=[asked])],
-                forgotten_topics_data=[],
-                rack_id="",
-                max_version=11,
+                max_wait_ms=MAX_WAIT_MS,
             )
-            answer = self._finish(self._begin(leader, request))
-            check(answer.error_code, "Fetch")
-            (answered,) = answer.responses
-            (one,) = answered.partitions
-            check(one.error_code, f"Fetch of {topic}-{partition}")
             return bytes(one.records or b"")
 
         return self._at_leader(topic, partition, attempt)

@@ -12,8 +12,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
+import pyarrow as pa
+
 import barnabas
-from barnabas.spark import ExactlyOnceKafkaSink, wire, wire_connection
+from barnabas.spark import ExactlyOnceKafkaSink, arrow_batches, wire, wire_connection
 from barnabas.spark.wire import Identity, Wire
 from coordinator.java_hash import partition_of_key
 from protocol.codec import encode
@@ -31,18 +33,23 @@ ROWS = 200
 LAST_EPOCH = 32766  # what a client may be given; one more is for the coordinator's own fencing
 COMPLETE_COMMIT = 4
 TRANSACTIONS = "__transaction_state"
-FEW_PARTITIONS = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
+SETTINGS = {
+    "transaction.state.log.num.partitions": 1,
+    "offsets.topic.num.partitions": 1,
+    # So that a test can write behind a marker, as it was before KIP-890.
+    "transaction.partition.verification.enable": False,
+}
 
 
 @pytest.fixture(params=BROKERS)
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     """A broker that keeps its port over a restart."""
     if request.param == "barnabas":
-        with barnabas.Broker(data=tmp_path / "data", config=FEW_PARTITIONS) as broker:
+        with barnabas.Broker(data=tmp_path / "data", config=SETTINGS) as broker:
             yield broker
     else:
         need_apache_kafka()
-        with KafkaServer(tmp_path / "kafka", FEW_PARTITIONS) as kafka:
+        with KafkaServer(tmp_path / "kafka", SETTINGS) as kafka:
             yield kafka
 
 
@@ -107,9 +114,6 @@ def say_epoch(
         connection.close()
 
 
-# barnabas alone: killed with a transaction open or prepared, Kafka 4.3.1 may log its end after the restart without a
-# marker in any partition, since they count as deleted while they have no leader. The marker's topic is blocked then.
-@pytest.mark.parametrize("server", ["barnabas"], indirect=True)
 @pytest.mark.parametrize("request_of", ["add_partitions", "end_transaction"])
 def test_a_broker_killed_in_the_midst_of_a_batch_costs_a_try(
     spark: SparkSession, server: Server, monkeypatch: pytest.MonkeyPatch, request_of: str
@@ -136,3 +140,42 @@ def test_a_broker_killed_in_the_midst_of_a_batch_costs_a_try(
     assert values(server.bootstrap, topic) == sorted(f"{b}-{n}" for b in range(3) for n in range(ROWS))
     assert read(server.bootstrap, sink.marker_topic)[-1].value
     sink.close()
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_transaction_whose_markers_the_cluster_lost_is_ended_as_its_coordinator_says(
+    spark: SparkSession, server: Server, commits: bool
+) -> None:
+    topic = create(server.bootstrap, "out", 2)
+    sink = ExactlyOnceKafkaSink(server.bootstrap, query="q", topic=topic)
+    sink.write(rows(spark, "0-"), 0)
+    hang(sink, topic, commits)
+    assert "hangs" not in values(server.bootstrap, topic)
+    sink.write(rows(spark, "1-"), 1)
+    expected = [f"{b}-{n}" for b in range(2) for n in range(ROWS)]
+    assert values(server.bootstrap, topic) == sorted(expected + ["hangs"] * commits)
+    sink.close()
+
+
+def hang(sink: ExactlyOnceKafkaSink, topic: str, committed: bool) -> None:
+    """Write a record that no marker will follow, of the transaction that the coordinator ended last."""
+    connection = Wire(sink.settings.bootstrap, {}, 30_000)
+    connection.connect()
+    if not committed:
+        identity = connection.init_producer_id(sink.transactional_id, 60_000)
+        connection.add_partitions(sink.transactional_id, identity, {sink.marker_topic: [0]})
+        connection.end_transaction(sink.transactional_id, identity, commit=False)
+    last = connection.describe_transaction(sink.transactional_id)
+    assert last is not None
+    columns = arrow_batches.Columns(pa.array([None], pa.binary()), pa.array([b"hangs"], pa.binary()), None)
+    (batch,) = arrow_batches.build(columns, int(time.time() * 1000), 1 << 20)
+    arrow_batches.stamp(batch.data, last.producer_id, last.epoch, 0 if not committed else written(sink))
+    leader = connection.leaders([topic])[topic][0]
+    connection.wait(connection.send(leader, sink.transactional_id, topic, 0, batch.data))
+    connection.close()
+
+
+def written(sink: ExactlyOnceKafkaSink) -> int:
+    """How many records of the last batch the first partition got."""
+    assert sink.last_report is not None
+    return sum(one.records for one in sink.last_report.partitions if one.partition == 0)

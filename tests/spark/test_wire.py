@@ -14,6 +14,7 @@ kafka = pytest.importorskip("kafka", reason="needs kafka-python, of the extra `s
 
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
+from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import (
@@ -25,6 +26,7 @@ from kafka.protocol.producer import (
     ProduceResponse,
     TxnOffsetCommitRequest,
 )
+from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
 from barnabas.spark import codes
 from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
@@ -95,6 +97,13 @@ def test_connections_are_made_and_asked_as_the_adapter_does() -> None:
         ),
         (FindCoordinatorRequest, 3, "key key_type"),
         (MetadataRequest, 9, "topics allow_auto_topic_creation"),
+        (DescribeTransactionsRequest, 0, "transactional_ids"),
+        (DescribeProducersRequest, 0, "topics"),
+        (
+            WriteTxnMarkersRequest.WritableTxnMarker,
+            None,
+            "producer_id producer_epoch transaction_result topics coordinator_epoch",
+        ),
     ],
 )
 def test_messages_have_the_fields_that_are_used(message: type, version: int | None, fields: str) -> None:
