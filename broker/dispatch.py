@@ -107,10 +107,6 @@ class Dispatcher:
         handling_s = time.perf_counter() - began_s if began_s else 0.0
         charge(self._server.quotas, context, response, frame_bytes, handling_s, self._server.clock.now_ms())
 
-    def connection_delay_ms(self, address: str) -> int:
-        """For how long a new connection is held before it is closed; 0 lets it in (KIP-612)."""
-        return self._server.quotas.connections.charge(address, self._server.clock.now_ms())
-
     def _route(self, api_key: int, api_version: int) -> Route | None:
         """The route of an API's version; None for ApiVersions of a version that isn't known."""
         api = APIS.get(api_key)

@@ -13,7 +13,9 @@ from broker.addresses import addresses_of
 from broker.connection import Connection
 
 if TYPE_CHECKING:
+    from broker.clock import Clock
     from broker.dispatch import Dispatcher
+    from broker.quotas.client_quotas import ConnectionRates
 
 log = logging.getLogger("barnabas.listener")
 
@@ -31,6 +33,8 @@ class Listener:
         advertised: tuple[str, int] | None,
         dispatcher: Dispatcher,
         limits: ConnectionLimits,
+        rates: ConnectionRates,
+        clock: Clock,
         max_frame_bytes: int,
         backlog: int = BACKLOG,
     ) -> None:
@@ -41,6 +45,8 @@ class Listener:
         self.connections: set[Connection] = set()
         self._dispatcher = dispatcher
         self._limits = limits
+        self._rates = rates
+        self._clock = clock
         self._max_frame_bytes = max_frame_bytes
         self._backlog = backlog
         self._servers: list[asyncio.Server] = []
@@ -104,7 +110,7 @@ class Listener:
     def admit(self, connection: Connection) -> str | None:
         """Count a connection in; why it has to close, where there are too many."""
         self.connections.add(connection)
-        delay_ms = self._dispatcher.connection_delay_ms(connection.peer_host)
+        delay_ms = self._rates.charge(connection.peer_host, self._clock.now_ms())
         if delay_ms > 0:
             connection.refuse_after(delay_ms)
         return self._limits.admit(connection.peer_host)

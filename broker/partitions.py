@@ -24,7 +24,7 @@ from storage.segment_recovery import UnsupportedFormatError
 if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.fetching import DelayedFetch
-    from broker.metadata.image import ClusterImage, PartitionImage, TopicImage
+    from broker.metadata.image import ClusterImage, PartitionImage, TopicChanges, TopicImage
     from storage.log_directory import LogDirectory
     from storage.partition_log import PartitionLog
 
@@ -210,31 +210,30 @@ class Partitions:
     def all(self) -> list[Partition]:
         return [partition for topic in self.by_name.values() for partition in topic.partitions.values()]
 
-    def follow(self, image: ClusterImage) -> list[TopicImage]:
-        """Make the partitions what the metadata says, as far as it changed since the last call. Returns the topics
-        that were removed.
+    def follow(self, image: ClusterImage) -> TopicChanges:
+        """Make the partitions what the metadata says, as far as it changed since the last call: what is returned.
 
         What the disk refuses is logged and tried again at the next call; until then the partition is offline.
         """
-        changed, removed = image.take_changes()
+        changes = image.take_changes()
         retried, self._to_delete = self._to_delete, []
         for partition in retried:
             self._delete(partition)
-        for topic in removed:
+        for topic in changes.removed:
             self._remove(topic)
-        changed |= self._to_follow
+        to_follow = changes.touched | self._to_follow
         self._to_follow = set()
-        for name in changed:
+        for name in to_follow:
             if name in image.topics:
                 self._follow_topic(image.topics[name])
-        return removed
+        return changes
 
-    def open_all(self, image: ClusterImage) -> list[TopicImage]:
+    def open_all(self, image: ClusterImage) -> TopicChanges:
         """`follow` of a start, which opens every partition or ends. Raises what the disk or the files refuse with."""
-        changed, removed = image.take_changes()
-        for name in changed:
+        changes = image.take_changes()
+        for name in changes.touched:
             self._follow_topic(image.topics[name], raising=True)
-        return removed
+        return changes
 
     def configure_all(self) -> None:
         """A setting of the broker changed that topics inherit."""

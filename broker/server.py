@@ -18,6 +18,8 @@ from broker.broken_invariant import stops_the_broker
 from broker.clock import Clock, SystemClock
 from broker.config.topic_config import check_topic_configs, log_config_of_metadata, log_config_of_topic
 from broker.coordination.groups import Groups
+from broker.coordination.hosted_shard import PartitionWorld
+from broker.coordination.loop_timers import LoopTimers
 from broker.coordination.markers import TxnMarkers
 from broker.coordination.transactions import Transactions
 from broker.directories import Directories, open_directories
@@ -35,7 +37,7 @@ from broker.metadata.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, Meta
 from broker.metadata.snapshots import SnapshotPolicy
 from broker.metadata.topic_decisions import Placement
 from broker.metadata.topic_names import is_internal
-from broker.partitions import Partitions
+from broker.partitions import Partition, Partitions
 from broker.quotas.client_quotas import ClientQuotas
 from broker.random_ids import random_uuid
 from broker.start_error import StartError
@@ -107,6 +109,8 @@ class Server:
         self.fetch_sessions = FetchSessions(
             config.get_int("max.incremental.fetch.session.cache.slots"), random.SystemRandom().randrange
         )
+        self.timers = LoopTimers(self.clock, self.stop_on_failure)
+        self.quotas = ClientQuotas(config)
         self.connection_limits = ConnectionLimits(
             config.get_int("max.connections"),
             config.get_int("max.connections.per.ip"),
@@ -120,6 +124,8 @@ class Server:
                 listener.advertised,
                 self.dispatcher,
                 self.connection_limits,
+                self.quotas.connections,
+                self.clock,
                 config.get_int("socket.request.max.bytes"),
                 config.get_int("socket.listen.backlog.size"),
             )
@@ -127,7 +133,6 @@ class Server:
         }
         self.directories: list[LogDirectory] = []
         self.failing = FailingDirectories(self)
-        self.quotas = ClientQuotas(config)
         self.housekeeping = Housekeeping(self)
 
     def advertised_endpoint(self, listener_name: str) -> tuple[str, int] | None:
@@ -316,21 +321,12 @@ class Server:
             lambda configs: check_topic_configs(self.config, configs),
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self.groups = Groups(
-            self.config,
-            self.partitions,
-            self.clock,
-            lambda: random_uuid(secrets.token_bytes),
-            self.stop_on_failure,
-            self.metadata,
-        )
+        self.groups = Groups(self.config, self.partitions, self._world_of, self.metadata)
         self.markers = TxnMarkers(image, self.partitions, self.groups, self.clock)
         self.transactions = Transactions(
             self.config,
             self.partitions,
-            self.clock,
-            lambda: random_uuid(secrets.token_bytes),
-            self.stop_on_failure,
+            self._world_of,
             markers=self.markers,
             next_producer_id=self.producer_ids.next,
             transaction_version=lambda: image.features.get(registration.TRANSACTION_VERSION, 0),
@@ -341,6 +337,9 @@ class Server:
         self.metadata.on_change = self._follow_metadata
         self.moves.resume(self._moves_found)
         self.failing.take_offline()
+
+    def _world_of(self, partition: Partition) -> PartitionWorld:
+        return PartitionWorld(partition, self.clock, self.timers, lambda: random_uuid(secrets.token_bytes))
 
     def _follow_metadata(self) -> None:
         """Make the settings and the partitions what the metadata says."""
@@ -425,9 +424,8 @@ class Server:
         self.housekeeping.stop()
         self.moves.stop()
         self.failing.forget()
-        self.transactions.stop()
+        self.timers.stop()
         self.markers.stop()
-        self.groups.stop()
         for listener in self.listeners.values():
             listener.close_connections()
         if self.failure is None:

@@ -103,13 +103,9 @@ class Topics:
     def _append(self, decided: Sequence[Message]) -> KafkaError | None:
         """What kept the decision, or the end of a long one, out of the metadata log; None where it is in force."""
         try:
-            self._metadata.append(decided)
-        except KafkaError as error:
-            log.error("a change of topics can't be written to the metadata log: %s", error)
-            return error
+            return self._metadata.try_append(decided)
         finally:
             self._forget_preferred(decided)
-        return None
 
     def _forget_preferred(self, decided: Sequence[Message]) -> None:
         topics = self._metadata.image.topics_by_id

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from protocol.errors import Error
+from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 Bytes = bytes | bytearray | memoryview
 Record = tuple[bytes, bytes | None]
 """Key and value of one record; a null value is a tombstone."""
-
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
 
 
 class World(Protocol):

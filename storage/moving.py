@@ -6,10 +6,11 @@ one holds it takes over. Source: kafka.server ReplicaAlterLogDirsThread, LogMana
 """
 
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from protocol.errors import Error, KafkaError
-from protocol.record_batch import BATCH_LENGTH_POS, BATCH_OVERHEAD, LOG_OVERHEAD
+from protocol.record_batch import walk_batches
 from storage import files, flush_waiters, flushing, reads, recovery, removal, retention, truncation
 from storage.log_config import LONG_MAX, LogConfig
 from storage.results import AppendOrigin
@@ -48,7 +49,7 @@ def copy(
     """Appends to the future log what it lacks, as much as the bounds allow though at least a batch. Returns how
     many bytes.
 
-    Raises `KafkaError` (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE).
+    Raises `KafkaError` (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE), `CorruptRecordError`.
     """
     if present.log_start_offset == present.log_end_offset != future.log_end_offset:
         truncation.truncate_fully_and_start_at(future, present.log_end_offset, now_ms)
@@ -71,19 +72,11 @@ def copy(
 
 def _append_all(future: "PartitionLog", records: bytearray, max_batches: int, now_ms: int) -> int:
     view = memoryview(records)
-    position = 0
-    for _ in range(max_batches):
-        if len(view) - position < BATCH_OVERHEAD:
-            break
-        length_at = position + BATCH_LENGTH_POS
-        size = int.from_bytes(view[length_at : length_at + 4], "big") + LOG_OVERHEAD
-        if position + size > len(view):
-            break
-        future.append(
-            view[position : position + size], leader_epoch=-1, now_ms=now_ms, origin=AppendOrigin.REPLICATION
-        )
-        position += size
-    return position
+    end = 0
+    for position, header in islice(walk_batches(records), max_batches):
+        end = position + header.size_bytes
+        future.append(view[position:end], leader_epoch=-1, now_ms=now_ms, origin=AppendOrigin.REPLICATION)
+    return end
 
 
 def is_caught_up(future: "PartitionLog", present: "PartitionLog") -> bool:

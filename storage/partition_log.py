@@ -183,6 +183,7 @@ class PartitionLog:
     start_verification = appending.start_verification
 
     read = reads.read
+    batches = reads.batches
     available_bytes = reads.available_bytes
     aborted_transactions = reads.aborted_transactions
     offset_for_timestamp = lookups.offset_for_timestamp

@@ -5,6 +5,7 @@ no index. Source: org.apache.kafka.storage LocalLog.read, LogSegment.read.
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,9 @@ from protocol.record_batch import (
     BATCH_LENGTH_POS,
     LAST_OFFSET_DELTA_POS,
     LOG_OVERHEAD,
+    BatchHeader,
     CorruptRecordError,
+    walk_batches,
 )
 from storage import files
 from storage.results import AbortedTransaction, ReadResult
@@ -28,6 +31,7 @@ ENOUGH_BYTES = 2**31 - 1
 REMEMBERED_POSITIONS = 16
 """Per log: so many consumers read on from where they were without a search."""
 
+_REPLAYED_BYTES = 1024 * 1024
 _WALKED_BYTES = 8192
 _INT32 = Struct(">i")
 _OFFSET_AND_LENGTH = Struct(">qi")
@@ -76,6 +80,28 @@ def read(
     else:
         _remember_torn(log, segment, position, data)
     return ReadResult(data, False, segment.base_offset, position)
+
+
+def batches(
+    log: "PartitionLog", offset: int, *, upper_bound: int
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Each batch from the one that holds `offset`, below the offset `upper_bound`, of all segments: for who replays.
+
+    Raises `KafkaError` as `read` does, KAFKA_STORAGE_ERROR too where no whole batch is left; `CorruptRecordError`.
+    """
+    while offset < upper_bound:
+        found = read(log, offset, _REPLAYED_BYTES, upper_bound=upper_bound, min_one_batch=True)
+        data = memoryview(found.records)
+        following = offset
+        for position, header in walk_batches(data):
+            yield header, data[position : position + header.size_bytes]
+            following = header.last_offset + 1
+        if following == offset:
+            raise KafkaError(
+                Error.KAFKA_STORAGE_ERROR,
+                f"nothing can be read at offset {offset} of {log.topic}-{log.partition}",
+            )
+        offset = following
 
 
 @told_to_clients

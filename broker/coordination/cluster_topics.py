@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from coordinator.group.topics import TopicMetadata
 
 if TYPE_CHECKING:
-    from broker.metadata.image import ClusterImage, TopicImage
+    from broker.metadata.image import ClusterImage, TopicChanges, TopicImage
     from broker.metadata.metadata_log import MetadataLog
 
 
@@ -40,6 +40,7 @@ class ClusterTopics:
 
     def _metadata_of(self, topic: TopicImage) -> TopicMetadata:
         seen = self._seen.get(topic.topic_id)
+        # Replicas stay where they are, on the one node that there is: a topic can only grow.
         is_same = seen is not None and seen.partition_count == len(topic.partitions)
         return seen if seen is not None and is_same else self._read(topic)
 
@@ -55,16 +56,22 @@ class ClusterTopics:
         )
         return TopicMetadata(topic.name, topic.topic_id, racks)
 
-    def follow(self) -> tuple[list[str], bool]:
-        """Names of topics that are new, others or gone since the last call, and whether some are new."""
-        before = self._seen
-        now: dict[bytes, TopicMetadata] = {}
-        for topic in self.image.topics.values():
-            seen = before.get(topic.topic_id)
-            # Replicas stay where they are, on the one node that there is: a topic can only grow.
-            is_same = seen is not None and seen.partition_count == len(topic.partitions)
-            now[topic.topic_id] = seen if seen is not None and is_same else self._read(topic)
-        self._seen = now
-        changed = [topic.name for topic_id, topic in now.items() if before.get(topic_id) != topic]
-        changed += [topic.name for topic_id, topic in before.items() if topic_id not in now]
-        return changed, any(topic_id not in before for topic_id in now)
+    def follow(self, changes: TopicChanges) -> tuple[list[str], bool]:
+        """Names of topics that are new, others or gone by these changes, and whether some are new. Costs in proportion
+        to the changes, however many topics there are."""
+        changed: list[str] = []
+        created = False
+        for topic in changes.removed:
+            if self._seen.pop(topic.topic_id, None) is not None:
+                changed.append(topic.name)
+        for name in changes.touched:
+            touched = self.image.topics.get(name)
+            if touched is None:  # removed since
+                continue
+            seen = self._seen.get(touched.topic_id)
+            now = self._metadata_of(touched)
+            if now is not seen:
+                self._seen[touched.topic_id] = now
+                changed.append(name)
+                created = created or seen is None
+        return changed, created

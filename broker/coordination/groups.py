@@ -1,7 +1,5 @@
 """The group coordinators of this broker: a shard for each partition of `__consumer_offsets` that it leads.
 
-A shard is loaded in the same turn of the loop in which its partition comes to be led here, before anybody can ask for
-it: nobody is ever told COORDINATOR_LOAD_IN_PROGRESS but for a partition that can't be read.
 Source: `GroupCoordinatorService`.
 """
 
@@ -14,20 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from broker.config.group_config import consumer_timeouts
 from broker.coordination.cluster_topics import ClusterTopics
-from broker.coordination.hosted_shard import PartitionWorld, replay
-from broker.coordination.loop_timers import LoopTimers
+from broker.coordination.hosted_shards import HostedShards
 from broker.metadata.image import GROUP_RESOURCE
 from coordinator.group.settings import ConsumerTimeouts, GroupSettings
 from coordinator.group.shard import Client, GroupShard
-from coordinator.java_hash import partition_of_key
-from protocol.errors import CodecError, Error, KafkaError
-from protocol.record_batch import CorruptRecordError
+from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
     from broker.config.broker_config import BrokerConfig
     from broker.context import RequestContext
-    from broker.metadata.image import TopicImage
+    from broker.coordination.hosted_shard import PartitionWorld
+    from broker.metadata.image import TopicChanges
     from broker.metadata.metadata_log import MetadataLog
     from broker.partitions import Partition, Partitions
 
@@ -38,26 +33,30 @@ MINUTE_MS = 60_000
 
 
 class Groups:
-    """Finds the shard of a group, and lets shards come and go with the partitions."""
+    """Finds the shard of a group, and tells the shards what becomes of topics."""
 
     def __init__(
         self,
         config: BrokerConfig,
         partitions: Partitions,
-        clock: Clock,
-        new_uuid: Callable[[], bytes],
-        failed: Callable[[BaseException], None],
+        world_of: Callable[[Partition], PartitionWorld],
         metadata: MetadataLog,
     ) -> None:
-        self.timers = LoopTimers(clock, failed)
         self._topics = ClusterTopics(metadata)
         self._config = config
-        self._partitions = partitions
-        self._clock = clock
-        self._new_uuid = new_uuid
         self._settings = group_settings(config)
-        self._partition_count = config.get_int("offsets.topic.num.partitions")
-        self._shards: dict[int, tuple[Partition, PartitionWorld, GroupShard | None]] = {}
+        self._shards = HostedShards(
+            OFFSETS_TOPIC,
+            config.get_int("offsets.topic.num.partitions"),
+            partitions,
+            world_of,
+            self._new_shard,
+            content="groups",
+            reloads_in_new_epoch=False,
+        )
+
+    def _new_shard(self, world: PartitionWorld, leader_epoch: int) -> GroupShard:
+        return GroupShard(world, self._settings, self._topics, self._timeouts_of)
 
     @property
     def serves_consumer_groups(self) -> bool:
@@ -73,72 +72,35 @@ class Groups:
     # --- finding --------------------------------------------------------------------------------------------
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that has a group. As in Kafka, partitions that are added to the topic
-        count from the next start on: groups would be lost otherwise."""
-        return partition_of_key(group_id, self._partition_count)
+        """The partition of `__consumer_offsets` that has a group."""
+        return self._shards.partition_of(group_id)
 
     def shard_of(self, group_id: str) -> GroupShard:
         """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for a partition that can't be read."""
-        return self.shard_at(self.partition_of(group_id))
+        return self._shards.of(group_id)
 
     def shard_at(self, index: int) -> GroupShard:
         """The shard of a partition of `__consumer_offsets`. Raises as `shard_of`."""
-        found = self._shards.get(index)
-        if found is None:
-            raise KafkaError(Error.NOT_COORDINATOR)
-        return self._loaded(found[2])
+        return self._shards.at(index)
 
     def all_shards(self) -> list[GroupShard]:
         """Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them can't be read."""
-        return [self._loaded(shard) for _, _, shard in self._shards.values()]
+        return self._shards.all()
 
-    @staticmethod
-    def _loaded(shard: GroupShard | None) -> GroupShard:
-        if shard is None:
-            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
-        return shard
+    # --- following the metadata -----------------------------------------------------------------------------
 
-    # --- following the partitions ---------------------------------------------------------------------------
-
-    def follow(self, removed: Sequence[TopicImage]) -> None:
-        """The metadata changed: load the shards that are new here, give up those that went, and delete the offsets of
-        topics that were removed."""
-        topic = self._partitions.by_name.get(OFFSETS_TOPIC)
-        led = {} if topic is None else topic.partitions
-        if topic is not None and not self._shards:
-            self._partition_count = len(led) + len(topic.offline)
-        for index, (partition, world, shard) in [*self._shards.items()]:
-            if led.get(index) is not partition:
-                del self._shards[index]
-                if shard is not None:
-                    shard.unload()
-                world.cancel_all()
-        for index, partition in led.items():
-            if index not in self._shards and partition.leader_epoch >= 0:
-                self._load(index, partition)
-        changed, created = self._topics.follow()
+    def follow(self, changes: TopicChanges) -> None:
+        """The metadata changed, and the partitions with it: shards come and go, learn of the topics that changed, and
+        forget the offsets of those that were removed."""
+        self._shards.follow()
+        changed, created = self._topics.follow(changes)
         if changed:
-            for shard in self._loaded_shards():
+            for shard in self._shards.readable():
                 shard.topics_changed(changed, created=created)
-        gone = [(each.name, each.topic_id) for each in removed]
-        if gone:
-            for shard in self._loaded_shards():
+        if changes.removed:
+            gone = [(each.name, each.topic_id) for each in changes.removed]
+            for shard in self._shards.readable():
                 self._forget(shard, gone)
-
-    def _loaded_shards(self) -> list[GroupShard]:
-        return [shard for _, _, shard in self._shards.values() if shard is not None]
-
-    def _load(self, index: int, partition: Partition) -> None:
-        world = PartitionWorld(partition, self._clock, self.timers, self._new_uuid)
-        shard = GroupShard(world, self._settings, self._topics, self._timeouts_of)
-        try:
-            replay(partition.log, shard)
-        except (CodecError, CorruptRecordError, KafkaError) as error:
-            log.error("the groups of %s-%d can't be loaded: %s", OFFSETS_TOPIC, index, error)
-            self._shards[index] = (partition, world, None)
-            return
-        self._shards[index] = (partition, world, shard)
-        shard.start()
 
     @staticmethod
     def _forget(shard: GroupShard, topics: Sequence[tuple[str, bytes]]) -> None:
@@ -152,9 +114,6 @@ class Groups:
         overrides = self._topics.image.configs.get((GROUP_RESOURCE, group_id), {})
         values = consumer_timeouts(self._config, overrides)
         return ConsumerTimeouts(*values)
-
-    def stop(self) -> None:
-        self.timers.stop()
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from coordinator.ports import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Bytes, Record, append_error
+from coordinator.ports import Bytes, Record, append_error
 from protocol.errors import Error, KafkaError
-from protocol.record_batch import LOG_OVERHEAD, read_header
+from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.records import COMMIT, build_batch, read_control_type, read_records
 from storage.results import AppendOrigin
 from storage.verification import Verification
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from broker.coordination.loop_timers import LoopTimers
     from broker.partitions import Partition
     from storage.partition_log import PartitionLog
-
-READ_BYTES = 1024 * 1024
 
 
 class ReplayedShard(Protocol):
@@ -105,33 +103,22 @@ class PartitionWorld:
 
 def replay(log: PartitionLog, shard: ReplayedShard) -> None:
     """Feed a shard the whole log. Raises CodecError, CorruptRecordError, KafkaError where it can't be read."""
-    position, end = log.log_start_offset, log.log_end_offset
     last: dict[bytes, tuple[bytes | None, int, int]] = {}
-    while position < end:
-        data = memoryview(log.read(position, READ_BYTES, upper_bound=end, min_one_batch=True).records)
-        pos = 0
-        while pos + LOG_OVERHEAD <= len(data):
-            header = read_header(data, pos) if len(data) - pos >= 61 else None
-            if header is None or pos + header.size_bytes > len(data):
-                break
-            records = read_records(data[pos : pos + header.size_bytes])
-            if header.is_control:
-                for record in records:
-                    commit = read_control_type(record.key) == COMMIT
-                    shard.end_transaction(header.producer_id, commit=commit)
+    for header, batch in log.batches(log.log_start_offset, upper_bound=log.log_end_offset):
+        records = read_records(batch)
+        if header.is_control:
+            for record in records:
+                commit = read_control_type(record.key) == COMMIT
+                shard.end_transaction(header.producer_id, commit=commit)
+            continue
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        for record in records:
+            if record.key is None:
+                continue
+            if shard.last_record_counts:
+                value = None if record.value is None else bytes(record.value)
+                last[bytes(record.key)] = (value, record.offset, producer_id)
             else:
-                producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-                for record in records:
-                    if record.key is None:
-                        continue
-                    if shard.last_record_counts:
-                        value = None if record.value is None else bytes(record.value)
-                        last[bytes(record.key)] = (value, record.offset, producer_id)
-                    else:
-                        shard.replay(record.key, record.value, record.offset, producer_id)
-            position = header.last_offset + 1
-            pos += header.size_bytes
-        if pos == 0:
-            raise KafkaError(Error.KAFKA_STORAGE_ERROR, f"nothing can be read at offset {position}")
+                shard.replay(record.key, record.value, record.offset, producer_id)
     for key, (value, offset, producer_id) in last.items():
         shard.replay(key, value, offset, producer_id)

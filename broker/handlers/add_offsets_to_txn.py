@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.coordination.fencing import as_known
 from broker.coordination.groups import OFFSETS_TOPIC
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -34,7 +35,5 @@ def handle(
             client_transaction_version=0,
         )
     except KafkaError as failure:
-        error = failure.error
-    if context.api_version < PRODUCER_FENCED_VERSION and error is Error.PRODUCER_FENCED:
-        error = Error.INVALID_PRODUCER_EPOCH
+        error = as_known(failure.error, context.api_version, PRODUCER_FENCED_VERSION)
     return AddOffsetsToTxnResponse(error_code=error)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from broker.coordination.fencing import as_known
 from broker.metadata.topic_names import is_internal
 from coordinator.ports import TopicPartition
 from protocol.errors import Error, KafkaError
@@ -96,9 +97,7 @@ def _answer(
             *producer, partitions, client_transaction_version=2 if version >= BATCH_VERSION else 0
         )
     except KafkaError as failure:
-        error = failure.error
-    if version < PRODUCER_FENCED_VERSION and error is Error.PRODUCER_FENCED:
-        error = Error.INVALID_PRODUCER_EPOCH
+        error = as_known(failure.error, version, PRODUCER_FENCED_VERSION)
     if asked.verify_only:
         return _by_topic(dict.fromkeys(partitions, error))
     return [

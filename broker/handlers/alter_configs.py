@@ -5,13 +5,11 @@ Old clients' way, and why IncrementalAlterConfigs came (KIP-339). Loggers can't 
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.config.alterations import Alteration, Operation, check_request
-from broker.handlers.incremental_alter_configs import answer, check_resource
+from broker.handlers.incremental_alter_configs import alter, check_resource
 from broker.metadata import config_decisions
-from protocol.errors import Error, KafkaError
 from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
 from protocol.schema import Message
 
@@ -21,26 +19,12 @@ if TYPE_CHECKING:
 
 
 def handle(server: Server, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    times_named = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    decided: list[Message] = []
-    responses = []
-    for resource in request.resources:
-        key = (resource.resource_type, resource.resource_name)
-        refusal: KafkaError | None = None
-        try:
-            if times_named[key] > 1:
-                raise KafkaError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
-            decided += _decide(server, resource)
-        except KafkaError as error:
-            refusal = error
-        responses.append(answer(*key, refusal))
-    if decided and not request.validate_only:
-        decided += config_decisions.cleared_elr(server.metadata.image, decided)
-        failure = server.metadata.try_append(decided)
-        if failure is not None:
-            for each in responses:
-                each.error_code = each.error_code or failure.error
-    return AlterConfigsResponse(responses=responses)
+    def decide(resource: AlterConfigsResource) -> list[Message]:
+        return _decide(server, resource)
+
+    return AlterConfigsResponse(
+        responses=alter(server, request.resources, decide, validate_only=request.validate_only)
+    )
 
 
 def _decide(server: Server, resource: AlterConfigsResource) -> list[Message]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.coordination.fencing import as_known
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 
@@ -35,8 +36,5 @@ def handle(server: Server, context: RequestContext, request: EndTxnRequest) -> E
             client_transaction_version=2 if version >= VERSION_2_VERSION else 0,
         )
     except KafkaError as failure:
-        error = failure.error
-        if version < PRODUCER_FENCED_VERSION and error is Error.PRODUCER_FENCED:
-            error = Error.INVALID_PRODUCER_EPOCH
-        return EndTxnResponse(error_code=error)
+        return EndTxnResponse(error_code=as_known(failure.error, version, PRODUCER_FENCED_VERSION))
     return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)

@@ -7,7 +7,8 @@ The levels of loggers (KIP-412) are the process's and aren't stored.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from broker import logger_levels
 from broker.config.alterations import Alteration, Operation, check_request
@@ -17,6 +18,7 @@ from broker.metadata.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TY
 from broker.metadata.image import BROKER_RESOURCE
 from protocol.errors import Error, KafkaError
 from protocol.messages.configs import (
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
@@ -28,34 +30,50 @@ if TYPE_CHECKING:
     from broker.context import RequestContext
     from broker.server import Server
 
+R = TypeVar("R", AlterConfigsResource, IncrementalAlterConfigsResource)
+
 
 def handle(
     server: Server, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    times_named = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    unheard_of = any(_has_unknown_operation(resource) for resource in request.resources)
+
+    def decide(resource: IncrementalAlterConfigsResource) -> list[Message]:
+        return _decide(server, resource, request.validate_only, unheard_of=unheard_of)
+
+    return IncrementalAlterConfigsResponse(
+        responses=alter(server, request.resources, decide, validate_only=request.validate_only)
+    )
+
+
+def alter(
+    server: Server, resources: Sequence[R], decide: Callable[[R], list[Message]], *, validate_only: bool
+) -> list[AlterConfigsResourceResponse]:
+    """What this API and AlterConfigs have in common: each resource is decided for itself, by a `decide` that raises
+    KafkaError; what was decided is written at once."""
+    times_named = Counter((r.resource_type, r.resource_name) for r in resources)
     decided: list[Message] = []
     responses = []
-    unheard_of = any(_has_unknown_operation(resource) for resource in request.resources)
-    for resource in request.resources:
+    for resource in resources:
         key = (resource.resource_type, resource.resource_name)
         refusal: KafkaError | None = None
         try:
             if times_named[key] > 1:
                 raise KafkaError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
-            decided += _decide(server, resource, request.validate_only, unheard_of=unheard_of)
+            decided += decide(resource)
         except KafkaError as error:
             refusal = error
-        responses.append(answer(*key, refusal))
-    if decided and not request.validate_only:
+        responses.append(_answer(*key, refusal))
+    if decided and not validate_only:
         decided += config_decisions.cleared_elr(server.metadata.image, decided)
         failure = server.metadata.try_append(decided)
         if failure is not None:
             for each in responses:
                 each.error_code = each.error_code or failure.error
-    return IncrementalAlterConfigsResponse(responses=responses)
+    return responses
 
 
-def answer(resource_type: int, name: str, refusal: KafkaError | None) -> AlterConfigsResourceResponse:
+def _answer(resource_type: int, name: str, refusal: KafkaError | None) -> AlterConfigsResourceResponse:
     response = AlterConfigsResourceResponse(
         error_message=None, resource_type=resource_type, resource_name=name
     )

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.coordination.fencing import as_known
 from protocol.errors import Error, KafkaError
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
     from broker.server import Server
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
 PRODUCER_FENCED_VERSION = 4
 
 
@@ -27,11 +27,10 @@ def handle(server: Server, context: RequestContext, request: InitProducerIdReque
     try:
         producer_id, producer_epoch = _init(server, request)
     except KafkaError as failure:
-        error = failure.error
-        if context.api_version < PRODUCER_FENCED_VERSION and error is Error.PRODUCER_FENCED:
-            error = Error.INVALID_PRODUCER_EPOCH
         return InitProducerIdResponse(
-            error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+            error_code=as_known(failure.error, context.api_version, PRODUCER_FENCED_VERSION),
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
         )
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=producer_epoch)
 

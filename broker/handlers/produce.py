@@ -168,7 +168,7 @@ async def _append_once_added(
     )
     begun_s = server.clock.monotonic_s()
     while True:
-        await server.transactions.timers.sleep(backoff_ms)
+        await server.timers.sleep(backoff_ms)
         verified = add_or_verify(server, producer, sequences, Operation.ADD)
         if (server.clock.monotonic_s() - begun_s) * 1000 >= limit_ms or not _is_ending(verified):
             break

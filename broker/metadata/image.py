@@ -8,7 +8,7 @@ what is there raises `MetadataContradictionError`: such a log was not written by
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.metadata.kept_records import KEPT, KeptRecords
 from broker.metadata.topic_names import collision_key
@@ -114,6 +114,13 @@ class BrokerImage:
         self.cordoned_log_dirs = record.cordoned_log_dirs
 
 
+class TopicChanges(NamedTuple):
+    """What became of topics: the names of those that are new or touched in any way, and those that were removed."""
+
+    touched: set[str]
+    removed: list[TopicImage]
+
+
 class ClusterImage:
     """Everything that the metadata log says."""
 
@@ -140,11 +147,11 @@ class ClusterImage:
             raise MetadataContradictionError(f"a {type(record).__name__} in the metadata log")
         replay(self, record)
 
-    def take_changes(self) -> tuple[set[str], list[TopicImage]]:
-        """Topics that are new or changed, and those removed, since the last call: what the partitions follow."""
-        changed, removed = self.changed_topics, self.removed_topics
+    def take_changes(self) -> TopicChanges:
+        """Since the last call: what the partitions follow."""
+        changes = TopicChanges(self.changed_topics, self.removed_topics)
         self.changed_topics, self.removed_topics = set(), []
-        return changed, removed
+        return changes
 
     def take_broker_config_change(self) -> bool:
         """Whether settings of brokers changed since the last call."""

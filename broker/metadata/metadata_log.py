@@ -9,6 +9,7 @@ watermark of followers, and here what is appended is committed.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,6 @@ from broker.metadata.record_versions import LATEST_METADATA_VERSION, METADATA_VE
 from broker.metadata.snapshots import MetadataSnapshots, SnapshotPolicy
 from protocol.errors import KafkaError
 from protocol.messages import metadata_records as records
-from protocol.record_batch import read_header
 from protocol.records import build_batch, build_control_batch, read_records
 from protocol.schema import Message
 from storage.partition_log import PartitionLog
@@ -31,9 +31,10 @@ from storage.results import AppendOrigin
 if TYPE_CHECKING:
     from broker.clock import Clock
 
+logger = logging.getLogger("barnabas.metadata")
+
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
-READ_BYTES = 1024 * 1024
 MAX_RECORDS_PER_BATCH = 10_000  # QuorumController.MAX_RECORDS_PER_BATCH
 
 
@@ -55,7 +56,7 @@ class MetadataLog:
     def replay(self) -> None:
         """Apply the newest snapshot, and everything in the log behind it.
 
-        Raises MetadataContradictionError, CodecError: the folder can't be used.
+        Raises MetadataContradictionError, CodecError, CorruptRecordError, KafkaError: the folder can't be used.
         """
         transaction: list[Message] | None = None
         position = self.log.log_start_offset
@@ -66,30 +67,17 @@ class MetadataLog:
                 self.image.apply(held)
             position = self.snapshots.newest.offset
         self.log.update_high_watermark(self.log.log_end_offset)
-        end = self.log.log_end_offset
-        while position < end:
-            data = self.log.read(position, READ_BYTES, upper_bound=end, min_one_batch=True).records
-            if not data:
-                raise MetadataContradictionError(f"the metadata log can't be read at offset {position}")
-            view = memoryview(data)
-            pos = 0
-            while pos + 12 <= len(view):
-                size = int.from_bytes(view[pos + 8 : pos + 12], "big") + 12
-                if pos + size > len(view):
-                    break
-                header = read_header(view, pos)
-                self.snapshots.count(size)
-                for record in read_records(view[pos : pos + size]):
-                    if header.is_control:
-                        self.quorum.apply(record)
-                    elif record.value is None:
-                        raise MetadataContradictionError(
-                            f"a null record at offset {record.offset} of the metadata log"
-                        )
-                    else:
-                        transaction = self._replay_one(decode_record(bytes(record.value)), transaction)
-                position = header.last_offset + 1
-                pos += size
+        for header, batch in self.log.batches(position, upper_bound=self.log.log_end_offset):
+            self.snapshots.count(header.size_bytes)
+            for record in read_records(batch):
+                if header.is_control:
+                    self.quorum.apply(record)
+                elif record.value is None:
+                    raise MetadataContradictionError(
+                        f"a null record at offset {record.offset} of the metadata log"
+                    )
+                else:
+                    transaction = self._replay_one(decode_record(bytes(record.value)), transaction)
         self._has_open_transaction = transaction is not None
 
     def _replay_one(self, record: Message, transaction: list[Message] | None) -> list[Message] | None:
@@ -160,7 +148,8 @@ class MetadataLog:
             if decided:
                 self.append(decided)
         except KafkaError as error:
-            return KafkaError(error.error)  # the disk's own words are in the log
+            logger.error("a change can't be written to the metadata log: %s", error)
+            return KafkaError(error.error)  # the disk's own words are for the log alone
         return None
 
     def append_transaction(self, name: str, decided: Sequence[Message]) -> None:

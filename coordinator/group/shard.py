@@ -29,9 +29,10 @@ from coordinator.group.records import (
 )
 from coordinator.group.settings import ConsumerTimeouts, GroupSettings
 from coordinator.group.topics import NoTopics, Topics
-from coordinator.ports import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Bytes, Record, World
+from coordinator.ports import Bytes, Record, World
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupResponse, SyncGroupResponse
+from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 log = logging.getLogger("barnabas.groups")
 

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from coordinator.ports import MarkerAnswers, TopicPartition, TxnMarker
-from coordinator.transaction.metadata import NO_PRODUCER_ID, TransactionMetadata, TransitMetadata
+from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
 from coordinator.transaction.states import (
     AWAITS_MARKERS,
     COMPLETE_ABORT,
@@ -21,6 +21,7 @@ from coordinator.transaction.states import (
     PREPARE_COMMIT,
 )
 from protocol.errors import Error, KafkaError
+from protocol.record_batch import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable

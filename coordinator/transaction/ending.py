@@ -13,8 +13,6 @@ from coordinator.transaction import completing
 from coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
     MAX_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransitMetadata,
@@ -32,6 +30,7 @@ from coordinator.transaction.states import (
     TransactionState,
 )
 from protocol.errors import Error, KafkaError
+from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from coordinator.transaction.shard import TransactionShard

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 from coordinator.transaction import ending
 from coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     NO_TIMEOUT_MS,
-    NO_TIMESTAMP,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransitMetadata,
 )
 from coordinator.transaction.states import EMPTY, INIT_PRODUCER_ID
 from protocol.errors import Error, KafkaError
+from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from coordinator.transaction.shard import TransactionShard

@@ -11,10 +11,8 @@ from typing import NamedTuple
 from coordinator.ports import TopicPartition
 from coordinator.transaction.states import EMPTY, ENTERED_FROM, TransactionState
 from protocol.errors import Error, KafkaError
+from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
-NO_TIMESTAMP = -1
 MAX_EPOCH = 32_767
 EXHAUSTED_EPOCH = MAX_EPOCH - 1
 """A producer never gets a higher epoch: the last one is kept for fencing it."""

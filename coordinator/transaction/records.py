@@ -11,11 +11,12 @@ from functools import lru_cache
 from struct import Struct
 
 from coordinator.ports import Bytes
-from coordinator.transaction.metadata import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Partitions, TransitMetadata
+from coordinator.transaction.metadata import Partitions, TransitMetadata
 from coordinator.transaction.states import EMPTY, TransactionState
 from protocol.codec import decode, encode, encoder
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 KEY_VERSION = 0
 VALUE_VERSIONS = (0, 1)

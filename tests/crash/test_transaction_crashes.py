@@ -323,7 +323,7 @@ def go_on(node: Server, workload: Workload, numbers: list[int], *, by_the_clock:
         was_open = broker.state(TRANSACTIONAL_ID) == "Ongoing"
         if by_the_clock or last.fate is Fate.TIMING_OUT:
             clock_of(node).advance_ms(70_000)
-            node.transactions.timers.fire_due()
+            node.timers.fire_due()
         else:
             eventually(Producer(broker, TRANSACTIONAL_ID, workload.version).init)
         if was_open or last.fate is not Fate.OPEN:

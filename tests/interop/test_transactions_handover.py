@@ -349,7 +349,7 @@ async def test_the_producer_that_a_killed_kafka_left_in_mid_transaction_commits_
             + ["after the open one"] * (partition == 0)
         )
     clock_of(node).advance_ms(LONG_MS * 10)
-    node.transactions.timers.fire_due()
+    node.timers.fire_due()
     assert broker.state("tx-c") == "CompleteCommit"
     await node.stop()
 

@@ -27,17 +27,33 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.groups")
 
 
+def _group_of_member(shard: GroupShard, request: SyncGroupRequest | HeartbeatRequest) -> ClassicGroup | Error:
+    """The group, where whoever asks is a member of its generation; what speaks against it else, in Kafka's order."""
+    if not request.group_id:
+        return Error.INVALID_GROUP_ID
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        return Error.UNKNOWN_MEMBER_ID
+    if group.state is DEAD:
+        return Error.COORDINATOR_NOT_AVAILABLE
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error is not Error.NONE:
+        return error
+    if request.generation_id != group.generation:
+        return Error.ILLEGAL_GENERATION
+    return group
+
+
 # --- SyncGroup ----------------------------------------------------------------------------------------------
 
 
 def sync(shard: GroupShard, request: SyncGroupRequest, reply: SyncReply) -> None:
     """The leader brings the assignments, which are recorded and go to all; the others wait for them."""
-    if not request.group_id:
-        return reply(SyncGroupResponse(error_code=Error.INVALID_GROUP_ID))
-    group = shard.groups.get(request.group_id)
-    error = _check_sync(group, request)
-    if group is None or error is not Error.NONE:
-        return reply(SyncGroupResponse(error_code=error))
+    group = _group_of_member(shard, request)
+    if isinstance(group, Error):
+        return reply(SyncGroupResponse(error_code=group))
+    if _is_of_another_protocol(group, request):
+        return reply(SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL))
     found = answer(Request.SYNC, group.state)
     if isinstance(found, Error):
         return reply(SyncGroupResponse(error_code=found))
@@ -51,23 +67,14 @@ def sync(shard: GroupShard, request: SyncGroupRequest, reply: SyncReply) -> None
     return None
 
 
-def _check_sync(group: ClassicGroup | None, request: SyncGroupRequest) -> Error:
-    if group is None:
-        return Error.UNKNOWN_MEMBER_ID
-    if group.state is DEAD:
-        return Error.COORDINATOR_NOT_AVAILABLE
-    error = group.check_member(request.member_id, request.group_instance_id)
-    if error is not Error.NONE:
-        return error
-    if request.generation_id != group.generation:
-        return Error.ILLEGAL_GENERATION
-    for given, ours in (
-        (request.protocol_type, group.protocol_type),
-        (request.protocol_name, group.protocol),
-    ):
-        if given is not None and ours is not None and given != ours:
-            return Error.INCONSISTENT_GROUP_PROTOCOL
-    return Error.NONE
+def _is_of_another_protocol(group: ClassicGroup, request: SyncGroupRequest) -> bool:
+    return any(
+        given is not None and ours is not None and given != ours
+        for given, ours in (
+            (request.protocol_type, group.protocol_type),
+            (request.protocol_name, group.protocol),
+        )
+    )
 
 
 def _store_assignments(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest) -> None:
@@ -88,18 +95,9 @@ def _store_assignments(shard: GroupShard, group: ClassicGroup, request: SyncGrou
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest) -> Error:
     """A member lives. It does so, too, where it is told to join again."""
-    if not request.group_id:
-        return Error.INVALID_GROUP_ID
-    group = shard.groups.get(request.group_id)
-    if group is None:
-        return Error.UNKNOWN_MEMBER_ID
-    if group.state is DEAD:
-        return Error.COORDINATOR_NOT_AVAILABLE
-    error = group.check_member(request.member_id, request.group_instance_id)
-    if error is not Error.NONE:
-        return error
-    if request.generation_id != group.generation:
-        return Error.ILLEGAL_GENERATION
+    group = _group_of_member(shard, request)
+    if isinstance(group, Error):
+        return group
     rebalance.restart_session(shard, group, group.members[request.member_id])
     found = answer(Request.HEARTBEAT, group.state)
     return found if isinstance(found, Error) else Error.NONE

@@ -31,6 +31,7 @@ from protocol.messages.groups_classic import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from protocol.primitives import uuid_to_text
 
 if TYPE_CHECKING:
     from coordinator.group.shard import Client, GroupShard
@@ -47,7 +48,7 @@ def join(
     if shard.settings.migration_policy == "disabled":
         raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
     is_new = not request.member_id
-    member_id = request.member_id or heartbeats.uuid_base64(shard.world.new_uuid())
+    member_id = request.member_id or uuid_to_text(shard.world.new_uuid())
     heartbeats.check_room(shard, group, member_id)
     if not group.supports_classic(request.protocol_type, (each.name for each in request.protocols)):
         raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)

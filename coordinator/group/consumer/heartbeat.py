@@ -46,6 +46,7 @@ from protocol.messages.groups_consumer import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from protocol.primitives import uuid_to_text
 
 if TYPE_CHECKING:
     from coordinator.group.shard import Client, GroupShard
@@ -63,7 +64,7 @@ def heartbeat(
     joins = request.member_epoch == JOIN_EPOCH
     group = migration.group_for_heartbeat(shard, request.group_id, records, joins=joins)
     check_room(shard, group, request.member_id)
-    member_id = request.member_id or uuid_base64(shard.world.new_uuid())
+    member_id = request.member_id or uuid_to_text(shard.world.new_uuid())
     owned: Owned = None
     if request.topic_partitions is not None:
         owned = [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
@@ -96,13 +97,6 @@ def heartbeat(
         heartbeat_interval_ms=shard.timeouts_of(group.group_id).heartbeat_interval_ms,
         assignment=_shown(reconciled.assigned) if shows else None,
     )
-
-
-def uuid_base64(uuid: bytes) -> str:
-    """The text form of Kafka's Uuid."""
-    from base64 import urlsafe_b64encode
-
-    return urlsafe_b64encode(uuid).decode().rstrip("=")
 
 
 def _shown(assigned: Assigned) -> Assignment:

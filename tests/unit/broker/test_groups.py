@@ -148,10 +148,10 @@ async def test_a_session_ends_by_the_servers_clock(tmp_path: Path) -> None:
     member_id = await stable(node)
 
     clock_of(node).advance_ms(9_999)
-    node.groups.timers.fire_due()
+    node.timers.fire_due()
     assert heartbeat(node, member_id) is Error.NONE
     clock_of(node).advance_ms(10_000)
-    node.groups.timers.fire_due()
+    node.timers.fire_due()
     assert heartbeat(node, member_id) is Error.UNKNOWN_MEMBER_ID
     await node.stop()
 

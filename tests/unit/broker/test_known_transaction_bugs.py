@@ -169,14 +169,14 @@ async def test_kafka_19163_a_group_with_pending_offsets_does_not_expire(tmp_path
     for offset in (6, 7):
         assert producer.commit_offsets(offset) == [Error.NONE]
         clock_of(node).advance_ms(10 * MINUTE_MS)
-        node.groups.timers.fire_due()
+        node.timers.fire_due()
         assert groups(node) == ["g"]
 
         assert producer.end() is Error.NONE
         assert committed(node) == (offset, Error.NONE)
 
     clock_of(node).advance_ms(10 * MINUTE_MS)
-    node.groups.timers.fire_due()
+    node.timers.fire_due()
     assert groups(node) == [], "what is committed expires"
     await node.stop()
 

@@ -210,3 +210,28 @@ async def test_an_address_that_connects_too_often_is_kept_waiting_and_sent_away(
     assert delays == [0] * 10 + [1000, 1000]
     assert node.quotas.connections.charge("127.0.0.2", now_ms) == 0
     await node.stop()
+
+
+class Newcomer:
+    """A connection as its listener sees it."""
+
+    peer_host = "127.0.0.1"
+    transport = None
+
+    def __init__(self) -> None:
+        self.refused_after_ms: int | None = None
+
+    def refuse_after(self, delay_ms: int) -> None:
+        self.refused_after_ms = delay_ms
+
+
+@in_loop
+async def test_a_listener_sends_connections_away_that_come_too_often(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    node.metadata.append([quota("connection_creation_rate", 1.0, ip="127.0.0.1")])
+    [listener] = node.listeners.values()
+    newcomers = [Newcomer() for _ in range(11)]
+    for newcomer in newcomers:
+        assert listener.admit(newcomer) is None  # type: ignore[arg-type]
+    assert [each.refused_after_ms for each in newcomers] == [None] * 10 + [1000]
+    await node.stop()

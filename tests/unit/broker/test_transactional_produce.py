@@ -265,7 +265,7 @@ async def test_version_2_waits_for_the_end_before(tmp_path: Path) -> None:
     assert state(node) == "CompleteCommit"
     assert not waiting.done()
     clock_of(node).advance_ms(20)
-    node.transactions.timers.fire_due()
+    node.timers.fire_due()
 
     assert errors_of(await waiting) == [Error.NONE]
     assert state(node) == "Ongoing"
@@ -284,7 +284,7 @@ async def test_version_2_waits_for_a_tenth_of_a_second_at_most(tmp_path: Path) -
         await asyncio.sleep(0)
         assert not waiting.done()
         clock_of(node).advance_ms(20)
-        node.transactions.timers.fire_due()
+        node.timers.fire_due()
 
     assert errors_of(await waiting) == [Error.CONCURRENT_TRANSACTIONS]
     await node.stop()
@@ -301,7 +301,7 @@ async def test_an_unanswered_batch_that_waits_in_vain_closes_its_connection(tmp_
     waiting = asyncio.ensure_future(producer.produce(("t", 0), acks=0))
     await asyncio.sleep(0)
     clock_of(node).advance_ms(20)
-    node.transactions.timers.fire_due()
+    node.timers.fire_due()
 
     with pytest.raises(CloseConnectionError):
         await waiting
@@ -319,7 +319,7 @@ async def test_a_batch_that_waits_while_its_topic_is_deleted_finds_nothing(tmp_p
     delete(node, "gone")
     await asyncio.sleep(0)
     clock_of(node).advance_ms(20)
-    node.transactions.timers.fire_due()
+    node.timers.fire_due()
 
     assert errors_of(await waiting) == [Error.UNKNOWN_TOPIC_OR_PARTITION]
     assert len(markers(node)) == 1

@@ -91,7 +91,7 @@ async def test_a_marker_that_a_full_disk_refuses_is_written_later(tmp_path: Path
 
     files.set_fault_hook(None)
     clock_of(node).advance_ms(1_000)
-    node.transactions.timers.fire_due()
+    node.timers.fire_due()
     assert [len(markers(node, index=index)) for index in range(2)] == [1, 1]
     assert state(node) == "CompleteCommit"
     await node.stop()
@@ -140,7 +140,7 @@ async def test_a_transaction_that_was_open_stays_so_until_it_times_out(tmp_path:
     assert (state(again), last_stable_offset(again)) == ("Ongoing", 0)
 
     clock_of(again).advance_ms(60_001)
-    again.transactions.timers.fire_due()
+    again.timers.fire_due()
 
     assert (state(again), last_stable_offset(again)) == ("CompleteAbort", 2)
     await again.stop()
@@ -159,7 +159,7 @@ def test_what_apache_kafka_left_open_times_out_here(tmp_path: Path, name: str) -
         ]
 
         clock_of(node).advance_ms(20_000_000)
-        node.transactions.timers.fire_due()
+        node.timers.fire_due()
 
         assert state(node, "tx-c") == "CompleteAbort"
         logs = [partition.log for partition in node.partitions.by_name["txn"].partitions.values()]

@@ -156,7 +156,7 @@ async def test_a_marker_lets_a_groups_offsets_count_before_it_is_answered(tmp_pa
 @in_loop
 async def test_a_group_coordinator_that_can_not_answer_is_asked_again(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
-    node.groups._shards.clear()
+    node.groups._shards._hosted.clear()
 
     answers = write(node, mark(node, 5, 0, ("__consumer_offsets", 0)))
 
@@ -219,7 +219,7 @@ async def test_a_partition_that_is_known_and_not_led_gets_its_marker_before_the_
 
     node.partitions.by_name["t"].partitions[0] = partition
     clock_of(node).advance_ms(1_000)
-    node.transactions.timers.fire_due()
+    node.timers.fire_due()
     assert state(node) == "CompleteCommit"
     assert len(markers(node)) == 1
     await node.stop()

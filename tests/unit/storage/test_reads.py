@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from protocol.record_batch import walk_batches
+from protocol.record_batch import read_header, walk_batches
 from storage import files, reads
 from storage.partition_log import AppendOrigin, PartitionLog
 from storage.reads import ENOUGH_BYTES
@@ -119,6 +119,37 @@ def test_nothing_between_a_gap_and_the_bound_reads_as_empty(tmp_path: Path) -> N
     append(log, batch(2), origin=AppendOrigin.REPLICATION)
     append(log, batch(2, base_offset=10), origin=AppendOrigin.REPLICATION)
     assert read(log, 2, 100, upper_bound=10, min_one_batch=True) == b""
+
+
+def test_who_replays_is_given_each_batch_of_all_segments_with_its_bytes(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for base_offset in (0, 10, 20):
+        append(log, batch(value_bytes=600_000, base_offset=base_offset), origin=AppendOrigin.REPLICATION)
+    log.roll(NOW_MS)
+    append(log, batch(3, base_offset=30), origin=AppendOrigin.REPLICATION)
+    append(log, batch(3, base_offset=40), origin=AppendOrigin.REPLICATION)
+    given = [*log.batches(0, upper_bound=43)]
+    assert [header.base_offset for header, _ in given] == [0, 10, 20, 30, 40]
+    assert [read_header(whole) for _, whole in given] == [header for header, _ in given]
+    assert [len(whole) for _, whole in given] == [header.size_bytes for header, _ in given]
+    assert [header.base_offset for header, _ in log.batches(20, upper_bound=33)] == [20, 30]
+
+
+def test_who_replays_begins_with_the_batch_that_holds_the_offset(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(3))
+    append(log, batch(3))
+    assert [header.base_offset for header, _ in log.batches(4, upper_bound=6)] == [3]
+
+
+def test_who_replays_is_told_where_nothing_is_left_before_the_bound(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(2), origin=AppendOrigin.REPLICATION)
+    append(log, batch(2, base_offset=10), origin=AppendOrigin.REPLICATION)
+    given = log.batches(0, upper_bound=10)
+    assert next(given)[0].base_offset == 0
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR: nothing can be read at offset 2 of orders-0"):
+        next(given)
 
 
 @pytest.mark.parametrize("max_bytes", [1, 1071, 1500, 2142, 5000, 9000, 1 << 20])

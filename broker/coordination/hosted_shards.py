@@ -1,0 +1,151 @@
+"""The shards of one internal topic that this broker hosts: one for each partition of it that is led here.
+
+A shard is loaded in the same turn of the loop in which its partition comes to be led here, at a start before the
+listeners open: nobody is ever told COORDINATOR_LOAD_IN_PROGRESS but for a partition that can't be read.
+Sources: `CoordinatorRuntime`, `TransactionStateManager`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+
+from broker.coordination.hosted_shard import PartitionWorld, ReplayedShard, replay
+from coordinator.java_hash import partition_of_key
+from protocol.errors import CodecError, Error, KafkaError
+from protocol.record_batch import CorruptRecordError
+
+if TYPE_CHECKING:
+    from broker.partitions import Partition, Partitions
+
+log = logging.getLogger("barnabas.coordination")
+
+
+class Shard(ReplayedShard, Protocol):
+    """What hosting needs of a shard."""
+
+    def start(self) -> None:
+        """Everything is replayed, in all partitions that came with this one."""
+        ...
+
+    def unload(self) -> None:
+        """The partition is led elsewhere, or gone."""
+        ...
+
+
+ShardT = TypeVar("ShardT", bound=Shard)
+
+
+class _Hosted(NamedTuple, Generic[ShardT]):
+    """A partition that is led here since `leader_epoch`, or an earlier one; no shard where it can't be read."""
+
+    partition: Partition
+    leader_epoch: int
+    world: PartitionWorld
+    shard: ShardT | None
+
+
+class HostedShards(Generic[ShardT]):
+    """Finds the shard of a key, and lets shards come and go with the partitions."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition_count: int,
+        partitions: Partitions,
+        world_of: Callable[[Partition], PartitionWorld],
+        make: Callable[[PartitionWorld, int], ShardT],
+        *,
+        content: str,
+        reloads_in_new_epoch: bool,
+    ) -> None:
+        """`partition_count` of the topic once it is made; `make(world, leader_epoch)` is an empty shard; `content` is
+        what a log calls that which is in it.
+
+        `reloads_in_new_epoch`: whether a partition that goes on to be led here, in a later leader epoch, is loaded
+        anew. Kafka's `TransactionCoordinator.onElection` does so; `CoordinatorRuntime` keeps a shard that is active.
+        """
+        self._topic = topic
+        self._partition_count = partition_count
+        self._partitions = partitions
+        self._world_of = world_of
+        self._make = make
+        self._content = content
+        self._reloads_in_new_epoch = reloads_in_new_epoch
+        self._hosted: dict[int, _Hosted[ShardT]] = {}
+
+    # --- finding --------------------------------------------------------------------------------------------
+
+    def partition_of(self, key: str) -> int:
+        """The partition of the topic that has a key. As in Kafka, partitions that are added to the topic count from
+        the next start on: what the others have would be lost otherwise."""
+        return partition_of_key(key, self._partition_count)
+
+    def of(self, key: str) -> ShardT:
+        """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for a partition that can't be read."""
+        return self.at(self.partition_of(key))
+
+    def at(self, index: int) -> ShardT:
+        """The shard of a partition. Raises as `of`."""
+        found = self._hosted.get(index)
+        if found is None:
+            raise KafkaError(Error.NOT_COORDINATOR)
+        return _loaded(found)
+
+    def all(self) -> list[ShardT]:
+        """Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them can't be read."""
+        return [_loaded(hosted) for hosted in self._hosted.values()]
+
+    def readable(self) -> list[ShardT]:
+        """Those that could be loaded."""
+        return [hosted.shard for hosted in self._hosted.values() if hosted.shard is not None]
+
+    # --- following the partitions ---------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """The metadata changed: load the shards that are new here, give up those that went."""
+        topic = self._partitions.by_name.get(self._topic)
+        led = {} if topic is None else topic.partitions
+        if topic is not None and not self._hosted:
+            self._partition_count = len(led) + len(topic.offline)
+        for index, hosted in [*self._hosted.items()]:
+            if not self._goes_on(hosted, led.get(index)):
+                self._give_up(index)
+        loaded = [
+            self._load(index, partition)
+            for index, partition in led.items()
+            if index not in self._hosted and partition.leader_epoch >= 0
+        ]
+        for shard in loaded:
+            if shard is not None:
+                shard.start()
+
+    def _goes_on(self, hosted: _Hosted[ShardT], partition: Partition | None) -> bool:
+        if partition is not hosted.partition:
+            return False
+        return not self._reloads_in_new_epoch or partition.leader_epoch == hosted.leader_epoch
+
+    def _give_up(self, index: int) -> None:
+        hosted = self._hosted.pop(index)
+        if hosted.shard is not None:
+            hosted.shard.unload()
+        hosted.world.cancel_all()
+
+    def _load(self, index: int, partition: Partition) -> ShardT | None:
+        world = self._world_of(partition)
+        made = self._make(world, partition.leader_epoch)
+        shard: ShardT | None = made
+        try:
+            replay(partition.log, made)
+        except (CodecError, CorruptRecordError, KafkaError) as error:
+            log.error("the %s of %s-%d can't be loaded: %s", self._content, self._topic, index, error)
+            shard = None
+        self._hosted[index] = _Hosted(partition, partition.leader_epoch, world, shard)
+        return shard
+
+
+def _loaded(hosted: _Hosted[ShardT]) -> ShardT:
+    if hosted.shard is None:
+        raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
+    return hosted.shard

@@ -1,0 +1,303 @@
+"""The shards of a topic: how they come, stay and go with the partitions that are led here."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from broker.coordination.hosted_shard import PartitionWorld
+from broker.coordination.hosted_shards import HostedShards
+from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.partitions import Partition
+from broker.server import Server
+from coordinator.java_hash import partition_of_key
+from coordinator.ports import Bytes
+from protocol.errors import CodecError, Error, KafkaError
+from protocol.messages.metadata_records import PartitionChangeRecord
+from protocol.messages.topics import CreatePartitionsTopic
+from tests.support.whole_server import clock_of, in_loop, started
+from tests.unit.broker.transactional import Producer, coordinating, create, delete, state
+
+NONSENSE = b"nonsense"
+
+
+class RecordedShard:
+    """Writes down what becomes of it."""
+
+    last_record_counts: ClassVar[bool] = False
+
+    def __init__(self, world: PartitionWorld, leader_epoch: int, events: list[str]) -> None:
+        self.world = world
+        self.leader_epoch = leader_epoch
+        self._events = events
+
+    def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None:
+        if key == NONSENSE:
+            raise CodecError("nonsense")
+        self._events.append(f"replay {bytes(key).decode()}")
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """No transactions here."""
+
+    def start(self) -> None:
+        self._events.append("start")
+        self.world.schedule("timer", 10, lambda: self._events.append("timer"))
+
+    def unload(self) -> None:
+        self._events.append("unload")
+
+
+class Hosting:
+    """The shards of topic `t` of a broker."""
+
+    def __init__(self, node: Server, *, reloads_in_new_epoch: bool = False) -> None:
+        self.node = node
+        self.events: list[str] = []
+        self.shards = HostedShards(
+            "t",
+            7,
+            node.partitions,
+            self.world_of,
+            lambda world, leader_epoch: RecordedShard(world, leader_epoch, self.events),
+            content="things",
+            reloads_in_new_epoch=reloads_in_new_epoch,
+        )
+
+    def world_of(self, partition: Partition) -> PartitionWorld:
+        return PartitionWorld(partition, self.node.clock, self.node.timers, lambda: bytes(16))
+
+    def append(self, index: int, key: bytes) -> None:
+        self.world_of(self.node.partitions.get("t", index)).append([(key, b"value")])
+
+    def error_at(self, index: int) -> Error:
+        with pytest.raises(KafkaError) as refused:
+            self.shards.at(index)
+        return refused.value.error
+
+    def fire_timers(self) -> None:
+        clock_of(self.node).advance_ms(10)
+        self.node.timers.fire_due()
+
+
+def elect_again(node: Server, topic: str, index: int = 0) -> None:
+    """The partition goes on to be led here, in a new leader epoch."""
+    before = node.partitions.get(topic, index).leader_epoch
+    topic_id = node.metadata.image.topics[topic].topic_id
+    node.metadata.append(
+        [
+            PartitionChangeRecord(
+                topic_id=topic_id, partition_id=index, leader=node.node_id, isr=[node.node_id]
+            )
+        ]
+    )
+    assert node.partitions.get(topic, index).leader_epoch == before + 1
+
+
+@in_loop
+async def test_shards_start_once_all_that_came_with_them_are_replayed(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "t", 2)
+    hosting = Hosting(node)
+    hosting.append(0, b"a")
+    hosting.append(1, b"b")
+
+    hosting.shards.follow()
+
+    assert hosting.events == ["replay a", "replay b", "start", "start"]
+    assert hosting.shards.all() == [hosting.shards.at(0), hosting.shards.at(1)]
+    await node.stop()
+
+
+@in_loop
+async def test_a_shard_that_is_hosted_stays_as_it_is(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "t")
+    hosting = Hosting(node)
+    hosting.shards.follow()
+    shard = hosting.shards.at(0)
+
+    hosting.shards.follow()
+
+    assert hosting.shards.at(0) is shard
+    assert hosting.events == ["start"]
+    await node.stop()
+
+
+@in_loop
+async def test_a_shard_whose_partition_went_is_given_up_with_its_timers(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "t")
+    hosting = Hosting(node)
+    hosting.shards.follow()
+
+    delete(node, "t")
+    hosting.shards.follow()
+    hosting.fire_timers()
+
+    assert hosting.events == ["start", "unload"]
+    assert hosting.error_at(0) is Error.NOT_COORDINATOR
+    assert hosting.shards.all() == []
+    await node.stop()
+
+
+@in_loop
+async def test_a_topic_that_is_made_anew_has_shards_of_its_own(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "t")
+    hosting = Hosting(node)
+    hosting.append(0, b"a")
+    hosting.shards.follow()
+
+    delete(node, "t")
+    create(node, "t")
+    hosting.shards.follow()
+
+    assert hosting.events == ["replay a", "start", "unload", "start"]
+    await node.stop()
+
+
+@in_loop
+async def test_a_new_leader_epoch_leaves_a_shard_alone(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "t")
+    hosting = Hosting(node)
+    hosting.shards.follow()
+
+    elect_again(node, "t")
+    hosting.shards.follow()
+    hosting.fire_timers()
+
+    assert hosting.events == ["start", "timer"]
+    await node.stop()
+
+
+@in_loop
+async def test_a_new_leader_epoch_loads_a_shard_anew_that_asks_for_it(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "t", 2)
+    hosting = Hosting(node, reloads_in_new_epoch=True)
+    hosting.append(0, b"a")
+    hosting.shards.follow()
+    of_one = hosting.shards.at(1)
+    hosting.events.clear()
+
+    elect_again(node, "t")
+    hosting.shards.follow()
+
+    assert hosting.events == ["unload", "replay a", "start"]
+    assert [hosting.shards.at(index).leader_epoch for index in (0, 1)] == [1, 0]
+    assert hosting.shards.at(1) is of_one
+    await node.stop()
+
+
+@in_loop
+async def test_a_partition_that_can_not_be_read_holds_up_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await started(tmp_path)
+    create(node, "t", 2)
+    hosting = Hosting(node)
+    hosting.append(0, NONSENSE)
+
+    with caplog.at_level(logging.ERROR, "barnabas.coordination"):
+        hosting.shards.follow()
+
+    assert caplog.messages == ["the things of t-0 can't be loaded: nonsense"]
+    assert hosting.error_at(0) is Error.COORDINATOR_LOAD_IN_PROGRESS
+    assert hosting.shards.readable() == [hosting.shards.at(1)]
+    assert hosting.events == ["start"]
+    with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        hosting.shards.all()
+    await node.stop()
+
+
+@in_loop
+async def test_a_partition_that_can_not_be_read_is_given_up_like_any_other(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "t")
+    hosting = Hosting(node)
+    hosting.append(0, NONSENSE)
+    hosting.shards.follow()
+
+    delete(node, "t")
+    hosting.shards.follow()
+
+    assert hosting.error_at(0) is Error.NOT_COORDINATOR
+    assert hosting.events == []
+    await node.stop()
+
+
+@in_loop
+async def test_a_partition_that_nobody_leads_has_no_shard_yet(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "t")
+    partition = node.partitions.get("t", 0)
+    hosting = Hosting(node)
+    partition.leader_epoch = -1
+
+    hosting.shards.follow()
+    assert hosting.error_at(0) is Error.NOT_COORDINATOR
+
+    partition.leader_epoch = 0
+    hosting.shards.follow()
+    assert hosting.shards.at(0).leader_epoch == 0
+    await node.stop()
+
+
+@in_loop
+async def test_keys_fall_on_the_partitions_that_the_topic_had_when_it_was_first_hosted(
+    tmp_path: Path,
+) -> None:
+    node = await started(tmp_path)
+    hosting = Hosting(node)
+    names = [f"key-{number}" for number in range(20)]
+
+    def places() -> list[int]:
+        return [hosting.shards.partition_of(name) for name in names]
+
+    assert places() == [partition_of_key(name, 7) for name in names], "as the setting says"
+    create(node, "t", 3)
+    hosting.shards.follow()
+    assert places() == [partition_of_key(name, 3) for name in names]
+    node.topics.add_partitions([CreatePartitionsTopic(name="t", count=5, assignments=None)])
+    hosting.shards.follow()
+    assert places() == [partition_of_key(name, 3) for name in names]
+    assert len(hosting.shards.all()) == 5
+    await node.stop()
+
+
+# --- in a broker --------------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_transactions_are_coordinated_in_the_epoch_in_which_their_partition_is_led(
+    tmp_path: Path,
+) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    before = node.transactions.shard_of("tx")
+
+    elect_again(node, TRANSACTION_TOPIC)
+
+    after = node.transactions.shard_of("tx")
+    assert after.coordinator_epoch == before.coordinator_epoch + 1
+    assert before.transactions == {}
+    assert state(node) == "Ongoing"
+    assert producer.end() is Error.NONE
+    assert state(node) == "CompleteCommit"
+    await node.stop()
+
+
+@in_loop
+async def test_groups_stay_as_they_are_in_a_new_leader_epoch_of_their_partition(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    before = node.groups.shard_of("g")
+
+    elect_again(node, "__consumer_offsets")
+
+    assert node.groups.shard_of("g") is before
+    await node.stop()
