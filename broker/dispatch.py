@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.broken_invariant import stops_the_broker
-from broker.connection import CloseConnectionError
+from broker.connection import JOINED_ANSWER_BYTES, CloseConnectionError
 from broker.context import RequestContext
 from broker.handlers import HANDLERS
 from broker.quotas.throttling import charge
@@ -148,7 +148,7 @@ class Dispatcher:
 
 
 def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
-    """A response as chunks: size, header, body."""
+    """A response as chunks: size, header, body; a small one is a single chunk."""
     chunks: list[bytes | bytearray | memoryview] = [b""]
     try:
         route.encode(response, chunks)
@@ -159,4 +159,4 @@ def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
         chunks[0] = _FLEXIBLE_HEAD.pack(size + 5, correlation_id, 0)
     else:
         chunks[0] = _HEAD.pack(size + 4, correlation_id)
-    return chunks
+    return [b"".join(chunks)] if size <= JOINED_ANSWER_BYTES else chunks

@@ -8,8 +8,7 @@ applied; a restart applies the same records again.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from protocol.errors import Error
 from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -58,8 +57,7 @@ class World(Protocol):
 TopicPartition = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class TxnMarker:
+class TxnMarker(NamedTuple):
     """What ends a transaction in its partitions: one marker of WriteTxnMarkers (Kafka: `TxnMarkerEntry`)."""
 
     producer_id: int

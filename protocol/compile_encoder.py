@@ -242,7 +242,8 @@ class _Writer:
             if field.kind in FORMATS and field.kind != "uuid":
                 code = FORMATS[field.kind]
                 head = tag + encode_unsigned_varint(struct.calcsize(">" + code))
-                self.line(f"{sections} += {head!r}, {self.packed(code, f'{owner}.{field.name}')}")
+                section = self.packed("B" * len(head) + code, *map(str, head), f"{owner}.{field.name}")
+                self.line(f"{sections}.append({section})")
                 self.indent -= 1
                 continue
             self.out = self.name("out")
@@ -251,9 +252,9 @@ class _Writer:
             self.value(f"{owner}.{field.name}", field)
             self.flush()
             self.line(f"section = b''.join({self.out})")
-            self.line(f"{sections} += {tag!r} + unsigned_varint(len(section)), section")
+            self.line(f"{sections}.append({tag!r} + unsigned_varint(len(section)) + section)")
             self.indent -= 1
         self.out, self.add = out, add
-        self.line(f"{self.add}(unsigned_varint(len({sections}) // 2))")
+        self.line(f"{self.add}(unsigned_varint(len({sections})))")
         self.line(f"{self.out} += {sections}")
         self.indent -= 1

@@ -48,7 +48,7 @@ def decode_request_header(data: Bytes, pos: int, end: int) -> RequestHeader:
         client_id = str(data[pos : pos + length], "utf-8", "replace")
         pos += length
     if api_version >= api.first_flexible:
-        pos = skip_tagged_fields(data, pos, end)
+        pos = pos + 1 if pos < end and not data[pos] else skip_tagged_fields(data, pos, end)
     return RequestHeader(api_key, api_version, correlation_id, client_id, pos)
 
 

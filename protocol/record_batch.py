@@ -59,6 +59,8 @@ NO_TIMESTAMP = -1
 NO_PARTITION_LEADER_EPOCH = -1
 MAX_SEQUENCE = 2**31 - 1
 
+_new_tuple = tuple.__new__  # `_make` counts the fields first, which the struct has done
+
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _UINT32 = Struct(">I")
@@ -132,7 +134,7 @@ class BatchHeader(NamedTuple):
 
 def read_header(data: Bytes, pos: int = 0) -> BatchHeader:
     """The header of the batch at `pos`. Raises `struct.error` where 61 bytes aren't left."""
-    return BatchHeader._make(HEADER.unpack_from(data, pos))
+    return _new_tuple(BatchHeader, HEADER.unpack_from(data, pos))
 
 
 def walk_batches(data: Bytes, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:

@@ -4,6 +4,7 @@ Produce and Fetch never come here. Source: org.apache.kafka.common.record.Defaul
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ from protocol.record_batch import (
     increment_sequence,
     read_header,
 )
-from protocol.varint import VarintTooLongError, append_varint, read_varint, read_varlong, to_int64
+from protocol.varint import VarintTooLongError, encode_varint, read_varint, read_varlong, to_int64
 
 Headers = Sequence[tuple[bytes, bytes | None]]
 NewRecord = tuple[int, bytes | None, bytes | None, Headers]
@@ -45,6 +46,9 @@ _UNCOVERED = Struct(">qiibI")
 """The header up to the CRC, and with it."""
 _COVERED = Struct(">hiqqqhii")
 """The header from the attributes on, all of which the CRC covers."""
+
+_NULL = encode_varint(-1)
+"""The size of a key or a value that is null."""
 
 _CONTROL_KEY = Struct(">hh")
 _END_TXN_VALUE = Struct(">hi")
@@ -158,31 +162,28 @@ def append_record(
     headers: Headers,
 ) -> None:
     """Appends one record in the form of format 2, its length first."""
-    if timestamp_delta or offset_delta:
-        body = bytearray(1)  # a record's attributes: none are defined
-        append_varint(body, timestamp_delta)
-        append_varint(body, offset_delta)
-    else:
-        body = bytearray(3)  # as of the first record of each batch, and most have one
-    _append_bytes(body, key)
-    _append_bytes(body, value)
-    if headers:
-        append_varint(body, len(headers))
-        for header_key, header_value in headers:
-            _append_bytes(body, header_key)
-            _append_bytes(body, header_value)
-    else:
-        body.append(0)
-    append_varint(out, len(body))
+    body = b"".join(
+        (
+            b"\0",  # a record's attributes: none are defined
+            encode_varint(timestamp_delta),
+            encode_varint(offset_delta),
+            _NULL if key is None else encode_varint(len(key)),
+            key or b"",
+            _NULL if value is None else encode_varint(len(value)),
+            value or b"",
+            _headers(headers) if headers else b"\0",
+        )
+    )
+    out += encode_varint(len(body))
     out += body
 
 
-def _append_bytes(out: bytearray, value: bytes | None) -> None:
-    if value is None:
-        out.append(1)
-    else:
-        append_varint(out, len(value))
-        out += value
+def _headers(headers: Headers) -> bytes:
+    chunks = [encode_varint(len(headers))]
+    for key, value in headers:
+        chunks += encode_varint(len(key)), key
+        chunks += (_NULL,) if value is None else (encode_varint(len(value)), value)
+    return b"".join(chunks)
 
 
 def build_batch(
@@ -273,16 +274,18 @@ def build_end_txn_marker(
 
     Source: org.apache.kafka.common.record.EndTransactionMarker.
     """
-    return build_control_batch(
-        _CONTROL_KEY.pack(0, control_type),
-        _END_TXN_VALUE.pack(0, coordinator_epoch),
-        timestamp=timestamp,
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
+    covered = _COVERED.pack(
+        TRANSACTIONAL_BIT | CONTROL_BIT, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1
     )
+    return _seal(base_offset, leader_epoch, covered + _marker_record(control_type, coordinator_epoch))
+
+
+@lru_cache
+def _marker_record(control_type: int, coordinator_epoch: int) -> bytes:
+    record = bytearray()
+    key, value = _CONTROL_KEY.pack(0, control_type), _END_TXN_VALUE.pack(0, coordinator_epoch)
+    append_record(record, 0, 0, key, value, ())
+    return bytes(record)
 
 
 def read_control_type(key: bytes | None) -> int:

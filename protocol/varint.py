@@ -22,6 +22,20 @@ def append_varint(out: bytearray, value: int) -> None:
     out.append(raw)
 
 
+def _encoded(value: int) -> bytes:
+    encoded = bytearray()
+    append_varint(encoded, value)
+    return bytes(encoded)
+
+
+_READY = tuple(map(_encoded, range(256)))  # the sizes of most keys and values of the internal topics
+
+
+def encode_varint(value: int) -> bytes:
+    """An int or a long as bytes."""
+    return _READY[value] if 0 <= value < 256 else _encoded(value)
+
+
 def read_varint(data: bytes | memoryview, pos: int) -> tuple[int, int]:
     """An int and the position behind it. Raises `IndexError` at the end of the data, `VarintTooLongError`."""
     byte = data[pos]

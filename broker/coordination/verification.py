@@ -91,16 +91,15 @@ def add_or_verify(
             if guard is not None:
                 verified.guards[partition] = guard
     if verified.guards:
-        errors = _ask(server, producer, [*verified.guards], adds=adds)
-        verified.errors.update(
-            (partition, _told(error, operation)) for partition, error in errors.items() if error
-        )
+        for partition, answer in _ask(server, producer, [*verified.guards], adds=adds).items():
+            verified.errors[partition] = _told(answer, operation)
     return verified
 
 
 def _ask(
     server: Server, producer: TransactionalProducer, partitions: list[Partition], *, adds: bool
 ) -> dict[Partition, Error]:
+    """What keeps the coordinator from having partitions in the transaction."""
     names = {(partition.topic.name, partition.index): partition for partition in partitions}
     try:
         shard = server.transactions.shard_of(producer.transactional_id)
@@ -114,7 +113,7 @@ def _ask(
         errors = shard.verify_partitions(*producer, [*names])
     except KafkaError as error:
         return dict.fromkeys(partitions, error.error)
-    return {names[name]: error for name, error in errors.items()}
+    return {names[name]: error for name, error in errors.items() if error}
 
 
 def _told(error: Error, operation: Operation) -> Error:

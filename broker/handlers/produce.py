@@ -254,9 +254,11 @@ def _is_transactional(records: memoryview | None) -> bool:
 
 def _has_transactional_records(request: ProduceRequest) -> bool:
     """Whether the first batch of any partition has the flag (Kafka: `RequestUtils.hasTransactionalRecords`)."""
-    return any(
-        _is_transactional(data.records) for topic in request.topic_data for data in topic.partition_data
-    )
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if _is_transactional(data.records):
+                return True
+    return False
 
 
 def _append(
