@@ -64,7 +64,8 @@ class HostedShards(Generic[ShardT]):
         what a log calls that which is in it.
 
         `reloads_in_new_epoch`: whether a partition that goes on to be led here, in a later leader epoch, is loaded
-        anew. Kafka's `TransactionCoordinator.onElection` does so; `CoordinatorRuntime` keeps a shard that is active.
+        anew. Kafka's `TransactionCoordinator.onElection` does so; `CoordinatorRuntime` keeps a shard that is active, and
+        tries again where it couldn't be loaded.
         """
         self._topic = topic
         self._partition_count = partition_count
@@ -124,7 +125,8 @@ class HostedShards(Generic[ShardT]):
     def _goes_on(self, hosted: _Hosted[ShardT], partition: Partition | None) -> bool:
         if partition is not hosted.partition:
             return False
-        return not self._reloads_in_new_epoch or partition.leader_epoch == hosted.leader_epoch
+        is_kept = hosted.shard is not None and not self._reloads_in_new_epoch
+        return is_kept or partition.leader_epoch == hosted.leader_epoch
 
     def _give_up(self, index: int) -> None:
         hosted = self._hosted.pop(index)

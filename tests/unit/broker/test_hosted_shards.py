@@ -215,6 +215,26 @@ async def test_a_partition_that_can_not_be_read_holds_up_no_other(
 
 
 @in_loop
+async def test_a_partition_that_could_not_be_read_is_tried_again_in_a_new_leader_epoch(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "t")
+    hosting = Hosting(node)
+    hosting.append(0, NONSENSE)
+    hosting.append(0, b"a")
+    hosting.shards.follow()
+    node.partitions.get("t", 0).log.delete_records_before(1)
+
+    hosting.shards.follow()
+    assert hosting.error_at(0) is Error.COORDINATOR_LOAD_IN_PROGRESS
+    elect_again(node, "t")
+    hosting.shards.follow()
+
+    assert hosting.events == ["replay a", "start"]
+    assert hosting.shards.at(0).leader_epoch == 1
+    await node.stop()
+
+
+@in_loop
 async def test_a_partition_that_can_not_be_read_is_given_up_like_any_other(tmp_path: Path) -> None:
     node = await started(tmp_path)
     create(node, "t")
