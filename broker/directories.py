@@ -70,7 +70,8 @@ class Directories:
 def open_directories(
     config: BrokerConfig, background: Background, new_id: Callable[[], bytes]
 ) -> Directories:
-    """Lock and read all folders. Raises StartError, nothing being locked then."""
+    """Lock and read all folders; where none speaks against it, this run goes on with them. Raises StartError, nothing
+    being locked then, and nothing changed but in folders that were new."""
     found = Directories()
     try:
         _open(found, config, background)
@@ -80,6 +81,7 @@ def open_directories(
         id_of = {id(directory): key for key, directory in ids.items()}
         found.by_id = {id_of[id(directory)]: directory for directory in found.logs}
         _check_metadata_is_in_one_place(found)
+        _begin(found)
     except BaseException:
         found.close(clean=False)
         raise
@@ -117,9 +119,20 @@ def _open(found: Directories, config: BrokerConfig, background: Background) -> N
 
 def _open_one(path: str, background: Background) -> LogDirectory:
     try:
-        return LogDirectory.open(path, background=background)
+        return LogDirectory.read(path, background=background)
     except files.LockedError as error:
         raise StartError(f"{path} is in use by another broker") from error
+
+
+def _begin(found: Directories) -> None:
+    for directory in reversed(found.all()):  # the metadata's first: without it the others keep their mark
+        try:
+            directory.begin()
+        except OSError as error:
+            if not found.can_lose(directory):
+                raise StartError(f"{directory.path} can't be used: {error.strerror or error}") from error
+            log.error("%s can't be used, and its partitions are offline: %s", directory.path, error)
+            found.lose(directory)
 
 
 def _check_metadata_is_in_one_place(found: Directories) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from broker.metadata import registration
+from broker.metadata import placement, registration
 
 if TYPE_CHECKING:
     from broker.server import Server
@@ -20,12 +20,16 @@ log = logging.getLogger("barnabas.directories")
 
 
 class FailingDirectories:
-    """Those that have failed, until they are offline."""
+    """Those that have failed, until they are offline and that is recorded."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._failing: list[LogDirectory] = []
         self._started = False  # before that they are taken offline at the end of the start
+        self._is_recorded = True
+        self._stayed: dict[
+            tuple[bytes, int], bytes
+        ] = {}  # where partitions are that were to move, not yet recorded
 
     def report(self, directory: LogDirectory, failure: OSError) -> bool:
         """The disk refused something: whether the directory goes offline, once what is under way has ended."""
@@ -50,15 +54,40 @@ class FailingDirectories:
         """Let go of the directories that have failed, and record it."""
         self._started = True
         server = self._server
-        failing, self._failing = self._failing, []
-        for directory in failing:
-            server.moves.directory_failed(directory)
-            lost = server.partitions.take_offline(directory)
+        while self._failing:
+            directory = self._failing[0]
+            self._stayed |= server.moves.directory_failed(directory)
+            server.partitions.take_offline(directory)
             server.directories.remove(directory)
             server.placement.lose(server.folders.lose(directory))
-            decided = registration.lose_directory(
-                server.metadata.image, server.node_id, server.broker_epoch, lost, server.online_directories
-            )
-            failure = server.metadata.try_append(decided)
-            if failure is not None:
-                log.error("that %s has failed can't be recorded: %s", directory.path, failure)
+            self._failing.remove(directory)
+            self._is_recorded = False
+        self.record()
+
+    def record(self) -> None:
+        """Write down which directories and partitions are offline, as far as that isn't in the metadata log yet: what
+        can't be is tried again (Kafka: `BrokerLifecycleManager` says it with each heartbeat until it is known)."""
+        if self._is_recorded:
+            return
+        server, image = self._server, self._server.metadata.image
+        reverts = (
+            placement.assignment(image, topic_id, index, server.node_id, directory_id)
+            for (topic_id, index), directory_id in self._stayed.items()
+            if topic_id in image.topics_by_id
+        )
+        decided = [record for record in reverts if record is not None]
+        decided += registration.lose_directory(
+            image,
+            server.node_id,
+            server.broker_epoch,
+            server.partitions.offline(),
+            server.online_directories,
+        )
+        # known before it is followed: who follows may come here
+        self._is_recorded = True
+        failure = server.metadata.try_append(decided)
+        if failure is None:
+            self._stayed.clear()
+        else:
+            self._is_recorded = False
+            log.error("that a log directory has failed can't be recorded yet: %s", failure)

@@ -57,6 +57,11 @@ class Housekeeping:
             self.expire_producers,
         )
         self._every("metadata cleaning", METADATA_CLEANING_MS, self.clean_metadata)
+        self._every(
+            "failed directories",
+            config.get_int("broker.heartbeat.interval.ms"),
+            self.record_failed_directories,
+        )
         max_idle_ms = config.get_int("connections.max.idle.ms")
         if max_idle_ms > 0:
             self._every("idle connections", max(max_idle_ms // 4, 100), self.close_idle_connections)
@@ -90,12 +95,15 @@ class Housekeeping:
                 log.error("%s of %s: %s", what, directory.path, error)
 
     def _each_log(self, what: str, task: Callable[[PartitionLog], object]) -> None:
-        """One that the disk refuses keeps the others from nothing."""
-        for partition in self._server.partitions.all():
+        """Of those that are on their way to another directory both. One that the disk refuses keeps the others from
+        nothing."""
+        partitions = self._server.partitions.all()
+        futures = [partition.move.log for partition in partitions if partition.move is not None]
+        for each in (*(partition.log for partition in partitions), *futures):
             try:
-                task(partition.log)
+                task(each)
             except (OSError, KafkaError) as error:
-                log.error("%s of %s-%d: %s", what, partition.log.topic, partition.log.partition, error)
+                log.error("%s of %s: %s", what, each.directory, error)
 
     def checkpoint_high_watermarks(self) -> None:
         self._each_directory("high watermarks", lambda directory: directory.checkpoint_high_watermarks())
@@ -127,6 +135,10 @@ class Housekeeping:
     def clean_metadata(self) -> None:
         """metadata.max.retention.bytes and .ms: old snapshots go, and the log below the oldest that stays."""
         self._server.metadata.snapshots.clean(self._server.clock.now_ms())
+
+    def record_failed_directories(self) -> None:
+        """What the metadata log took none of when it happened."""
+        self._server.failing.record()
 
     def close_idle_connections(self) -> None:
         max_idle_ms = self._server.config.get_int("connections.max.idle.ms")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from broker.addresses import addresses_of
+from broker.addresses import address_of
 from broker.connection import Connection
 
 if TYPE_CHECKING:
@@ -138,23 +138,41 @@ class Listener:
 
 
 class ConnectionLimits:
-    """How many connections there are, in all and by address (Kafka: `ConnectionQuotas`)."""
+    """How many connections there are, in all and by address (Kafka: `ConnectionQuotas`).
+
+    `unresolved`: the hosts that keep the overrides that were last wanted from being in force.
+    """
 
     def __init__(self, max_connections: int, max_per_ip: int, per_ip_overrides: Mapping[str, int]) -> None:
+        self.unresolved: list[str] = []
         self._count = 0
         self._by_ip: Counter[str] = Counter()
+        self._wanted: Mapping[str, int] = {}
+        self._resolved: dict[str, str] = {}
+        self._overrides: dict[str, int] = {}
         self.configure(max_connections, max_per_ip, per_ip_overrides)
 
     def configure(self, max_connections: int, max_per_ip: int, per_ip_overrides: Mapping[str, int]) -> None:
-        """The overrides are by host name or address; names are looked up once, as Kafka does.
+        """The overrides are by host name or address. A name is looked up once, when it comes; where one can't be
+        resolved all overrides stay as they were, as in Kafka.
 
         What is lower than before lets nobody in, and closes no connection that there is.
         """
         self.max_connections = max_connections
         self.max_per_ip = max_per_ip
-        self._overrides = {
-            address: limit for host, limit in per_ip_overrides.items() for address in _addresses(host)
-        }
+        if per_ip_overrides == self._wanted:
+            return
+        self._wanted = per_ip_overrides
+        found = {host: self._resolved.get(host) or address_of(host) for host in per_ip_overrides}
+        self.unresolved = [host for host, address in found.items() if address is None]
+        if self.unresolved:
+            log.warning(
+                "max.connections.per.ip.overrides: not in force, since these hosts can't be resolved: %s",
+                ", ".join(self.unresolved),
+            )
+            return
+        self._resolved = {host: address for host, address in found.items() if address is not None}
+        self._overrides = {self._resolved[host]: limit for host, limit in per_ip_overrides.items()}
 
     def admit(self, host: str) -> str | None:
         """Counts the connection in any case: `forget` follows when it is closed."""
@@ -172,10 +190,3 @@ class ConnectionLimits:
         self._by_ip[host] -= 1
         if not self._by_ip[host]:
             del self._by_ip[host]
-
-
-def _addresses(host: str) -> set[str]:
-    found = addresses_of(host)
-    if not found:
-        log.warning("max.connections.per.ip.overrides: %s can't be resolved", host)
-    return found or {host}

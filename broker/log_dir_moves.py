@@ -15,13 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.metadata.placement import assignment
-from broker.partitions import Move
-from protocol.errors import KafkaError
-from protocol.record_batch import CorruptRecordError
+from broker.partitions import FAULTS, Move
 from storage import moving
-from storage.checkpoints import CheckpointError
-from storage.recovery import InconsistentTopicIdError
-from storage.segment_recovery import UnsupportedFormatError
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -36,15 +31,6 @@ SLICE_BYTES = 512 * 1024
 SLICE_BATCHES = 128
 RETRY_S = 1.0  # replica.fetch.backoff.ms
 BURST_S = 1.0  # alter.log.dirs.replication.quota.window.size.seconds
-
-FAULTS = (
-    OSError,
-    KafkaError,
-    CorruptRecordError,
-    CheckpointError,
-    InconsistentTopicIdError,
-    UnsupportedFormatError,
-)
 
 
 class LogDirMoves:
@@ -109,25 +95,36 @@ class LogDirMoves:
         self._soon()
 
     def cancel(self, partition: Partition) -> None:
-        """Stay where it is. Raises KafkaError where the disk refuses to give up the folder: the move is over yet."""
-        move, partition.move = partition.move, None
-        self._moving.pop(partition, None)
+        """Stay where it is. Raises KafkaError where the metadata log takes no record, nothing having changed, or where
+        the disk refuses to give up the folder: the move is over yet."""
+        move = partition.move
         if move is None:
             return
-        log.info("%s-%d isn't moved any more", partition.topic.name, partition.index)
-        ids = {id(directory): key for key, directory in self._directories.items()}
-        revert = self._record(partition, ids[id(partition.directory)])
+        revert = self._record(partition, self._id_of(partition.directory))
         if revert:
             self._metadata.append(revert)
+        partition.move = None
+        self._moving.pop(partition, None)
+        log.info("%s-%d isn't moved any more", partition.topic.name, partition.index)
         move.directory.delete_future(move.log, self._new_folder_name())
 
-    def directory_failed(self, directory: LogDirectory) -> None:
-        """Moves to it are over. A partition in it leaves its future log as it is: the next start may go on."""
+    def directory_failed(self, directory: LogDirectory) -> dict[tuple[bytes, int], bytes]:
+        """Moves from it and to it are over; the next start goes on with those that it can.
+
+        Returns where their partitions are, by topic id and number: a record that says already that they are where they
+        were to go is to be taken back (Kafka: `ReplicaAlterLogDirsThread.removePartitions`).
+        """
+        stayed = {}
         for partition in [*self._moving]:
             move = partition.move
-            if partition.directory is directory or (move is not None and move.directory is directory):
-                del self._moving[partition]
-                partition.move = None
+            if move is None or directory not in (partition.directory, move.directory):
+                continue
+            del self._moving[partition]
+            partition.move = None
+            if move.directory is not directory:
+                move.directory.leave_future(move.log)
+            stayed[partition.topic.topic_id, partition.index] = self._id_of(partition.directory)
+        return stayed
 
     def stop(self) -> None:
         """The logs are closed as they are; the next start goes on."""
@@ -218,6 +215,9 @@ class LogDirMoves:
         self._moving.pop(partition, None)
         partition.configure(topic.config)
         log.info("%s-%d was moved to %s", topic.name, partition.index, os.path.abspath(move.directory.path))
+
+    def _id_of(self, directory: LogDirectory) -> bytes:
+        return next(key for key, known in self._directories.items() if known is directory)
 
     def _record(self, partition: Partition, directory_id: bytes) -> list[Message]:
         record = assignment(

@@ -291,10 +291,9 @@ class Partitions:
             log.error("%s-%d can't be opened: %s", hosted.name, index, failure)
             return None
 
-    def take_offline(self, directory: LogDirectory) -> list[tuple[bytes, int]]:
-        """The directory failed: its partitions, by topic id and number, are answered with KAFKA_STORAGE_ERROR from now
-        on (Kafka: `ReplicaManager.handleLogDirFailure`)."""
-        lost = []
+    def take_offline(self, directory: LogDirectory) -> None:
+        """The directory failed: its partitions are answered with KAFKA_STORAGE_ERROR from now on (Kafka:
+        `ReplicaManager.handleLogDirFailure`)."""
         for topic in self.by_name.values():
             for index, partition in [*topic.partitions.items()]:
                 if partition.directory is directory:
@@ -302,8 +301,10 @@ class Partitions:
                     topic.offline.add(index)
                     partition.is_gone = True
                     partition.wake()
-            lost += [(topic.topic_id, index) for index in topic.offline]
-        return lost
+
+    def offline(self) -> set[tuple[bytes, int]]:
+        """Those in a log directory that can't be used, by topic id and number."""
+        return {(topic.topic_id, index) for topic in self.by_name.values() for index in topic.offline}
 
     def _directory_of(self, topic: str, index: int, wanted: PartitionImage) -> LogDirectory | None:
         """Where the partition was found at the start, or else where its record says."""
@@ -322,6 +323,17 @@ class Partitions:
             partition.is_gone = True
             self._delete(partition)
             partition.wake()
+        self._discard_unopened_futures(hosted.name)
+
+    def _discard_unopened_futures(self, topic: str) -> None:
+        """Of moves that couldn't go on in this run, their partitions being offline."""
+        for directory in [*self._directories.values()]:
+            for folder in directory.future_folders():
+                if folder.topic == topic:
+                    try:
+                        directory.discard_future(folder, self._new_folder_name())
+                    except OSError as error:
+                        log.error("%s can't be deleted: %s", folder.path, error)
 
     def _delete(self, partition: Partition) -> None:
         move, partition.move = partition.move, None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from broker.background import BackgroundThread, run_all
 from broker.broken_invariant import stops_the_broker
 from broker.clock import Clock, SystemClock
+from broker.config.consistency import CONNECTIONS_PER_HOST
 from broker.config.topic_config import check_topic_configs, log_config_of_metadata, log_config_of_topic
 from broker.coordination.groups import Groups
 from broker.coordination.hosted_shard import PartitionWorld
@@ -33,10 +34,11 @@ from broker.log_dir_moves import LogDirMoves
 from broker.metadata import placement, registration
 from broker.metadata.bootstrap import bootstrap_records
 from broker.metadata.image import BROKER_RESOURCE, ClusterImage, MetadataContradictionError
-from broker.metadata.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, MetadataLog
+from broker.metadata.metadata_log import METADATA_TOPIC_ID, MetadataLog
 from broker.metadata.snapshots import SnapshotPolicy
 from broker.metadata.topic_decisions import Placement
 from broker.metadata.topic_names import is_internal
+from broker.partitions import FAULTS as LOG_FAULTS
 from broker.partitions import Partition, Partitions
 from broker.quotas.client_quotas import ClientQuotas
 from broker.random_ids import random_uuid
@@ -46,11 +48,8 @@ from coordinator.transaction.producer_ids import ProducerIds
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata_records import ProducerIdsRecord
 from protocol.primitives import uuid_to_text
-from protocol.record_batch import CorruptRecordError
 from storage import files
-from storage.checkpoints import CheckpointError
-from storage.recovery import InconsistentTopicIdError
-from storage.segment_recovery import UnsupportedFormatError
+from storage.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
     import socket
@@ -65,16 +64,7 @@ LEAST_OPEN_FILES = 64
 MOST_OPEN_FILES = 900  # 5,000 partitions need no more: what isn't used lately is closed
 
 # What a folder may be found with; a fault of ours is none of these and keeps its stack trace.
-_FOLDER_ERRORS = (
-    OSError,
-    KafkaError,
-    CodecError,
-    MetadataContradictionError,
-    CorruptRecordError,
-    UnsupportedFormatError,
-    CheckpointError,
-    InconsistentTopicIdError,
-)
+_FOLDER_ERRORS = (*LOG_FAULTS, CodecError, MetadataContradictionError)
 
 
 class Server:
@@ -162,6 +152,7 @@ class Server:
 
     async def start(self) -> None:
         """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
+        self._check_hosts()
         bound = self._bind()
         loop = asyncio.get_running_loop()
         self._previous_handler = loop.get_exception_handler()
@@ -183,6 +174,12 @@ class Server:
         for name, sockets in bound.items():
             await self.listeners[name].listen(sockets)
         self.housekeeping.start()
+
+    def _check_hosts(self) -> None:
+        """What a file says now has to hold; what a record of the past says is passed over."""
+        for host in self.connection_limits.unresolved:
+            setting = self.config.static[CONNECTIONS_PER_HOST]
+            raise StartError(f"{setting.origin}: {CONNECTIONS_PER_HOST}: {host} can't be resolved")
 
     def _bind(self) -> dict[str, list[socket.socket]]:
         bound: dict[str, list[socket.socket]] = {}
@@ -445,6 +442,7 @@ class Server:
     def _give_up_leadership(self) -> None:
         image = self.metadata.image
         self.metadata.on_change = lambda: None
+        self.failing.record()
         self.metadata.append(
             [
                 registration.begin_controlled_shutdown(self.node_id, self.broker_epoch),

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from broker.metadata import topic_decisions
 from broker.metadata.image import TopicImage
-from broker.metadata.topic_decisions import MAX_RECORDS_PER_REQUEST, Placement
+from broker.metadata.record_bounds import MAX_RECORDS_PER_REQUEST, check_records, too_many_records
+from broker.metadata.topic_decisions import Placement, TakeQuota
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreatePartitionsTopic
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from broker.metadata.metadata_log import MetadataLog
 
 log = logging.getLogger("barnabas.topics")
-
-TakeQuota = Callable[[int], None]
-"""Takes so many partitions from a client's quota on changes, or raises KafkaError (THROTTLING_QUOTA_EXCEEDED)."""
 
 
 def no_quota(partitions: int) -> None:
@@ -57,21 +55,13 @@ class Topics:
     ) -> list[tuple[CreatableTopic, bytes | KafkaError]]:
         """Each topic with its new id, or with what speaks against it. The others are created, all in one batch.
 
-        Names are checked against what exists: two that collide with each other both pass, as in Kafka.
+        Names are checked against what exists: two that collide with each other both pass, as in Kafka. Raises
+        KafkaError (POLICY_VIOLATION) where the request as a whole is too large.
         """
         decided: list[Message] = []
         results: list[tuple[CreatableTopic, bytes | KafkaError]] = []
         default_partitions = self._config.get_int("num.partitions")
-        if (
-            topic_decisions.total_partitions(wanted, default_partitions)
-            > topic_decisions.MAX_PARTITIONS_PER_REQUEST
-        ):
-            refusal = KafkaError(
-                Error.POLICY_VIOLATION,
-                "Excessively large number of partitions per request: "
-                f"at most {topic_decisions.MAX_PARTITIONS_PER_REQUEST} can be created at once.",
-            )
-            return [(topic, refusal) for topic in wanted]
+        topic_decisions.check_total(wanted, default_partitions)
         for topic in wanted:
             topic_id = self._new_topic_id()
             try:
@@ -85,23 +75,21 @@ class Topics:
                     check_configs=self._check_configs,
                 )
                 take(sum(isinstance(record, PartitionRecord) for record in new))
-                decided += new
             except KafkaError as error:
                 results.append((topic, error))
-            else:
-                results.append((topic, topic_id))
-        if decided and not validate_only:
-            failure = self._append(decided)
-            if failure is not None:
-                created = self._metadata.image.topics_by_id
-                return [
-                    (topic, result if isinstance(result, KafkaError) or result in created else failure)
-                    for topic, result in results
-                ]
+                continue
+            decided += new
+            check_records(decided)
+            results.append((topic, topic_id))
+        failure = None if validate_only else self._append(decided)
+        if failure is not None:
+            return [
+                (topic, result if isinstance(result, KafkaError) else failure) for topic, result in results
+            ]
         return results
 
     def _append(self, decided: Sequence[Message]) -> KafkaError | None:
-        """What kept the decision, or the end of a long one, out of the metadata log; None where it is in force."""
+        """What kept the decision out of the metadata log; None where it is in force."""
         try:
             return self._metadata.try_append(decided)
         finally:
@@ -117,7 +105,11 @@ class Topics:
     def auto_create(self, names: Sequence[str]) -> None:
         """Create topics with the defaults (Kafka: `AutoTopicCreationManager`); what can't be created is logged."""
         wanted = [self._auto_created(name) for name in names]
-        for topic, result in self.create(wanted):
+        try:
+            created = self.create(wanted)
+        except KafkaError as error:
+            created = [(topic, error) for topic in wanted]
+        for topic, result in created:
             if isinstance(result, KafkaError):
                 log.info("topic %s is not created automatically: %s", topic.name, result)
             else:
@@ -172,22 +164,21 @@ class Topics:
     def delete(
         self, topics: Sequence[TopicImage], *, take: TakeQuota = no_quota
     ) -> list[tuple[TopicImage, KafkaError | None]]:
-        """Each topic with what kept it from being deleted, or None."""
+        """Each topic with what kept it from being deleted, or None: UNKNOWN_SERVER_ERROR, as in Kafka, for those
+        past the bound of a request."""
         decided: list[Message] = []
         refused: dict[bytes, KafkaError] = {}
         for topic in topics:
             try:
                 take(len(topic.partitions))
+                if len(decided) == MAX_RECORDS_PER_REQUEST:
+                    raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
             except KafkaError as error:
                 refused[topic.topic_id] = error
                 continue
             decided += topic_decisions.removed_topic(topic)
-        failure = self._append(decided) if decided else None
-        left = self._metadata.image.topics_by_id
-        return [
-            (topic, refused.get(topic.topic_id, failure) if topic.topic_id in left else None)
-            for topic in topics
-        ]
+        failure = self._append(decided)
+        return [(topic, refused.get(topic.topic_id, failure)) for topic in topics]
 
     def add_partitions(
         self,
@@ -199,34 +190,29 @@ class Topics:
         """Each topic with what speaks against it, or None.
 
         Kafka's controller bounds the records of one request: it answers UNKNOWN_SERVER_ERROR to the topic that goes
-        past the bound, and yet creates the partitions up to it. So do we.
+        past the bound, and yet creates the partitions up to it. So do we. Raises KafkaError (POLICY_VIOLATION) for
+        more topics than that.
         """
+        if len(wanted) > MAX_RECORDS_PER_REQUEST:
+            raise too_many_records()
         decided: list[Message] = []
         results: list[tuple[CreatePartitionsTopic, KafkaError | None]] = []
         for topic in wanted:
             error = None
             try:
-                more = topic_decisions.more_partitions(self._metadata.image, topic, self._placement)
-                take(len(more))
-                decided += more
+                for record in topic_decisions.more_partitions(
+                    self._metadata.image, topic, self._placement, take
+                ):
+                    if len(decided) == MAX_RECORDS_PER_REQUEST:
+                        raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+                    decided.append(record)
             except KafkaError as refused:
                 error = refused
-            if len(decided) > MAX_RECORDS_PER_REQUEST:
-                del decided[MAX_RECORDS_PER_REQUEST:]
-                error = KafkaError(Error.UNKNOWN_SERVER_ERROR)
             results.append((topic, error))
-        if decided and not validate_only:
-            failure = self._append(decided)
-            if failure is not None:
-                return [
-                    (topic, error if error is not None or self._has_partitions(topic) else failure)
-                    for topic, error in results
-                ]
+        failure = None if validate_only else self._append(decided)
+        if failure is not None:
+            return [(topic, error or failure) for topic, error in results]
         return results
-
-    def _has_partitions(self, wanted: CreatePartitionsTopic) -> bool:
-        topic = self._metadata.image.topics.get(wanted.name)
-        return topic is not None and len(topic.partitions) >= wanted.count
 
 
 def _configs(values: dict[str, str]) -> list[CreatableTopicConfig]:

@@ -5,18 +5,18 @@
     <topic>-<partition>.<unique>-delete/  <topic>-<partition>.<unique>-future/
 
 A `-future` folder is that of a partition which is being moved here from another log directory. The mark is taken away
-as soon as it was read, and written last of all. Source: kafka.log.LogManager.
+by the start that goes on with the directory, and written last of all. Source: kafka.log.LogManager.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from storage import checkpoints, files, future_logs, removal
 from storage.background import Background, RunAll, Work, run_in_turn
 from storage.checkpoints import CheckpointError, TopicPartition
 from storage.future_logs import FUTURE_DIRECTORY_SUFFIX
 from storage.log_config import LogConfig
+from storage.partition_folder import PartitionFolder
 from storage.partition_log import Jitter, PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -26,20 +26,12 @@ METADATA_TOPIC = "__cluster_metadata"
 BACKGROUND_SUFFIX = ".background.tmp"
 
 
-class PartitionFolder(NamedTuple):
-    topic: str
-    partition: int
-    path: str
-    topic_id: str | None
-    """Its text form; None where partition.metadata is missing or makes no sense."""
-
-
 class LogDirectory:
-    """Made by `LogDirectory.open`; holds the lock until `close`. `logs` are those that `open_log` opened, `futures`
-    those of partitions that are being moved here."""
+    """Made by `LogDirectory.open`, or by `read` and `begin`; holds the lock until `close`. `logs` are those that
+    `open_log` opened, `futures` those of partitions that are being moved here; no partition is in both."""
 
     def __init__(self, path: str, background: Background) -> None:
-        """For `open` alone."""
+        """For `read` alone."""
         self.path = path
         self.background = background
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -59,6 +51,8 @@ class LogDirectory:
         self._unopened: dict[TopicPartition, PartitionFolder] = {}
         """Those whose log nobody opened in this run: not recovered where the last stop wasn't clean."""
         self._unopened_futures: dict[TopicPartition, PartitionFolder] = {}
+        self._sound_futures: set[TopicPartition] = set()
+        """Of these, those that this run had open and closed cleanly."""
         self._writing: set[str] = set()
         self._waiting: dict[str, bytes] = {}
         self._said: dict[str, bytes] = {}
@@ -67,12 +61,25 @@ class LogDirectory:
         """Of the files being written: those that meanwhile say something newer."""
         self._unforgotten: set[TopicPartition] = set()
         """Deleted partitions whose log start is in the checkpoint still, since it couldn't be written."""
+        self._deleted: list[str] = []
+        """Folders of deleted partitions, which `begin` has go."""
 
     @classmethod
     def open(cls, path: str, *, background: Background) -> "LogDirectory":
-        """Locks the directory, made if need be, and reads all but the logs.
+        """`read` and `begin`. Raises as they do."""
+        directory = cls.read(path, background=background)
+        try:
+            directory.begin()
+        except BaseException:
+            directory.close(clean=False)
+            raise
+        return directory
 
-        Folders of deleted topics go, in the background. Raises `files.LockedError`, `OSError`.
+    @classmethod
+    def read(cls, path: str, *, background: Background) -> "LogDirectory":
+        """Locks the directory, made if need be, and reads all but the logs; nothing in it is changed.
+
+        Raises `files.LockedError`, `OSError`.
         """
         directory = cls(path, background)
         files.make_directory(path)
@@ -92,22 +99,29 @@ class LogDirectory:
         mark = self._path(checkpoints.CLEAN_SHUTDOWN_FILE)
         self.broker_epoch = checkpoints.read_clean_shutdown(mark)
         self.clean = self.broker_epoch is not None
-        if self.clean:
-            # a crash from here on is no clean stop any more (KAFKA-10471)
-            files.remove(mark)
-            files.sync_directory(self.path)
         self._recovery_points = self._read_offsets(checkpoints.RECOVERY_POINT_FILE)
         self._log_starts = self._read_offsets(checkpoints.LOG_START_FILE)
         self._written_log_starts = set(self._log_starts)
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARK_FILE)
         for name in files.list_subdirectories(self.path):
             if name.endswith(removal.DELETE_DIRECTORY_SUFFIX):
-                removal.remove_directory_later(self._path(name), self.background, 0)
+                self._deleted.append(self._path(name))
             elif name.endswith(FUTURE_DIRECTORY_SUFFIX):
                 stem = name.removesuffix(FUTURE_DIRECTORY_SUFFIX).rpartition(".")[0]
                 self._found(name, stem, self._unopened_futures)
             elif not name.endswith(removal.STRAY_DIRECTORY_SUFFIX):
                 self._found(name, name, self._unopened)
+
+    def begin(self) -> None:
+        """This run goes on with the directory: the mark goes, and the folders of deleted partitions do so in the
+        background. Raises `OSError`."""
+        if self.clean:
+            # a crash from here on is no clean stop any more (KAFKA-10471)
+            files.remove(self._path(checkpoints.CLEAN_SHUTDOWN_FILE))
+            files.sync_directory(self.path)
+        for path in self._deleted:
+            removal.remove_directory_later(path, self.background, 0)
+        self._deleted.clear()
 
     def _found(self, name: str, stem: str, among: dict[TopicPartition, PartitionFolder]) -> None:
         topic, _dash, number = stem.rpartition("-")
@@ -177,6 +191,7 @@ class LogDirectory:
         Raises `OSError` too where the log start of a deleted partition of that name can't be forgotten.
         """
         key = (topic, partition)
+        assert key not in self.futures, f"{topic}-{partition} is being moved to where it is"
         if key in self._unforgotten:
             self._forget_log_starts()
         metadata = topic == METADATA_TOPIC
@@ -211,6 +226,8 @@ class LogDirectory:
     # ---- moves, each verb in a room of its own
 
     open_future = future_logs.open_future
+    leave_future = future_logs.leave_future
+    unopened_future_sizes = future_logs.unopened_future_sizes
     delete_future = future_logs.delete_future
     discard_future = future_logs.discard_future
     promote_folder = future_logs.promote_folder
@@ -223,7 +240,7 @@ class LogDirectory:
         )
         files.rename(folder.path, stray)
         if folder.path.endswith(FUTURE_DIRECTORY_SUFFIX):
-            self._unopened_futures.pop((folder.topic, folder.partition), None)
+            future_logs.forget_unopened(self, (folder.topic, folder.partition))
         else:
             self._forget((folder.topic, folder.partition))
         return stray
@@ -239,6 +256,7 @@ class LogDirectory:
                 self._forget_log_starts()
             except OSError as failure:
                 logger.error("%s can't be written: %s", self._path(checkpoints.LOG_START_FILE), failure)
+                self.report(failure)
 
     def _forget_log_starts(self) -> None:
         self._write_now(checkpoints.LOG_START_FILE, self._encode_log_starts())
@@ -258,7 +276,7 @@ class LogDirectory:
         self._write(checkpoints.LOG_START_FILE, self._encode_log_starts())
 
     def _checkpointed(self) -> Iterable[tuple[TopicPartition, PartitionLog]]:
-        return (item for item in (self.logs | self.futures).items() if item[0][0] != METADATA_TOPIC)
+        return (item for item in (self.futures | self.logs).items() if item[0][0] != METADATA_TOPIC)
 
     def _encode_recovery_points(self) -> bytes:
         opened = {key: log.recovery_point for key, log in self._checkpointed()}
@@ -354,7 +372,7 @@ class LogDirectory:
 
     def _close_logs(self, run_all: RunAll) -> bool:
         """Whether all could be synced, and all that is in the directory is as a clean stop leaves it."""
-        clean = self.clean or not (self._unopened or self._unopened_futures)
+        clean = self.clean or not (self._unopened or self._unopened_futures.keys() - self._sound_futures)
         partitions = [log for log in self.logs.values() if log.topic != METADATA_TOPIC]
         clean &= _close_all([*partitions, *self.futures.values()], run_all)
         clean &= _close_all([log for log in self.logs.values() if log.topic == METADATA_TOPIC], run_all)

@@ -32,14 +32,18 @@ def start_offset_of(present: "PartitionLog") -> int:
 
 @told_to_clients
 def begin(future: "PartitionLog", present: "PartitionLog", now_ms: int) -> None:
-    """Makes the future log's directory; one that was found must agree with the present log, or else begins anew."""
+    """Makes the future log's directory. One that was found is cut where the present log ended the last epoch that it
+    knows, or begins anew where that doesn't know the epoch (Kafka: `AbstractFetcherThread.getOffsetTruncationState`,
+    which looks for an earlier one in common)."""
     if not future.created:
         recovery.create_directory(future, now_ms)
         return
     latest = future.leader_epochs.latest
     epoch, end_offset = present.end_offset_for_epoch(latest)
-    if epoch != latest or latest < 0 or future.log_end_offset > end_offset:
+    if latest < 0 or epoch != latest:
         truncation.truncate_fully_and_start_at(future, start_offset_of(present), now_ms)
+    else:
+        truncation.truncate_to(future, end_offset, now_ms)
     future.update_high_watermark(future.log_end_offset)
 
 
@@ -80,9 +84,10 @@ def _append_all(future: "PartitionLog", records: bytearray, max_batches: int, no
 
 
 def is_caught_up(future: "PartitionLog", present: "PartitionLog") -> bool:
+    """Its log start may be the later one: it has segments, and so retention, of its own."""
     return (
         future.log_end_offset == present.log_end_offset
-        and future.log_start_offset == present.log_start_offset
+        and future.log_start_offset >= present.log_start_offset
     )
 
 
@@ -92,18 +97,20 @@ def sync(future: "PartitionLog") -> None:
     flushing.sync_now(future)
 
 
+@told_to_clients
 def take_over(future: "PartitionLog", present: "PartitionLog", path: str, doomed: str) -> None:
     """The future log, caught up and with no flush under way, becomes the partition's at `path`; the present one's
     directory is renamed to `doomed`, and it is closed.
 
     A process that is killed in between leaves the future log alone, which is whole; a start that finds no other
     makes it the partition's (Kafka as well, where the record of the partition names its directory). Raises
-    `OSError`, nothing having changed then, but for a present log that can't be named back and has failed.
+    `KafkaError` (KAFKA_STORAGE_ERROR), the log whose directory refused having reported it, and nothing having changed
+    but for a present log that can't be named back and has failed.
     """
     future.snapshots.take(present.producers)
     future.leader_epochs.take_over(present.leader_epochs)
     if present.created:
-        files.rename(present.directory, doomed)
+        _rename_present(present, doomed)
     try:
         files.rename(future.directory, path)
     except OSError:
@@ -126,6 +133,11 @@ def take_over(future: "PartitionLog", present: "PartitionLog", path: str, doomed
     flush_waiters.tell_flushed(future)
     if wanted_to > future.recovery_point:
         flushing.flush_to(future, wanted_to, future.last_flush_ms)
+
+
+@told_to_clients
+def _rename_present(present: "PartitionLog", doomed: str) -> None:
+    files.rename(present.directory, doomed)
 
 
 def _name_back(present: "PartitionLog", doomed: str) -> None:

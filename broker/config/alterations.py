@@ -12,10 +12,16 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.broker_definitions import ROWS, broker_definition, without_listener
-from broker.config.consistency import check_consistency
+from broker.config.consistency import CONNECTIONS_PER_HOST, check_consistency, connections_per_host
 from broker.config.definitions import PER_BROKER, ConfigDef, ConfigType
 from broker.config.errors import ConfigError
-from broker.config.parsing import parse_value
+from broker.config.reconfiguration import (
+    CLUSTER_LEVEL_OF_LISTENERS,
+    ONLY_PER_LISTENER,
+    check_reconfiguration,
+    check_stored,
+    check_value,
+)
 from broker.config.topic_config import check_overrides
 from broker.config.topic_definitions import topic_definition
 from protocol.errors import Error, KafkaError
@@ -24,32 +30,6 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
 
 MAX_VALUE_CHARACTERS = 32767
-
-# DynamicThreadPool: these may at most double, and halve, in one step.
-_THREADS = (
-    "num.io.threads",
-    "num.replica.fetchers",
-    "num.recovery.threads.per.data.dir",
-    "background.threads",
-)
-
-# SslConfigs.RECONFIGURABLE_CONFIGS: only with a listener's prefix.
-_ONLY_PER_LISTENER = frozenset(
-    f"ssl.{setting}"
-    for setting in (
-        "key.password",
-        "keystore.certificate.chain",
-        "keystore.key",
-        "keystore.location",
-        "keystore.password",
-        "keystore.type",
-        "truststore.certificates",
-        "truststore.location",
-        "truststore.password",
-        "truststore.type",
-    )
-)
-
 
 # Kafka binds and unbinds while it runs. Refused, rather than taken without effect.
 _ONLY_AT_START = ("listeners", "listener.security.protocol.map")
@@ -120,7 +100,9 @@ def alter_broker(
         if alteration.operation in (Operation.APPEND, Operation.SUBTRACT):
             _check_broker_list(alteration)
     changes = changes_of(stored, alterations, broker_definition)
-    _check_broker(config, _applied(stored, changes), per_broker=per_broker)
+    ignored = reasons_against(stored, per_broker=per_broker)
+    in_force = {name: text for name, text in stored.items() if name not in ignored}
+    _check_broker(config, _applied(in_force, changes), per_broker=per_broker)
     if elr_enabled:
         _check_min_insync_replicas(changes, per_broker=per_broker)
     return changes
@@ -136,7 +118,7 @@ def replace_broker(
 ) -> dict[str, str | None]:
     """AlterConfigs of a broker, or of the cluster: what isn't named goes. Raises as `alter_broker` does."""
     _check_broker(config, wanted, per_broker=per_broker)
-    changes = _replacement(stored, wanted)
+    changes = {**wanted, **_replacement(stored, wanted)}  # what is as before is written too (KAFKA-14136)
     if elr_enabled:
         _check_min_insync_replicas(changes, per_broker=per_broker)
     return changes
@@ -175,7 +157,7 @@ def changes_of(
                     f"Can't {Operation(operation).name} to key {name} because its type is not LIST.",
                 )
             elements = [part for part in stored.get(name, definition.default or "").split(",") if part]
-            for part in (value or "").split(","):
+            for part in _split(value or ""):
                 if operation == Operation.SUBTRACT and part in elements:
                     elements.remove(part)
                 elif operation == Operation.APPEND and part not in elements:
@@ -190,6 +172,14 @@ def changes_of(
                 f"{MAX_VALUE_CHARACTERS} bytes.",
             )
     return changes
+
+
+def _split(text: str) -> list[str]:
+    """Java's `String.split(",")`: without the empty elements at the end, but for an empty text itself."""
+    elements = text.split(",")
+    while text and elements and not elements[-1]:
+        del elements[-1]
+    return elements
 
 
 def _check_broker_list(alteration: Alteration) -> None:
@@ -214,9 +204,7 @@ def _check_broker(config: BrokerConfig, wanted: Mapping[str, str], *, per_broker
                 )
         after = config.altered(broker=wanted) if per_broker else config.altered(cluster=wanted)
         check_consistency(after.get, wanted)
-        for name in _THREADS:
-            if name in wanted:
-                _check_threads(name, config.get_int(name), after.get_int(name))
+        check_reconfiguration(config, after)
     except ConfigError as error:
         raise KafkaError(Error.INVALID_REQUEST, str(error)) from None
 
@@ -226,7 +214,7 @@ def _check_dynamic(wanted: Mapping[str, str], *, per_broker: bool) -> None:
     static = [name for name in wanted if _is_static(name)]
     if static:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(static)}]")
-    without_prefix = [name for name in wanted if name in _ONLY_PER_LISTENER]
+    without_prefix = [name for name in wanted if name in ONLY_PER_LISTENER]
     if without_prefix:
         raise ConfigError(
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
@@ -252,25 +240,13 @@ def _is_per_broker(name: str) -> bool:
     if definition is not None:
         return definition.update_mode == PER_BROKER
     base = without_listener(name)
-    return base is not None and base not in (
-        "max.connections",
-        "max.connection.creation.rate",
-        "num.network.threads",
-    )
+    return base is not None and base not in CLUSTER_LEVEL_OF_LISTENERS
 
 
 def _check_dynamic_value(name: str, text: str) -> None:
     definition = broker_definition(without_listener(name) or name)
     if definition is not None and definition.dynamic:
-        parse_value(definition, text)
-
-
-def _check_threads(name: str, now: int, wanted: int) -> None:
-    failed = f"Dynamic thread count update validation failed for {name}={wanted}"
-    if wanted < now // 2:
-        raise ConfigError(f"{failed}, value should be at least half the current value {now}")
-    if wanted > now * 2:
-        raise ConfigError(f"{failed}, value should not be greater than double the current value {now}")
+        check_value(definition, text)
 
 
 def _check_min_insync_replicas(changes: Mapping[str, str | None], *, per_broker: bool) -> None:
@@ -292,6 +268,9 @@ def reasons_against(stored: Mapping[str, str], *, per_broker: bool) -> dict[str,
     for name, text in stored.items():
         try:
             _check_dynamic({name: text}, per_broker=per_broker)
+            if name == CONNECTIONS_PER_HOST:
+                connections_per_host(text)
+            check_stored(name, text)
         except ConfigError as error:
             reasons[name] = str(error)
     return reasons

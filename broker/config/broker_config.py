@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.config.broker_definitions import SYNONYMS, broker_definition
-from broker.config.consistency import connections_per_host
+from broker.config.consistency import CONNECTIONS_PER_HOST, connections_per_host
 from broker.config.parsing import parse_value
 from broker.config.settings import Setting
 from broker.config.single_node import DEFAULTS
@@ -130,7 +130,7 @@ class BrokerConfig:
     @property
     def max_connections_per_host(self) -> dict[str, int]:
         """`max.connections.per.ip.overrides`: host -> number."""
-        return connections_per_host(self.get("max.connections.per.ip.overrides"))
+        return connections_per_host(self.get(CONNECTIONS_PER_HOST))
 
     # --- where they come from -------------------------------------------------------------------------------
 

@@ -6,16 +6,23 @@ nobody touched agrees with itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 
 from broker.config.definitions import Value
 from broker.config.errors import ConfigError
+from broker.config.parsing import parse_int, trimmed
 
 _MEBIBYTE = 1024 * 1024
 
 _AT_LEAST = "greater than or equal to"
 _AT_MOST = "less than or equal to"
 _BELOW = "less than"
+
+CONNECTIONS_PER_HOST = "max.connections.per.ip.overrides"
+
+_COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
+_HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")  # Utils.validHostPattern
 
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 
@@ -77,7 +84,9 @@ def _check_logs(get: Callable[[str], Value], touched: Collection[str]) -> None:
         size, count = get(buffer), get(threads)
         assert isinstance(size, int)
         assert isinstance(count, int)
-        if size // max(count, 1) <= _MEBIBYTE:
+        if count < 1:
+            raise ConfigError(f"{threads} must be at least 1", threads)  # Kafka divides by it
+        if size // count <= _MEBIBYTE:
             raise ConfigError(
                 "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
                 buffer if buffer in touched else threads,
@@ -107,24 +116,32 @@ def _check_connections(get: Callable[[str], Value], touched: Collection[str]) ->
             raise ConfigError(
                 f"{queued} must be larger or equal to {largest}", queued if queued in touched else largest
             )
-    per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    per_ip, overrides = "max.connections.per.ip", CONNECTIONS_PER_HOST
     if overrides in touched:
         connections_per_host(get(overrides))
-    if per_ip in touched and get(per_ip) == 0 and not get(overrides):
+    if per_ip in touched and get(per_ip) == 0 and not connections_per_host(get(overrides)):
         raise ConfigError(f"{per_ip} can be set to zero only if {overrides} property is set.", per_ip)
 
 
 def connections_per_host(value: Value) -> dict[str, int]:
-    """`max.connections.per.ip.overrides` as host -> number; the last colon parts them. Raises ConfigError."""
-    name = "max.connections.per.ip.overrides"
+    """`max.connections.per.ip.overrides` as host -> number; the last colon parts them (Kafka: `Csv.parseCsvMap`).
+
+    The host may be empty, and the number below zero: nobody is let in then. Raises ConfigError.
+    """
+    name = CONNECTIONS_PER_HOST
     limits: dict[str, int] = {}
-    for entry in str(value or "").split(","):
-        host, _, number = entry.strip().rpartition(":")
-        if not entry.strip():
-            continue
-        if not host or not number.strip().isdecimal():
-            raise ConfigError(f"Error parsing configuration property '{name}': {entry.strip()}", name)
-        limits[host.strip()] = int(number)
+    entries = _COMMA.split(str(value or ""))
+    while entries and not entries[-1]:
+        del entries[-1]  # as Java's String.split
+    for entry in entries:
+        host, colon, text = entry.rpartition(":")
+        number = parse_int(trimmed(text))
+        if not colon or number is None:
+            raise ConfigError(f"Error parsing configuration property '{name}': {entry}", name)
+        limits[trimmed(host)] = number
+    invalid = [host for host in limits if _HOST.fullmatch(host) is None]
+    if invalid:
+        raise ConfigError(f"{name} contains invalid addresses : {','.join(invalid)}", name)
     return limits
 
 

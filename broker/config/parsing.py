@@ -31,26 +31,36 @@ def parse_type(name: str, text: str | None, config_type: ConfigType) -> Value:
     """A text as a value of a type (ConfigDef.parseType), without validation. Raises ConfigError."""
     if text is None:
         return None
-    trimmed = text.strip(_TRIMMED)
+    stripped = trimmed(text)
     if config_type is ConfigType.BOOLEAN:
-        lowered = trimmed.lower()
+        lowered = stripped.lower()
         if lowered not in ("true", "false"):
             raise invalid_value(name, text, "Expected value to be either true or false")
         return lowered == "true"
     bits = _INTEGER_BITS.get(config_type)
     if bits is not None:
-        number = _parse_integer(trimmed, bits)
+        number = _parse_integer(stripped, bits)
         if number is None:
             raise invalid_value(name, text, f"Not a number of type {config_type.name}")
         return number
     if config_type is ConfigType.DOUBLE:
-        double = _parse_double(trimmed)
+        double = _parse_double(stripped)
         if double is None:
             raise invalid_value(name, text, "Not a number of type DOUBLE")
         return double
     if config_type is ConfigType.LIST:
-        return tuple(part.strip(_SPACES) for part in trimmed.split(",")) if trimmed else ()
-    return trimmed
+        return tuple(part.strip(_SPACES) for part in stripped.split(",")) if stripped else ()
+    return stripped
+
+
+def trimmed(text: str) -> str:
+    """`String.trim`."""
+    return text.strip(_TRIMMED)
+
+
+def parse_int(text: str) -> int | None:
+    """`Integer.parseInt`; None where that fails."""
+    return _parse_integer(text, _INTEGER_BITS[ConfigType.INT])
 
 
 def _parse_integer(text: str, bits: int) -> int | None:

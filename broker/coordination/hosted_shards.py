@@ -64,7 +64,7 @@ class HostedShards(Generic[ShardT]):
         what a log calls that which is in it.
 
         `reloads_in_new_epoch`: whether a partition that goes on to be led here, in a later leader epoch, is loaded
-        anew. Kafka's `TransactionCoordinator.onElection` does so; `CoordinatorRuntime` keeps a shard that is active, and
+        anew. Kafka's `TransactionCoordinator.onElection` does so; `CoordinatorRuntime` keeps a shard that is active and
         tries again where it couldn't be loaded.
         """
         self._topic = topic

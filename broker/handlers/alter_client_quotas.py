@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.addresses import address_of
 from broker.metadata.quota_decisions import altered
-from protocol.errors import Error
+from protocol.errors import Error, KafkaError
 from protocol.messages.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     AlterEntryResult,
     EntityData,
 )
+from protocol.schema import Message
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
@@ -24,8 +26,30 @@ if TYPE_CHECKING:
 def handle(
     server: Server, context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    decided, outcomes = altered(server.metadata.image, request.entries)
-    failure = None if request.validate_only else server.metadata.try_append(decided)
+    resolved: dict[str, str | None] = {}
+
+    def is_host(host: str) -> bool:
+        if host not in resolved:
+            resolved[host] = address_of(host)
+        return resolved[host] is not None
+
+    try:
+        decided, outcomes = altered(server.metadata.image, request.entries, is_host)
+        failure = None if request.validate_only else _written(server, decided, resolved)
+    except KafkaError as error:
+        return AlterClientQuotasResponse(
+            entries=[
+                AlterEntryResult(
+                    entity=[
+                        EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                        for part in entry.entity
+                    ],
+                    error_code=error.error,
+                    error_message=error.message or "The request can't be carried out.",
+                )
+                for entry in request.entries
+            ]
+        )
     if failure is not None:
         outcomes = {entity: refusal or failure for entity, refusal in outcomes.items()}
     return AlterClientQuotasResponse(
@@ -38,3 +62,13 @@ def handle(
             for entity, refusal in outcomes.items()
         ]
     )
+
+
+def _written(server: Server, decided: list[Message], resolved: dict[str, str | None]) -> KafkaError | None:
+    """What the disk had against it. Raises KafkaError (UNKNOWN_SERVER_ERROR) where the records are too long in all:
+    each has its entity's names."""
+    with server.quotas.resolved(resolved):
+        failure = server.metadata.try_append(decided)
+    if failure is not None and failure.error is Error.UNKNOWN_SERVER_ERROR:
+        raise failure
+    return failure

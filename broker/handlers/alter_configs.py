@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.config.alterations import Alteration, Operation, check_request
-from broker.handlers.incremental_alter_configs import alter, check_resource
+from broker.config_resources import alter, check_resource
 from broker.metadata import config_decisions
 from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
 from protocol.schema import Message
@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 
 
 def handle(server: Server, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    def check(resource: AlterConfigsResource) -> None:
+        check_request([Alteration(config.name, Operation.SET, config.value) for config in resource.configs])
+        check_resource(server, resource.resource_type, resource.resource_name, loggers=False)
+
     def decide(resource: AlterConfigsResource) -> list[Message]:
         return _decide(server, resource)
 
     return AlterConfigsResponse(
-        responses=alter(server, request.resources, decide, validate_only=request.validate_only)
+        responses=alter(server, request.resources, check, decide, validate_only=request.validate_only)
     )
 
 
 def _decide(server: Server, resource: AlterConfigsResource) -> list[Message]:
     kind, name = resource.resource_type, resource.resource_name
-    check_request([Alteration(config.name, Operation.SET, config.value) for config in resource.configs])
-    check_resource(server, kind, name, loggers=False)
     wanted = {config.name: config.value for config in resource.configs if config.value is not None}
     return config_decisions.replaced(server.metadata.image, server.config, kind, name, wanted)

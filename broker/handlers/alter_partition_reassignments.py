@@ -26,15 +26,13 @@ def handle(
     server: Server, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     if not request.topics:
-        return AlterPartitionReassignmentsResponse(
-            error_message="", allow_replication_factor_change=request.allow_replication_factor_change
-        )
+        return AlterPartitionReassignmentsResponse(error_message="")
     late = request.timeout_ms <= 0
     response = AlterPartitionReassignmentsResponse(
-        error_code=Error.REQUEST_TIMED_OUT if late else Error.NONE,
-        error_message=None,
-        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=Error.REQUEST_TIMED_OUT if late else Error.NONE, error_message=None
     )
+    if not late:
+        response.allow_replication_factor_change = request.allow_replication_factor_change
     decided: list[Message] = []
     for topic in request.topics:
         answer = ReassignableTopicResponse(name=topic.name)
@@ -49,6 +47,7 @@ def handle(
                     wanted.partition_index,
                     wanted.replicas,
                     node_id=server.node_id,
+                    online=server.online_directories,
                     allow_factor_change=request.allow_replication_factor_change,
                 )
             except KafkaError as error:

@@ -11,8 +11,8 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from broker.handlers.describe_log_dirs import log_directories
-from broker.log_dir_moves import FAULTS
+from broker.log_directories import log_directories
+from broker.partitions import FAULTS
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     AlterReplicaLogDirPartitionResult,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from protocol.errors import Error
+from coordinator.java_maps import JavaMap
+from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 
@@ -35,11 +37,21 @@ def handle(
         for name, times in times_named.items()
         if times > 1
     ]
-    wanted = [topic for topic in request.topics if times_named[topic.name] == 1]
+    by_name: JavaMap[str, CreatePartitionsTopic] = (
+        JavaMap()
+    )  # in whose order Kafka comes to the bound of a request
+    for topic in request.topics:
+        by_name[topic.name] = topic
+    wanted = [topic for name, topic in by_name.items() if times_named[name] == 1]
     mutations = server.quotas.mutations_of(context, strict_since=3, now_ms=server.clock.now_ms())
-    for topic, error in server.topics.add_partitions(
-        wanted, validate_only=request.validate_only, take=mutations.take
-    ):
+    try:
+        outcomes = server.topics.add_partitions(
+            wanted, validate_only=request.validate_only, take=mutations.take
+        )
+    except KafkaError as refusal:
+        results = []
+        outcomes = [(topic, refusal) for topic in request.topics]
+    for topic, error in outcomes:
         if error is None:
             results.append(CreatePartitionsTopicResult(name=topic.name))
         else:

@@ -11,7 +11,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.config.topic_config import effective_topic_configs
-from broker.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
     CreatableTopic,
@@ -20,6 +19,7 @@ from protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from storage.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
@@ -29,18 +29,21 @@ if TYPE_CHECKING:
 def handle(server: Server, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     times_named = Counter(topic.name for topic in request.topics)
     wanted = [
-        topic
-        for topic in request.topics
-        if times_named[topic.name] == 1 and topic.name != CLUSTER_METADATA_TOPIC
+        topic for topic in request.topics if times_named[topic.name] == 1 and topic.name != METADATA_TOPIC
     ]
     if request.timeout_ms <= 0:
         late = KafkaError(Error.REQUEST_TIMED_OUT)
         return CreateTopicsResponse(topics=[_refused(name, late) for name in times_named])
     response = CreateTopicsResponse()
     mutations = server.quotas.mutations_of(context, strict_since=6, now_ms=server.clock.now_ms())
-    for topic, result in server.topics.create(
-        wanted, validate_only=request.validate_only, take=mutations.take
-    ):
+    try:
+        outcomes = server.topics.create(wanted, validate_only=request.validate_only, take=mutations.take)
+    except KafkaError as refusal:
+        return CreateTopicsResponse(
+            throttle_time_ms=mutations.throttle_ms,
+            topics=[_refused(topic.name, refusal) for topic in request.topics],
+        )
+    for topic, result in outcomes:
         if isinstance(result, KafkaError):
             response.topics.append(_refused(topic.name, result))
         else:
@@ -48,7 +51,7 @@ def handle(server: Server, context: RequestContext, request: CreateTopicsRequest
     for name, times in times_named.items():
         if times > 1:
             error = KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
-        elif name == CLUSTER_METADATA_TOPIC:
+        elif name == METADATA_TOPIC:
             error = KafkaError(Error.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
         else:
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.describe_acls import NO_AUTHORIZER
+from broker.metadata.authorized_operations import NO_AUTHORIZER
 from protocol.errors import Error
 from protocol.messages.acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.metadata.authorized_operations import NO_AUTHORIZER
 from protocol.errors import Error
 from protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
     from broker.context import RequestContext
     from broker.server import Server
-
-NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
 
 def handle(server: Server, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:

@@ -9,7 +9,6 @@ are ours, not Kafka's classes. Settings come by name, where Kafka's order is tha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from broker.config.definitions import ConfigType
 from broker.config.describe import describe_broker, describe_cluster_defaults, describe_topic
 from broker.config.entries import ConfigEntry, ConfigSource
 from broker.config.group_config import describe_group
+from broker.config_resources import check_broker_name
 from broker.logger_levels import logger_levels
 from broker.metadata.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
 from broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
@@ -62,16 +62,6 @@ def handle(
                 )
             )
     return DescribeConfigsResponse(results=results)
-
-
-def check_broker_name(server: Server, name: str) -> None:
-    """Raises KafkaError where this isn't our id, written as Java reads an int."""
-    if re.fullmatch(r"[+-]?[0-9]{1,20}", name) is None:
-        raise KafkaError(Error.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != server.node_id:
-        raise KafkaError(
-            Error.INVALID_REQUEST, f"Unexpected broker id, expected {server.node_id}, but received {name}"
-        )
 
 
 def _entries(server: Server, resource: DescribeConfigsResource) -> list[ConfigEntry]:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
+from broker.log_directories import log_directories
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     DescribeLogDirsPartition,
@@ -44,12 +45,6 @@ def handle(
     )
 
 
-def log_directories(server: Server) -> dict[str, LogDirectory | None]:
-    """The log directories by their path in `log.dirs`; None for one that is offline."""
-    opened = {directory.path: directory for directory in server.directories}
-    return {path: opened.get(path) for path in server.config.log_dirs}
-
-
 def _describe(
     server: Server,
     path: str,
@@ -64,20 +59,22 @@ def _describe(
     if directory is None:
         return DescribeLogDirsResult(error_code=Error.KAFKA_STORAGE_ERROR, log_dir=path)
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for is_future, logs in ((False, directory.logs), (True, directory.futures)):
-        for key, log in logs.items():
-            name, index = key
-            if name == METADATA_TOPIC or (wanted is not None and key not in wanted):
-                continue
-            topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
-            topic.partitions.append(
-                DescribeLogDirsPartition(
-                    partition_index=index,
-                    partition_size=log.size,
-                    offset_lag=_lag(server, log, is_future),
-                    is_future_key=is_future,
-                )
+    # key, size, lag, is future
+    found = [
+        *((key, log.size, _lag(server, log, False), False) for key, log in directory.logs.items()),
+        *((key, log.size, _lag(server, log, True), True) for key, log in directory.futures.items()),
+        *((key, size, NO_LAG, True) for key, size in directory.unopened_future_sizes().items()),
+    ]
+    for key, size, lag, is_future in found:
+        name, index = key
+        if name == METADATA_TOPIC or (wanted is not None and key not in wanted):
+            continue
+        topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
+        topic.partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=index, partition_size=size, offset_lag=lag, is_future_key=is_future
             )
+        )
     return DescribeLogDirsResult(
         log_dir=path,
         topics=[*topics.values()],

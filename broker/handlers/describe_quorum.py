@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.metadata_log import METADATA_TOPIC
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     DescribeQuorumRequest,
@@ -19,6 +18,7 @@ from protocol.messages.cluster_admin import (
     QuorumTopic,
 )
 from protocol.schema import ZERO_UUID
+from storage.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from broker.context import RequestContext

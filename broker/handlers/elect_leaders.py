@@ -32,19 +32,23 @@ def handle(server: Server, context: RequestContext, request: ElectLeadersRequest
     image = server.metadata.image
     if topics is None:
         asked = (
-            {} if refusal is not None else {name: [*topic.partitions] for name, topic in image.topics.items()}
+            []
+            if refusal is not None
+            else [(name, [*topic.partitions]) for name, topic in image.topics.items()]
         )
     else:
-        asked = {topic.topic: topic.partitions for topic in topics}
+        asked = [(topic.topic, topic.partitions) for topic in topics]
     decided: list[Message] = []
     response = ElectLeadersResponse(error_code=Error.NONE if refusal is None else refusal.error)
-    for name, indexes in asked.items():
+    for name, indexes in asked:
         result = ReplicaElectionResult(topic=name)
         for index in indexes:
             error = refusal
             if error is None:
                 try:
-                    decided += elected(image, name, index, election_type, server.node_id)
+                    decided += elected(
+                        image, name, index, election_type, server.node_id, server.online_directories
+                    )
                 except KafkaError as failed:
                     error = failed
             if error is not None and error.error is Error.ELECTION_NOT_NEEDED and topics is None:

@@ -22,11 +22,11 @@ def handle(
 ) -> ListPartitionReassignmentsResponse:
     image = server.metadata.image
     if request.topics is None:
-        asked = {name: [*topic.partitions] for name, topic in image.topics.items()}
+        asked = [(name, [*topic.partitions]) for name, topic in image.topics.items()]
     else:
-        asked = {topic.name: topic.partition_indexes for topic in request.topics}
+        asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
     response = ListPartitionReassignmentsResponse(error_message=None)
-    for name, indexes in asked.items():
+    for name, indexes in asked:
         partitions = image.topics[name].partitions if name in image.topics else {}
         ongoing = [
             OngoingPartitionReassignment(

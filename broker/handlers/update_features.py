@@ -35,7 +35,10 @@ def handle(server: Server, context: RequestContext, request: UpdateFeaturesReque
             static_min_insync_replicas=1 if static is None else int(static.value),
         )
     except KafkaError as error:
-        return UpdateFeaturesResponse(error_code=error.error, error_message=error.message)
+        message = (
+            f"The update failed for all features since the following feature had an error: {error.message}"
+        )
+        return UpdateFeaturesResponse(error_code=error.error, error_message=message)
     if not request.validate_only:
         failure = server.metadata.try_append(decided)
         if failure is not None:

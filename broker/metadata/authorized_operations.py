@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+NO_AUTHORIZER = "No Authorizer is configured on the broker"
+
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
 

@@ -26,6 +26,7 @@ from broker.metadata.image import (
     TOPIC_RESOURCE,
     ClusterImage,
 )
+from broker.metadata.registration import ELR_VERSION
 from broker.metadata.topic_names import invalid_name_reason
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
@@ -46,7 +47,6 @@ RESOURCE_TYPES = (
 """ConfigResource.Type, ascending."""
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-ELR_FEATURE = "eligible.leader.replicas.version"
 
 
 def altered(
@@ -63,7 +63,7 @@ def altered(
         changes = alter_topic(config, stored, alterations)
         _check_topic_exists(image, name)
     elif resource_type == BROKER_RESOURCE:
-        elr_enabled = image.features.get(ELR_FEATURE, 0) > 0
+        elr_enabled = image.features.get(ELR_VERSION, 0) > 0
         changes = alter_broker(config, stored, alterations, per_broker=bool(name), elr_enabled=elr_enabled)
     elif resource_type == GROUP_RESOURCE:
         changes = _checked(stored, alterations, lambda after: _check_group(config, name, after))
@@ -82,7 +82,7 @@ def replaced(
         changes = replace_topic(config, stored, wanted)
         _check_topic_exists(image, name)
     elif resource_type == BROKER_RESOURCE:
-        elr_enabled = image.features.get(ELR_FEATURE, 0) > 0
+        elr_enabled = image.features.get(ELR_VERSION, 0) > 0
         changes = replace_broker(config, stored, wanted, per_broker=bool(name), elr_enabled=elr_enabled)
     else:
         if resource_type == GROUP_RESOURCE:
@@ -96,7 +96,7 @@ def replaced(
 
 def cleared_elr(image: ClusterImage, decided: Sequence[Message]) -> list[Message]:
     """What follows from other numbers of replicas to be in sync: who is eligible has to be found out anew (KIP-966)."""
-    if not image.features.get(ELR_FEATURE, 0):
+    if not image.features.get(ELR_VERSION, 0):
         return []
     return [
         records.ClearElrRecord(

@@ -8,23 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from broker.metadata.config_decisions import ELR_FEATURE, MIN_INSYNC_REPLICAS
+from broker.metadata.config_decisions import MIN_INSYNC_REPLICAS
 from broker.metadata.image import BROKER_RESOURCE, ClusterImage
-from broker.metadata.registration import FEATURES, KRAFT_VERSION_RANGE
+from broker.metadata.record_versions import METADATA_VERSION
+from broker.metadata.registration import ELR_VERSION, FEATURES, KRAFT_VERSION_RANGE
+from coordinator.java_maps import JavaMap
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.schema import Message
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
-METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 
 # metadata.version at which records came that an older one doesn't know: no way back over it (`MetadataVersion`).
 _METADATA_CHANGED_AT = (7, 8, 11, 13, 14, 15, 17, 23, 30)
 
 # feature → from level 1 on, the metadata.version that it needs
-_NEEDED_METADATA_VERSION = {ELR_FEATURE: 23}
+_NEEDED_METADATA_VERSION = {ELR_VERSION: 23}
 
 
 class FeatureUpdate(NamedTuple):
@@ -42,9 +43,14 @@ def updated(
     kraft_version: int,
     static_min_insync_replicas: int,
 ) -> list[Message]:
-    """The records of an update: of all features, or of none. Raises KafkaError (INVALID_UPDATE_VERSION)."""
-    wanted = {update.feature: update for update in updates}
-    levels = {**image.features, **{update.feature: update.level for update in wanted.values()}}
+    """The records of an update: of all features, or of none. Raises KafkaError (INVALID_UPDATE_VERSION).
+
+    Of several that can't be, the error names the one that Kafka's hash map has first.
+    """
+    wanted: JavaMap[str, FeatureUpdate] = JavaMap()
+    for update in updates:
+        wanted[update.feature] = update
+    levels = {**image.features, **{name: update.level for name, update in wanted.items()}}
     decided: list[Message] = []
     for update in wanted.values():
         if update.feature == KRAFT_VERSION:
@@ -52,7 +58,8 @@ def updated(
             continue
         _check(update, image.features.get(update.feature, 0), levels)
         decided.append(records.FeatureLevelRecord(name=update.feature, feature_level=update.level))
-    if wanted.get(ELR_FEATURE, FeatureUpdate("", 0, UPGRADE)).level > 0:
+    elr = wanted.get(ELR_VERSION)
+    if elr is not None and elr.level > 0:
         decided = [*_elr_safety(image, static_min_insync_replicas), *decided]
     return decided
 
@@ -72,8 +79,10 @@ def _check(update: FeatureUpdate, current: int, levels: Mapping[str, int]) -> No
     if name == METADATA_VERSION:
         changed = [version for version in _METADATA_CHANGED_AT if level < version <= current]
         if changed:
-            raise _invalid(
-                update, f"Metadata of version {changed[0]} may be in the log: there is no way back over it."
+            raise KafkaError(
+                Error.INVALID_UPDATE_VERSION,
+                f"Unsupported metadata.version downgrade from {current} to {level}. "
+                f"Metadata of version {changed[0]} may be in the log: there is no way back over it.",
             )
     elif level > 0 and levels[METADATA_VERSION] < _NEEDED_METADATA_VERSION.get(name, 0):
         raise _invalid(update, f"It needs metadata.version {_NEEDED_METADATA_VERSION[name]}.")

@@ -215,6 +215,10 @@ class ClusterImage:
         self.removed_topics.append(topic)
 
     def _clear_elr(self, record: records.ClearElrRecord) -> None:
+        if record.topic_name and record.topic_name not in self.topics:
+            raise MetadataContradictionError(
+                f"eligible leader replicas of the unknown topic {record.topic_name} are cleared"
+            )
         topics = [self.topics[record.topic_name]] if record.topic_name else [*self.topics.values()]
         for topic in topics:
             for partition in topic.partitions.values():

@@ -21,7 +21,7 @@ from broker.metadata.quorum_state import LEADER_CHANGE, Quorum, control_key
 from broker.metadata.record_serde import decode_record, encode_record
 from broker.metadata.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION, fitted, written_version
 from broker.metadata.snapshots import MetadataSnapshots, SnapshotPolicy
-from protocol.errors import KafkaError
+from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.records import build_batch, build_control_batch, read_records
 from protocol.schema import Message
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.metadata")
 
-METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
-MAX_RECORDS_PER_BATCH = 10_000  # QuorumController.MAX_RECORDS_PER_BATCH
+MAX_RECORDS_PER_BATCH = 10_000  # QuorumController.DEFAULT_MAX_RECORDS_PER_BATCH
+MAX_BATCH_BYTES = 8 * 1024 * 1024  # KafkaRaftClient.MAX_BATCH_SIZE_BYTES
 
 
 class MetadataLog:
@@ -122,7 +122,8 @@ class MetadataLog:
     def append(self, decided: Sequence[Message]) -> None:
         """Write a decision and apply it. Nothing is applied unless it is in the log.
 
-        Raises KafkaError where it can't be written: of a decision of several batches, those before are in force then.
+        Raises KafkaError where it can't be written: of a decision of several batches, those before are in force then
+        (no request makes so many records, see `record_bounds`). UNKNOWN_SERVER_ERROR is that of a batch above 8 MiB.
         Raises BrokenInvariantError where it is written and yet can't be applied or followed.
         """
         metadata_version = self._metadata_version
@@ -180,7 +181,12 @@ class MetadataLog:
     def _append_records(self, decided: Sequence[Message], metadata_version: int | None = None) -> None:
         now_ms = self._clock.now_ms()
         values = self._encoded(decided, metadata_version)
-        self._append_batch(build_batch([(now_ms, None, value, ()) for value in values]))
+        batch = build_batch([(now_ms, None, value, ()) for value in values])
+        if len(batch) > MAX_BATCH_BYTES:
+            raise KafkaError(
+                Error.UNKNOWN_SERVER_ERROR
+            )  # as in Kafka, whose controller begins a new epoch over it
+        self._append_batch(batch)
 
     def _encoded(self, decided: Iterable[Message], metadata_version: int | None = None) -> Iterator[bytes]:
         if metadata_version is None:

@@ -15,7 +15,6 @@ from protocol.messages import metadata_records as records
 from protocol.schema import Message
 
 UNASSIGNED = bytes(16)
-LOST = bytes(15) + b"\x01"
 MIGRATING = bytes(15) + b"\x02"
 
 

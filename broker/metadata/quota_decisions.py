@@ -1,14 +1,15 @@
 """Client quotas (KIP-546): from what is wanted and the image to records, or to errors; and what a filter finds.
 
-Pure functions but for the look-up of host names (Kafka: `ClientQuotaControlManager`, `ClientQuotasImage`).
+Pure functions: who calls them looks host names up (Kafka: `ClientQuotaControlManager`, `ClientQuotasImage`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
-from broker.addresses import addresses_of
 from broker.metadata.image import ClusterImage
+from broker.metadata.record_bounds import check_records
 from broker.quotas.client_quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -58,21 +59,28 @@ def quotas_in_force(image: ClusterImage) -> dict[Entity, dict[str, float]]:
 
 
 def altered(
-    image: ClusterImage, entries: Sequence[AlterEntryData]
+    image: ClusterImage, entries: Sequence[AlterEntryData], is_host: Callable[[str], bool]
 ) -> tuple[list[Message], dict[Entity, KafkaError | None]]:
-    """The records, and by entity what speaks against an alteration: the others are made all the same."""
+    """The records, and by entity what speaks against an alteration: the others are made all the same.
+
+    `is_host` says whether an address is one, or can be resolved. Of an entity's types that come twice the last name
+    counts. Raises KafkaError (POLICY_VIOLATION) where the request as a whole makes too many records.
+    """
     known = quotas_in_force(image)
     decided: list[Message] = []
     outcomes: dict[Entity, KafkaError | None] = {}
     for entry in entries:
-        entity = frozenset((part.entity_type, part.entity_name) for part in entry.entity)
+        entity = frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
         try:
             wanted = _operations(entity, entry.ops, known=entity in outcomes)
-            _check_entity(entity)
-            decided += _records(entity, wanted, known.get(entity, {}))
-            outcomes[entity] = None
+            _check_entity(entity, is_host)
+            new = _records(entity, wanted, known.get(entity, {}))
         except KafkaError as error:
             outcomes[entity] = error
+            continue
+        decided += new
+        check_records(decided)
+        outcomes[entity] = None
     return decided, outcomes
 
 
@@ -95,7 +103,7 @@ def entity_text(entity: Entity) -> str:
     return f"ClientQuotaEntity(entries={{{names}}})"
 
 
-def _check_entity(entity: Entity) -> None:
+def _check_entity(entity: Entity, is_host: Callable[[str], bool]) -> None:
     names = dict(entity)
     if not names:
         raise KafkaError(Error.INVALID_REQUEST, "Invalid empty client quota entity")
@@ -111,7 +119,7 @@ def _check_entity(entity: Entity) -> None:
                 "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId",
             )
         address = names[IP]
-        if address is not None and not addresses_of(address):
+        if address is not None and not is_host(address):
             raise KafkaError(Error.INVALID_REQUEST, f"{address} is not a valid IP or resolvable host.")
 
 
@@ -126,9 +134,14 @@ def _records(
                 decided.append(records.ClientQuotaRecord(entity=_parts(entity), key=key, remove=True))
             continue
         _check_value(keys, key, value)
-        if current.get(key) != value:
+        if not _is_same(current.get(key), value):
             decided.append(records.ClientQuotaRecord(entity=_parts(entity), key=key, value=value))
     return decided
+
+
+def _is_same(current: float | None, value: float) -> bool:
+    """As Java compares Doubles: what is no number is the same as itself."""
+    return current == value or (current is not None and math.isnan(current) and math.isnan(value))
 
 
 def _parts(entity: Entity) -> list[records.EntityData]:

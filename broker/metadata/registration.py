@@ -11,20 +11,22 @@ from collections.abc import Collection, Container, Iterable, Sequence
 
 from broker.metadata.image import BROKER_RESOURCE, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from broker.metadata.placement import is_online
+from broker.metadata.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION
 from protocol.messages import metadata_records as records
 from protocol.schema import Message
 
+TRANSACTION_VERSION = "transaction.version"
+ELR_VERSION = "eligible.leader.replicas.version"
+
 # name → (lowest and highest level supported, level that a new cluster is given), by Kafka 4.3
 FEATURES: dict[str, tuple[int, int, int]] = {
-    "metadata.version": (7, 30, 30),
-    "eligible.leader.replicas.version": (0, 1, 1),
+    METADATA_VERSION: (7, LATEST_METADATA_VERSION, LATEST_METADATA_VERSION),
+    ELR_VERSION: (0, 1, 1),
     "group.version": (0, 1, 1),
     "share.version": (0, 1, 1),
     "streams.version": (0, 1, 1),
-    "transaction.version": (0, 2, 2),
+    TRANSACTION_VERSION: (0, 2, 2),
 }
-TRANSACTION_VERSION = "transaction.version"
-ELR_VERSION = "eligible.leader.replicas.version"
 KRAFT_VERSION_RANGE = (0, 1)  # supported, never finalized by a FeatureLevelRecord
 
 PLAINTEXT = 0  # SecurityProtocol.PLAINTEXT.id

@@ -40,7 +40,7 @@ def altered(
 ) -> tuple[list[Message], dict[str, KafkaError | None]]:
     """The records, and by user what speaks against an alteration: the others are made all the same."""
     known = credentials(image)
-    decided: dict[str, Message] = {}
+    accepted: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
     refused: dict[str, KafkaError] = {}
     every: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*deletions, *upsertions]
     for wanted in every:
@@ -48,31 +48,47 @@ def altered(
         if user in refused:
             continue
         try:
-            if decided.pop(user, None) is not None:
+            if accepted.pop(user, None) is not None:
                 raise KafkaError(Error.DUPLICATE_RESOURCE, _TWICE)
+            _check(known, wanted)
+            accepted[user] = wanted
+        except KafkaError as error:
+            refused[user] = error
+    decided: dict[str, Message] = {}
+    for user, wanted in accepted.items():
+        try:
             decided[user] = (
-                _upserted(wanted) if isinstance(wanted, ScramCredentialUpsertion) else _deleted(known, wanted)
+                _upserted(wanted) if isinstance(wanted, ScramCredentialUpsertion) else _deleted(wanted)
             )
         except KafkaError as error:
             refused[user] = error
     return [*decided.values()], {**dict.fromkeys(decided), **refused}
 
 
-def _deleted(
-    known: dict[tuple[str, int], records.UserScramCredentialRecord], wanted: ScramCredentialDeletion
-) -> Message:
-    _check_user_and_mechanism(wanted.name, wanted.mechanism)
-    if (wanted.name, wanted.mechanism) not in known:
+def _check(
+    known: dict[tuple[str, int], records.UserScramCredentialRecord],
+    wanted: ScramCredentialDeletion | ScramCredentialUpsertion,
+) -> None:
+    if not wanted.name:
+        raise KafkaError(Error.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if wanted.mechanism not in HASHES:
+        raise KafkaError(Error.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(wanted, ScramCredentialUpsertion):
+        if not MIN_ITERATIONS <= wanted.iterations <= MAX_ITERATIONS:
+            raise KafkaError(
+                Error.UNACCEPTABLE_CREDENTIAL, f"Iterations can be from {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+            )
+    elif (wanted.name, wanted.mechanism) not in known:
         raise KafkaError(Error.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+
+
+def _deleted(wanted: ScramCredentialDeletion) -> Message:
     return records.RemoveUserScramCredentialRecord(name=wanted.name, mechanism=wanted.mechanism)
 
 
 def _upserted(wanted: ScramCredentialUpsertion) -> Message:
-    _check_user_and_mechanism(wanted.name, wanted.mechanism)
-    if not MIN_ITERATIONS <= wanted.iterations <= MAX_ITERATIONS:
-        raise KafkaError(
-            Error.UNACCEPTABLE_CREDENTIAL, f"Iterations can be from {MIN_ITERATIONS} to {MAX_ITERATIONS}"
-        )
+    if not wanted.salted_password:
+        raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Java's Mac takes no empty key
     stored_key, server_key = derived_keys(wanted.mechanism, wanted.salted_password)
     return records.UserScramCredentialRecord(
         name=wanted.name,
@@ -89,10 +105,3 @@ def derived_keys(mechanism: int, salted_password: bytes) -> tuple[bytes, bytes]:
     name = HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", name)
     return hashlib.new(name, client_key).digest(), hmac.digest(salted_password, b"Server Key", name)
-
-
-def _check_user_and_mechanism(user: str, mechanism: int) -> None:
-    if not user:
-        raise KafkaError(Error.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    if mechanism not in HASHES:
-        raise KafkaError(Error.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.metadata")
 
-NO_LIMIT = -1
-
 
 class SnapshotPolicy(NamedTuple):
     """When snapshots are written, and how long they are kept."""
@@ -178,12 +176,9 @@ class MetadataSnapshots:
 
     # --- giving up ------------------------------------------------------------------------------------------
 
-    def clean(self, now_ms: int) -> bool:
-        """Give up the oldest snapshots, and the log below those that stay, by size and by age. The newest stays.
-
-        Returns whether anything went (Kafka: `KafkaRaftLog.maybeClean`, every minute).
-        """
-        before = len(self.ids)
+    def clean(self, now_ms: int) -> None:
+        """Give up the oldest snapshots, and the log below those that stay, by size and by age. The newest stays
+        (Kafka: `KafkaRaftLog.maybeClean`, every minute)."""
         limit_bytes, limit_ms = self._policy.retention_bytes, self._policy.retention_ms
         if limit_bytes >= 0:
             total = sum(self._size_and_timestamp(snapshot_id)[0] for snapshot_id in self.ids)
@@ -193,7 +188,6 @@ class MetadataSnapshots:
         if limit_ms >= 0:
             while len(self.ids) > 1 and now_ms - self._size_and_timestamp(self.ids[0])[1] > limit_ms:
                 self._begin_at(self.ids[1], now_ms)
-        return len(self.ids) != before
 
     def _begin_at(self, snapshot_id: SnapshotId, now_ms: int) -> None:
         """Nothing below the snapshot is needed any more: segments that lie wholly below it go."""

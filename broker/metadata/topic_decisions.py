@@ -6,19 +6,21 @@ they were tried on 4.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
-from broker.metadata.image import ClusterImage, TopicImage
-from broker.metadata.topic_names import CLUSTER_METADATA_TOPIC, invalid_name_reason
+from broker.metadata.config_decisions import cleared_elr
+from broker.metadata.image import TOPIC_RESOURCE, ClusterImage, TopicImage
+from broker.metadata.topic_names import invalid_name_reason
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreatePartitionsTopic
 from protocol.schema import Message
+from storage.log_directory import METADATA_TOPIC
 
-TOPIC_RESOURCE = 2
+TakeQuota = Callable[[int], None]
+"""Takes so many partitions from a client's quota on changes, or raises KafkaError (THROTTLING_QUOTA_EXCEEDED)."""
 
 MAX_PARTITIONS_PER_REQUEST = 10_000  # ReplicationControlManager.MAX_PARTITIONS_PER_BATCH
-MAX_RECORDS_PER_REQUEST = 10_000  # QuorumController.MAX_RECORDS_PER_USER_OP
 MOST_PREFERRED = 10_000  # of what clients name without it being there; Kafka has no bound
 
 
@@ -43,8 +45,10 @@ class Placement:
         return chosen
 
     def lose(self, directory_id: bytes) -> None:
-        """The directory has failed."""
+        """The directory has failed: what is yet to be created there goes where it falls."""
         self._directories.remove(directory_id)
+        for key in [key for key, preferred in self._preferred.items() if preferred == directory_id]:
+            del self._preferred[key]
 
     def prefer(self, topic: str, index: int, directory_id: bytes) -> None:
         """Where a partition is to go that isn't there yet (Kafka: `LogManager.maybeUpdatePreferredLogDir`)."""
@@ -72,7 +76,7 @@ class Placement:
 def check_new_name(image: ClusterImage, name: str) -> None:
     """Raises KafkaError where no topic of this name can be created."""
     reason = invalid_name_reason(name)
-    if name == CLUSTER_METADATA_TOPIC:
+    if name == METADATA_TOPIC:
         raise KafkaError(Error.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
         raise KafkaError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
@@ -105,32 +109,43 @@ def new_topic(
         count = _partition_count(wanted, default_partitions, default_replication_factor)
         placement.check_room()
         assigned = [[placement.node_id]] * count
-    decided: list[Message] = [records.TopicRecord(name=wanted.name, topic_id=topic_id)]
-    decided += [
+    altered = [
         records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wanted.name, name=key, value=value)
         for key, value in configs.items()
     ]
+    decided: list[Message] = [records.TopicRecord(name=wanted.name, topic_id=topic_id)]
+    decided += altered
+    decided += cleared_elr(image, altered)
     decided += (_partition_record(topic_id, wanted.name, index, placement) for index in range(len(assigned)))
     return decided
 
 
-def total_partitions(topics: Iterable[CreatableTopic], default_partitions: int) -> int:
-    """How many partitions a request would create, counted before anything is checked."""
+def check_total(topics: Iterable[CreatableTopic], default_partitions: int) -> None:
+    """How many partitions a request would create is counted before anything is checked. Raises KafkaError
+    (POLICY_VIOLATION)."""
     total = 0
     for topic in topics:
         if topic.assignments:
             total += len(topic.assignments)
         elif topic.num_partitions > 0:
             total += topic.num_partitions
-        else:
+        elif topic.num_partitions == -1:
             total += default_partitions
-    return total
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        raise KafkaError(
+            Error.POLICY_VIOLATION,
+            "Excessively large number of partitions per request: "
+            f"at most {MAX_PARTITIONS_PER_REQUEST} can be created at once.",
+        )
 
 
 def more_partitions(
-    image: ClusterImage, wanted: CreatePartitionsTopic, placement: Placement
-) -> list[Message]:
-    """The records of a topic's additional partitions. Raises KafkaError by the first check that fails."""
+    image: ClusterImage, wanted: CreatePartitionsTopic, placement: Placement, take: TakeQuota
+) -> Iterator[Message]:
+    """The records of a topic's additional partitions, made one by one: nobody has checked how many they are.
+
+    Raises KafkaError by the first check that fails, before there is any; the quota is one of them.
+    """
     topic = image.topics.get(wanted.name)
     if topic is None:
         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
@@ -143,21 +158,22 @@ def more_partitions(
             f"The topic {wanted.name} currently has {count} partition(s); {wanted.count} would not be an increase.",
         )
     additional = wanted.count - count
+    if wanted.assignments is not None and len(wanted.assignments) != additional:
+        raise KafkaError(
+            Error.INVALID_REPLICA_ASSIGNMENT,
+            f"{additional} partition(s) would be added, but {len(wanted.assignments)} assignment(s) were given.",
+        )
+    take(additional)
     if wanted.assignments is not None:
-        if len(wanted.assignments) != additional:
-            raise KafkaError(
-                Error.INVALID_REPLICA_ASSIGNMENT,
-                f"{additional} partition(s) would be added, but {len(wanted.assignments)} assignment(s) were given.",
-            )
         replication_factor = len(next(iter(topic.partitions.values())).replicas)
         for assignment in wanted.assignments:
             _check_replicas(image, assignment.broker_ids, replication_factor)
     else:
         placement.check_room()
-    return [
+    return (
         _partition_record(topic.topic_id, topic.name, index, placement)
         for index in range(count, wanted.count)
-    ]
+    )
 
 
 def removed_topic(topic: TopicImage) -> list[Message]:
@@ -194,7 +210,9 @@ def _partition_count(wanted: CreatableTopic, default_partitions: int, default_re
     if factor > 1:
         raise KafkaError(
             Error.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {factor} time(s): only 1 broker(s) are registered.",
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
+            "cannot be reached because only 1 broker(s) are registered or some brokers have all their log "
+            "directories cordoned.",
         )
     return default_partitions if wanted.num_partitions == -1 else wanted.num_partitions
 

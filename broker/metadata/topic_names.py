@@ -7,7 +7,6 @@ import re
 MAX_NAME_LENGTH = 249
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 

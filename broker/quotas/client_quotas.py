@@ -6,10 +6,13 @@ there is no quota nothing is measured. Source: `ClientQuotaManager` and its kin;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from broker.addresses import addresses_of
+from broker.addresses import address_of
 from broker.quotas.limits import MISSING, Limits, Name
 from broker.quotas.measures import Rate, TokenBucket, Windows
 from protocol.errors import Error, KafkaError
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.context import RequestContext
     from broker.metadata.image import ClusterImage
+
+log = logging.getLogger("barnabas.quotas")
 
 ANONYMOUS = "ANONYMOUS"  # nobody is authenticated here
 
@@ -187,6 +192,9 @@ class ClientQuotas:
         self.connections = ConnectionRates(self._windows)
         self.enforced = False
         """Whether there is any quota on requests: without one nothing needs to be measured."""
+        self._addresses: dict[str, str | None] = {}
+        """Of the hosts with a quota, as they were looked up when it came."""
+        self._looked_up: Mapping[str, str | None] = {}
 
     @property
     def max_request_throttle_ms(self) -> int:
@@ -196,6 +204,15 @@ class ClientQuotas:
         """What a request may change; from a version on clients know that they can be refused."""
         strict = context.api_version >= strict_since
         return self.mutation.of_request(context.client_id or "", strict=strict, now_ms=now_ms)
+
+    @contextlib.contextmanager
+    def resolved(self, hosts: Mapping[str, str | None]) -> Iterator[None]:
+        """What `follow` doesn't need to look up again: the hosts of a request that makes records of them."""
+        self._looked_up = hosts
+        try:
+            yield
+        finally:
+            self._looked_up = {}
 
     def follow(self, image: ClusterImage) -> None:
         """Take over the quotas of the metadata. What clients used so far stays."""
@@ -207,12 +224,14 @@ class ClientQuotas:
         }
         self.connections.limits = {}
         self.connections.default = None
+        before = {**self._addresses, **self._looked_up}
+        self._addresses = {}
         for record in image.kept.of_type(ClientQuotaRecord):
             assert isinstance(record, ClientQuotaRecord)
             entity = {part.entity_type: part.entity_name for part in record.entity}
             if "ip" in entity:
                 if record.key == CONNECTION_CREATION_RATE:
-                    self._limit_address(entity["ip"], record.value)
+                    self._limit_address(entity["ip"], _whole(record.value), before)
             elif record.key in by_key:
                 user: Name = entity.get("user", MISSING)
                 client_id: Name = entity.get("client-id", MISSING)
@@ -223,9 +242,21 @@ class ClientQuotas:
         self.mutation.limits = by_key[CONTROLLER_MUTATION_RATE]
         self.enforced = any(map(len, by_key.values()))
 
-    def _limit_address(self, address: str | None, limit: float) -> None:
-        if address is None:
-            self.connections.default = int(limit)
+    def _limit_address(self, host: str | None, limit: int, known: Mapping[str, str | None]) -> None:
+        if host is None:
+            self.connections.default = limit
             return
-        for resolved in addresses_of(address):
-            self.connections.limits[resolved] = int(limit)
+        if host in known:
+            address = known[host]
+        else:
+            address = address_of(host)
+            if address is None:
+                log.warning("the quota of %s is not in force: it can't be resolved", host)
+        self._addresses[host] = address
+        if address is not None:
+            self.connections.limits[address] = limit
+
+
+def _whole(value: float) -> int:
+    """Java's narrowing of a double to an int."""
+    return 0 if math.isnan(value) else int(min(max(value, -(2**31)), 2**31 - 1))

@@ -44,6 +44,12 @@ def alter_topics(play: Play) -> None:
         "append": changed(change(TOPIC, a.name, ("cleanup.policy", APPEND, "compact"))),
         "append what is there": changed(change(TOPIC, a.name, ("cleanup.policy", APPEND, "delete"))),
         "append what is not allowed": changed(change(TOPIC, a.name, ("cleanup.policy", APPEND, "shred"))),
+        "append nothing but a comma": changed(change(TOPIC, a.name, ("cleanup.policy", APPEND, ","))),
+        "append with a comma at the end": changed(
+            change(TOPIC, a.name, ("cleanup.policy", APPEND, "delete,,"))
+        ),
+        "append with a comma before": changed(change(TOPIC, a.name, ("cleanup.policy", APPEND, ",delete"))),
+        "append nothing": changed(change(TOPIC, a.name, ("cleanup.policy", APPEND, ""))),
         "append to a number": changed(change(TOPIC, a.name, ("retention.ms", APPEND, "1"))),
         "append to an unknown one": changed(change(TOPIC, a.name, ("no.such", APPEND, "1"))),
         "subtract": changed(change(TOPIC, a.name, ("cleanup.policy", SUBTRACT, "delete"))),

@@ -37,6 +37,8 @@ def elect(play: Play) -> None:
             play.ask(f"type {kind} (v{version})", "ElectLeaders", version, asked)
     for case, asked in {
         "one twice": election((a.name, [0, 0])),
+        "a topic twice": election((a.name, [0]), (b.name, [0]), (a.name, [1, 7])),
+        "a topic twice, no time": election((a.name, [0]), (a.name, [1]), timeout_ms=0),
         "no partitions": election((a.name, [])),
         "none, of an unknown type": election(kind=2),
         "all, of an unknown type": {"topic_partitions": None, "election_type": 2, "timeout_ms": 10_000},
@@ -84,6 +86,18 @@ def reassign(play: Play) -> None:
         ),
         "no time": reassignment((name, 0, [1]), timeout_ms=0),
         "none, no time": reassignment(timeout_ms=0),
+        "a topic twice": reassignment((name, 0, [1]), (b.name, 0, [1]), (name, 1, None)),
+        **{
+            f"{case}, the number of replicas kept": reassignment(
+                *parts, timeout_ms=timeout_ms, allow_replication_factor_change=False
+            )
+            for case, parts, timeout_ms in (
+                ("none", (), 10_000),
+                ("no time", ((name, 0, [1]),), 0),
+                ("negative time", ((name, 0, [1]),), -1),
+                ("cancelled", ((name, 0, None),), 10_000),
+            )
+        },
     }.items():
         play.ask(case, "AlterPartitionReassignments", 1, asked)
 

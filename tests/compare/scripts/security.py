@@ -112,6 +112,9 @@ def scram(play: Play) -> None:
         "deleted, though not there": altered(deleted=(("z", 1), ("c", 1))),
         "deleted by no mechanism": altered(deleted=(("c", 0),)),
         "one good, one bad": altered(upsert("f"), upsert("g", 9)),
+        "an empty password": altered(upsert("h") | {"salted_password": b""}, upsert("a", 1)),
+        "an empty password twice": altered(*[upsert("h") | {"salted_password": b""}] * 2),
+        "an empty salt": altered(upsert("a") | {"salt": b""}),
         "nothing": altered(),
     }.items():
         play.ask(case, "AlterUserScramCredentials", 0, asked)

@@ -13,7 +13,14 @@ from broker.config.broker_config import BrokerConfig
 from broker.metadata import config_decisions, feature_decisions, replica_decisions, scram_decisions
 from broker.metadata.feature_decisions import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate
 from broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
-from broker.metadata.registration import feature_levels, min_insync_replicas, register_broker
+from broker.metadata.placement import UNASSIGNED
+from broker.metadata.registration import (
+    elect,
+    feature_levels,
+    min_insync_replicas,
+    register_broker,
+    take_leadership_away,
+)
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion
@@ -21,6 +28,8 @@ from protocol.schema import Message
 
 NODE = 1
 TOPIC_ID = b"T" * 16
+DIRECTORY, FAILED = b"d" * 16, b"f" * 16
+IN_FAILED_DIRECTORY = records.PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, directories=[FAILED])
 SET, DELETE = 0, 1
 
 
@@ -100,6 +109,18 @@ def test_a_topic_that_is_not_there_has_no_settings(
     assert refused.value.error is error
 
 
+def test_replacing_a_brokers_settings_writes_those_that_stay_too(
+    image: ClusterImage, config: BrokerConfig
+) -> None:
+    for key, value in (("log.retention.ms", "7"), ("log.roll.ms", "9")):
+        image.apply(setting(BROKER_RESOURCE, "1", key, value))
+    decided = config_decisions.replaced(image, config, BROKER_RESOURCE, "1", {"log.retention.ms": "7"})
+    assert decided == [
+        setting(BROKER_RESOURCE, "1", "log.retention.ms", "7"),
+        setting(BROKER_RESOURCE, "1", "log.roll.ms", None),
+    ]
+
+
 def test_another_number_in_sync_clears_who_is_eligible(image: ClusterImage) -> None:
     decided = [
         setting(TOPIC_RESOURCE, "t", "min.insync.replicas", "2"),
@@ -147,6 +168,14 @@ def test_a_level_that_cannot_be_is_refused(image: ClusterImage, wanted: tuple[st
     assert refused.value.error is Error.INVALID_UPDATE_VERSION
 
 
+def test_the_feature_is_named_that_kafkas_hash_map_has_first(image: ClusterImage) -> None:
+    names = ("metadata.version", "share.version", "kraft.version", "transaction.version")
+    with pytest.raises(KafkaError, match=r"for feature kraft\.version"):
+        update(image, *((name, -1, SAFE_DOWNGRADE) for name in names))
+    with pytest.raises(KafkaError, match=r"for feature metadata\.version"):
+        update(image, *((name, -1, SAFE_DOWNGRADE) for name in names if name != "kraft.version"))
+
+
 def test_metadata_goes_back_where_no_record_changed(image: ClusterImage) -> None:
     apply(image, records.FeatureLevelRecord(name="metadata.version", feature_level=29))
 
@@ -170,7 +199,7 @@ def test_eligible_replicas_bring_the_number_in_sync_to_the_cluster(image: Cluste
 
 def refusal_of_election(image: ClusterImage, topic: str, index: int, kind: int) -> Error:
     with pytest.raises(KafkaError) as refused:
-        replica_decisions.elected(image, topic, index, kind, NODE)
+        replica_decisions.elected(image, topic, index, kind, NODE, [DIRECTORY])
     return refused.value.error
 
 
@@ -183,13 +212,60 @@ def test_who_leads_as_preferred_needs_no_election(image: ClusterImage) -> None:
 def test_a_partition_without_a_leader_gets_one(image: ClusterImage) -> None:
     apply(image, records.PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
 
-    apply(image, *replica_decisions.elected(image, "t", 0, replica_decisions.PREFERRED, NODE))
+    apply(image, *replica_decisions.elected(image, "t", 0, replica_decisions.PREFERRED, NODE, [DIRECTORY]))
 
     assert image.topics["t"].partitions[0].leader == NODE
 
 
+@pytest.mark.parametrize("kind", [replica_decisions.PREFERRED, replica_decisions.UNCLEAN])
+def test_an_election_clears_who_was_eligible(image: ClusterImage, kind: int) -> None:
+    apply(image, *take_leadership_away(image, NODE))
+    partition = image.topics["t"].partitions[0]
+    assert (partition.isr, partition.elr, partition.last_known_elr) == ([], [NODE], [NODE])
+
+    apply(image, *replica_decisions.elected(image, "t", 0, kind, NODE, [DIRECTORY]))
+
+    assert (partition.leader, partition.isr) == (NODE, [NODE])
+    assert (partition.elr, partition.last_known_elr) == ([], [])
+
+
+def test_a_start_clears_who_was_eligible(image: ClusterImage) -> None:
+    apply(image, *take_leadership_away(image, NODE))
+    apply(image, *elect(image, NODE, [DIRECTORY]))
+    partition = image.topics["t"].partitions[0]
+    assert (partition.leader, partition.elr, partition.last_known_elr) == (NODE, [], [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        (replica_decisions.PREFERRED, Error.PREFERRED_LEADER_NOT_AVAILABLE),
+        (replica_decisions.UNCLEAN, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+    ],
+)
+def test_a_replica_in_a_directory_that_failed_is_not_elected(
+    image: ClusterImage, kind: int, error: Error
+) -> None:
+    apply(image, *take_leadership_away(image, NODE), IN_FAILED_DIRECTORY)
+    assert refusal_of_election(image, "t", 0, kind) is error
+
+
 def reassign(image: ClusterImage, replicas: list[int] | None, *, factor: bool = True) -> list[Message]:
-    return replica_decisions.reassigned(image, "t", 0, replicas, node_id=NODE, allow_factor_change=factor)
+    return replica_decisions.reassigned(
+        image, "t", 0, replicas, node_id=NODE, online=[DIRECTORY], allow_factor_change=factor
+    )
+
+
+@pytest.mark.parametrize(
+    ("topic", "index", "message"),
+    [("nowhere", 0, "No such topic as nowhere"), ("t", 9, "No such partition as t-9")],
+)
+def test_it_is_told_whether_the_topic_or_the_partition_is_missing(
+    image: ClusterImage, topic: str, index: int, message: str
+) -> None:
+    with pytest.raises(KafkaError) as refused:
+        replica_decisions.partition_named(image, topic, index)
+    assert (refused.value.error, refused.value.message) == (Error.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
 def test_a_partition_is_reassigned_to_where_it_is(image: ClusterImage) -> None:
@@ -215,7 +291,13 @@ def test_a_reassignment_that_cannot_be_is_refused(
 
 def test_a_partition_that_had_more_replicas_shrinks_to_the_one_here(image: ClusterImage) -> None:
     wide = records.PartitionChangeRecord(
-        partition_id=0, topic_id=TOPIC_ID, replicas=[2, NODE], isr=[2], leader=2
+        partition_id=0,
+        topic_id=TOPIC_ID,
+        replicas=[2, NODE],
+        isr=[2],
+        leader=2,
+        eligible_leader_replicas=[NODE],
+        last_known_elr=[NODE],
     )
     apply(image, wide)
     with pytest.raises(KafkaError) as refused:
@@ -226,6 +308,19 @@ def test_a_partition_that_had_more_replicas_shrinks_to_the_one_here(image: Clust
 
     partition = image.topics["t"].partitions[0]
     assert (partition.replicas, partition.isr, partition.leader) == ([NODE], [NODE], NODE)
+    assert (partition.elr, partition.last_known_elr) == ([], [])
+
+
+def test_a_partition_in_a_directory_that_failed_shrinks_and_has_no_leader(image: ClusterImage) -> None:
+    apply(image, *take_leadership_away(image, NODE))
+    wide = records.PartitionChangeRecord(
+        partition_id=0, topic_id=TOPIC_ID, replicas=[2, NODE], directories=[UNASSIGNED, FAILED]
+    )
+    apply(image, wide)
+    apply(image, *reassign(image, [NODE]))
+    partition = image.topics["t"].partitions[0]
+    assert (partition.replicas, partition.directories, partition.leader) == ([NODE], [FAILED], -1)
+    assert (partition.isr, partition.elr, partition.last_known_elr) == ([], [NODE], [NODE])
 
 
 # --- credentials --------------------------------------------------------------------------------------------
@@ -276,6 +371,24 @@ def test_a_credential_that_cannot_be_is_refused(
     assert decided == []
     assert refusal is not None
     assert refusal.error is error
+
+
+def test_a_credential_of_an_empty_password_fails_alone_and_only_where_nothing_else_is_wrong(
+    image: ClusterImage,
+) -> None:
+    empty = upsert("a")
+    empty.salted_password = b""
+
+    decided, outcomes = scram_decisions.altered(image, [], [empty, upsert("b")])
+    apply(image, *decided)
+    _, twice = scram_decisions.altered(image, [], [empty, empty])
+
+    assert [*scram_decisions.credentials(image)] == [("b", 1)]
+    refusals = [outcomes["a"], twice["a"]]
+    assert [refusal and (refusal.error, refusal.message is None) for refusal in refusals] == [
+        (Error.UNKNOWN_SERVER_ERROR, True),
+        (Error.DUPLICATE_RESOURCE, False),
+    ]
 
 
 def test_a_credential_is_deleted_once(image: ClusterImage) -> None:

@@ -30,6 +30,7 @@ from protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
+from protocol.messages.metadata_records import ConfigRecord
 from protocol.messages.topics import (
     CreatableTopic,
     DeleteRecordsPartition,
@@ -188,6 +189,28 @@ async def test_a_restart_finds_what_was_altered(tmp_path: Path) -> None:
 
     log = again.partitions.get("t", 0).log
     assert (log.config.retention_ms, log.config.segment_bytes) == (5, 3_000_000)
+    await again.stop()
+
+
+@in_loop
+async def test_a_start_is_not_locked_out_by_what_an_older_broker_let_through(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await started(tmp_path)
+    node.metadata.append(
+        [ConfigRecord(resource_type=BROKER, resource_name="", name="max.connections", value="0")]
+    )
+    crash(node)
+
+    with caplog.at_level(logging.WARNING):
+        again = await started(tmp_path)
+
+    assert "max.connections: ignored: Invalid max.connections 0" in caplog.text
+    assert again.connection_limits.admit("127.0.0.1") is None
+    assert alter(again, BROKER, "", ("max.connections", SET, "0")) is Error.INVALID_REQUEST
+    assert alter(again, BROKER, "", ("message.max.bytes", SET, "2000000")) is Error.NONE
+    assert alter(again, BROKER, "", ("max.connections", SET, "7")) is Error.NONE
+    assert again.connection_limits.max_connections == 7
     await again.stop()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,17 @@ from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic
 from protocol.primitives import uuid_from_text
 from protocol.records import build_batch
+from storage import files
 from storage.checkpoints import read_properties
 from tests.support.whole_server import crash, in_loop
 
 PARTITIONS = 6
+
+
+@pytest.fixture(autouse=True)
+def _a_whole_disk_afterwards() -> Iterator[None]:
+    yield
+    files.set_fault_hook(None)
 
 
 def node(folder: Path, *names: str, metadata: str | None = None) -> Server:
@@ -167,6 +176,50 @@ async def test_partitions_of_a_folder_that_was_replaced_begin_empty_elsewhere(tm
         partition = again.partitions.get("t", index)
         assert partition.log.log_end_offset == (0 if index in lost else 1)
         assert recorded(again, index)[0] in again._directories_by_id
+    await again.stop()
+
+
+@pytest.mark.parametrize("setting", ["node.id=7", "log.dirs"])
+@in_loop
+async def test_a_start_that_is_refused_changes_nothing(tmp_path: Path, setting: str) -> None:
+    server = await filled(tmp_path, "a", "b")
+    server.topics.delete([server.metadata.image.topics["t"]])
+    await server.stop()
+    assert list((tmp_path / "a").glob("*-delete"))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    arguments = ["--port", "0", "-o", f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}"]
+    arguments += (
+        ["-o", "node.id=7"] if setting == "node.id=7" else ["-o", f"metadata.log.dir={tmp_path / 'b'}"]
+    )
+    refused = Server(parse_command_line(arguments, {}).config, ManualClock())
+    with pytest.raises(StartError):
+        await refused.start()
+    await refused.background.finish()
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+@in_loop
+async def test_a_folder_that_cannot_be_begun_with_is_as_one_that_failed(tmp_path: Path, name: str) -> None:
+    server = await filled(tmp_path, "a", "b")
+    await server.stop()
+
+    def hook(operation: str, path: str, size: int) -> None:
+        if operation == "remove" and path == f"{tmp_path}/{name}/.kafka_cleanshutdown":
+            raise OSError(errno.EIO, "refused", path)
+
+    files.set_fault_hook(hook)
+    if name == "a":  # the metadata's
+        with pytest.raises(StartError, match=f"{tmp_path}/a can't be used"):
+            await started(tmp_path, "a", "b")
+        assert (tmp_path / "b" / ".kafka_cleanshutdown").exists()
+    else:
+        again = await started(tmp_path, "a", "b")
+        assert again.folders.failed == [str(tmp_path / "b")]
+        await again.stop()
+    files.set_fault_hook(None)
+    again = await started(tmp_path, "a", "b")
+    assert [again.partitions.get("t", index).log.log_end_offset for index in range(PARTITIONS)] == [1] * 6
     await again.stop()
 
 

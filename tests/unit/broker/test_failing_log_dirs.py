@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 
-from broker.clock import ManualClock
-from broker.command_line import parse_command_line
 from broker.fetch_sessions import FetchTarget
 from broker.fetching import DelayedFetch, FetchParameters, Reading
 from broker.handlers import (
@@ -21,73 +17,39 @@ from broker.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    elect_leaders,
     find_coordinator,
     list_offsets,
     metadata,
     offset_for_leader_epoch,
-    produce,
 )
 from broker.server import Server
 from broker.start_error import StartError
-from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition
 from protocol.messages.topics import CreatableTopic
-from protocol.primitives import uuid_from_text
-from protocol.records import build_batch
 from storage import files
-from storage.checkpoints import read_properties
-from tests.compare.plain import message_from
 from tests.support.whole_server import crash, in_loop
-
-NOW_MS = 1_700_000_000_000
-DEADLINE_S = 20
-LOST, KEPT = 1, 2
-"""The partitions in the directories `b`, which fails, and `c`."""
+from tests.unit.broker.log_dirs import (
+    DEADLINE_S,
+    KEPT,
+    LOST,
+    ask,
+    fail,
+    filled,
+    id_of,
+    move,
+    refuse,
+    started,
+    until,
+    write,
+)
 
 
 @pytest.fixture(autouse=True)
 def _a_whole_disk_afterwards() -> Iterator[None]:
     yield
     files.set_fault_hook(None)
-
-
-def refuse(part_of_path: str, *operations: str) -> None:
-    def hook(name: str, path: str, size: int) -> None:
-        if part_of_path in path and (name in operations if operations else name != "unlock"):
-            raise OSError(errno.EIO, "refused", path)
-
-    files.set_fault_hook(hook)
-
-
-async def started(folder: Path, *names: str) -> Server:
-    log_dirs = ",".join(str(folder / name) for name in names or "abc")
-    arguments = ["--port", "0", "-o", f"log.dirs={log_dirs}"]
-    node = Server(parse_command_line(arguments, {}).config, ManualClock(NOW_MS))
-    await node.start()
-    return node
-
-
-async def filled(folder: Path) -> Server:
-    """With a topic that has a record in each of its partitions, one in each directory."""
-    node = await started(folder)
-    node.topics.create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
-    for index in range(3):
-        assert write(node, index) is Error.NONE
-    return node
-
-
-def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[str, Any]) -> Any:
-    context = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="test")
-    return handler.handle(node, context, message_from(APIS[key].request, fields, version))
-
-
-def write(node: Server, index: int) -> Error:
-    records = bytearray(build_batch([(NOW_MS, None, b"x", ())]))
-    topics = [{"name": "t", "partition_data": [{"index": index, "records": memoryview(records)}]}]
-    fields = {"transactional_id": None, "acks": -1, "timeout_ms": 1000, "topic_data": topics}
-    answer = ask(node, produce, 0, 8, fields)
-    return Error(answer.responses[0].partition_responses[0].error_code)
 
 
 def reading(node: Server, index: int, offset: int = 0) -> tuple[FetchParameters, Reading]:
@@ -126,30 +88,6 @@ def errors(node: Server, index: int) -> set[Error]:
         ask(node, describe_producers, 61, 0, producers).topics[0].partitions[0],
     ]
     return {Error(answer.error_code) for answer in answers} | {write(node, index), fetched(node, index)}
-
-
-def move(node: Server, index: int, path: Path) -> Error:
-    dirs = [{"path": str(path), "topics": [{"name": "t", "partitions": [index]}]}]
-    answer = ask(node, alter_replica_log_dirs, 34, 2, {"dirs": dirs})
-    return Error(answer.results[0].partitions[0].error_code)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0)
-
-
-async def fail(node: Server) -> None:
-    refuse("/b/")
-    assert write(node, LOST) is Error.KAFKA_STORAGE_ERROR
-    await until(lambda: len(node.directories) == 2)
-
-
-def id_of(folder: Path, name: str) -> bytes:
-    properties = read_properties(str(folder / name / "meta.properties"))
-    assert properties is not None
-    return uuid_from_text(properties["directory.id"])
 
 
 @in_loop
@@ -297,6 +235,70 @@ async def test_a_move_to_it_is_over(tmp_path: Path) -> None:
     await until(lambda: len(node.directories) == 2)
     assert node.partitions.get("t", KEPT).move is None
     assert errors(node, KEPT) == {Error.NONE}
+    await node.stop()
+
+
+@in_loop
+async def test_of_two_that_fail_at_once_one_stays_where_it_is_the_last(tmp_path: Path) -> None:
+    node = await started(tmp_path, "a", "b", metadata="m")
+    node.topics.create([CreatableTopic(name="t", num_partitions=2, replication_factor=1)])
+    refuse("/t-", "append")
+    assert {write(node, index) for index in range(2)} == {Error.KAFKA_STORAGE_ERROR}
+    await until(lambda: len(node.directories) == 2)
+    await asyncio.sleep(0)
+    assert {Path(each.path).name for each in node.directories} == {"b", "m"}
+    files.set_fault_hook(None)
+    assert write(node, 1) is Error.NONE
+    await node.stop()
+
+
+@in_loop
+async def test_what_cannot_be_recorded_is_later(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+
+    def hook(name: str, path: str, size: int) -> None:
+        if "/b/" in path or ("__cluster_metadata" in path and name == "append"):
+            raise OSError(errno.EIO, "refused", path)
+
+    files.set_fault_hook(hook)
+    assert write(node, LOST) is Error.KAFKA_STORAGE_ERROR
+    await until(lambda: len(node.directories) == 2)
+    node.housekeeping.record_failed_directories()
+    image = node.metadata.image
+    assert image.topics["t"].partitions[LOST].leader == 1
+    files.set_fault_hook(None)
+    node.housekeeping.record_failed_directories()
+    assert image.topics["t"].partitions[LOST].leader == -1
+    assert image.brokers[1].log_dirs == sorted(id_of(tmp_path, name) for name in "ac")
+    written = node.metadata.next_offset
+    node.housekeeping.record_failed_directories()
+    assert node.metadata.next_offset == written
+    await node.stop()
+
+
+@in_loop
+async def test_its_partitions_cannot_be_elected(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    await fail(node)
+    asked = {"timeout_ms": 1000, "topic_partitions": [{"topic": "t", "partitions": [LOST]}]}
+    for election_type, error in (
+        (0, Error.PREFERRED_LEADER_NOT_AVAILABLE),
+        (1, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+    ):
+        answer = ask(node, elect_leaders, 43, 2, asked | {"election_type": election_type})
+        assert answer.replica_election_results[0].partition_result[0].error_code == error
+    assert node.metadata.image.topics["t"].partitions[LOST].leader == -1
+    await node.stop()
+
+
+@in_loop
+async def test_what_was_to_be_created_there_is_elsewhere(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    dirs = [{"path": str(tmp_path / "b"), "topics": [{"name": "new", "partitions": [0]}]}]
+    ask(node, alter_replica_log_dirs, 34, 2, {"dirs": dirs})
+    await fail(node)
+    node.topics.create([CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
+    assert Path(node.partitions.get("new", 0).directory.path).name in ("a", "c")
     await node.stop()
 
 

@@ -215,7 +215,9 @@ async def test_a_partition_that_can_not_be_read_holds_up_no_other(
 
 
 @in_loop
-async def test_a_partition_that_could_not_be_read_is_tried_again_in_a_new_leader_epoch(tmp_path: Path) -> None:
+async def test_a_partition_that_could_not_be_read_is_tried_again_in_a_new_leader_epoch(
+    tmp_path: Path,
+) -> None:
     node = await started(tmp_path)
     create(node, "t")
     hosting = Hosting(node)

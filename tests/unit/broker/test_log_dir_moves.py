@@ -515,7 +515,7 @@ async def test_a_move_keeps_to_its_bytes_by_second(tmp_path: Path) -> None:
 async def test_a_rename_that_fails_leaves_the_partition_where_it_is_and_is_tried_again(
     tmp_path: Path,
 ) -> None:
-    node = await filled(tmp_path)
+    node = await filled(tmp_path, f"metadata.log.dir={tmp_path / 'b'}")  # which isn't lost for it
 
     def hook(name: str, path: str, size: int) -> None:
         if name == "rename" and path.endswith("-future"):
@@ -532,6 +532,25 @@ async def test_a_rename_that_fails_leaves_the_partition_where_it_is_and_is_tried
     await moved(node)
     assert values(node) == expected(b"meanwhile")
     assert partition_of(node).directory.path == str(tmp_path / "b")
+    await node.stop()
+
+
+@in_loop
+async def test_a_log_on_its_way_is_flushed_and_kept_short_as_others_are(tmp_path: Path) -> None:
+    node = await filled(
+        tmp_path, "replica.alter.log.dirs.io.max.bytes.per.second=1", "log.flush.interval.ms=10"
+    )
+    clock = cast(ManualClock, node.clock)
+    move(node, tmp_path / "b")
+    change = partition_of(node).move
+    assert change is not None
+    await until(lambda: change.log.log_end_offset > 0)
+    clock.advance_ms(10)
+    node.housekeeping.flush_due_logs()
+    await until(lambda: change.log.recovery_point == change.log.log_end_offset)
+    clock.advance_ms(node.config.get_int("log.retention.hours") * 3_600_000 + 1)
+    node.housekeeping.enforce_retention()
+    assert change.log.log_start_offset == change.log.log_end_offset > 0
     await node.stop()
 
 

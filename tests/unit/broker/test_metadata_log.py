@@ -8,7 +8,7 @@ import pytest
 from broker.clock import ManualClock
 from broker.metadata import registration, topic_decisions
 from broker.metadata.image import ClusterImage, MetadataContradictionError, TopicImage
-from broker.metadata.metadata_log import METADATA_TOPIC, MetadataLog
+from broker.metadata.metadata_log import MetadataLog
 from broker.metadata.record_serde import decode_record, encode_record
 from broker.metadata.topic_decisions import Placement
 from protocol.errors import CodecError, Error, KafkaError
@@ -24,6 +24,7 @@ from protocol.records import build_batch
 from protocol.schema import Message
 from storage.background import run_at_once
 from storage.log_config import LogConfig
+from storage.log_directory import METADATA_TOPIC
 from storage.partition_log import PartitionLog
 from storage.results import AppendOrigin
 
@@ -178,6 +179,7 @@ def test_records_of_a_transaction_count_at_its_end(metadata: MetadataLog) -> Non
         records.RemoveTopicRecord(topic_id=b"?" * 16),
         records.BrokerRegistrationChangeRecord(broker_id=9),
         records.UnfenceBrokerRecord(id=9),
+        records.ClearElrRecord(topic_name="nowhere"),
     ],
 )
 def test_a_record_that_contradicts_the_ones_before_is_refused(record: Message) -> None:
@@ -315,7 +317,8 @@ def more(
         if assignments is None
         else [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments],
     )
-    return topic_decisions.more_partitions(metadata.image, wanted, Placement(NODE, [DIRECTORY]))
+    placement = Placement(NODE, [DIRECTORY])
+    return [*topic_decisions.more_partitions(metadata.image, wanted, placement, lambda partitions: None)]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from broker.clock import ManualClock
 from broker.metadata import registration
 from broker.metadata.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.metadata.image_records import image_records
-from broker.metadata.metadata_log import METADATA_TOPIC, MetadataLog
+from broker.metadata.metadata_log import MetadataLog
 from broker.metadata.quorum_state import Quorum
 from broker.metadata.record_serde import decode_record, encode_record
 from broker.metadata.record_versions import fitted, written_version
@@ -23,14 +23,16 @@ from broker.metadata.snapshot_file import (
     parse_name,
     read_snapshot,
 )
-from broker.metadata.snapshots import SnapshotPolicy
+from broker.metadata.snapshots import MetadataSnapshots, SnapshotPolicy
 from protocol.messages import metadata_records as records
 from protocol.messages.raft_records import KRaftVersionFeature, Voter, VotersRecord
 from protocol.record_batch import walk_batches
 from protocol.schema import Message
 from storage.background import run_at_once
 from storage.log_config import LogConfig
+from storage.log_directory import METADATA_TOPIC
 from storage.partition_log import PartitionLog
+from tests.support.partition_logs import HeldBackground
 
 NODE = 1
 NEVER = SnapshotPolicy(2**62, 0, -1, -1)
@@ -221,7 +223,7 @@ def test_a_log_that_begins_above_0_needs_only_its_snapshot(tmp_path: Path) -> No
     metadata.append(EVERYTHING[:6])
     metadata.append(EVERYTHING[6:])
     assert len(metadata.snapshots.ids) > 1
-    assert metadata.snapshots.clean(clock.now_ms())
+    metadata.snapshots.clean(clock.now_ms())
     assert len(metadata.snapshots.ids) == 1
     assert metadata.log.base_offsets[0] > 0
     again = open_log(tmp_path)
@@ -261,14 +263,44 @@ def test_old_snapshots_go_by_age_but_never_the_newest(tmp_path: Path) -> None:
         clock.advance_ms(4000)
         metadata.append(topic(name))
     ids = metadata.snapshots.ids[:]
-    assert metadata.snapshots.clean(clock.now_ms())
+    metadata.snapshots.clean(clock.now_ms())
     assert metadata.snapshots.ids == ids[-2:]
     clock.advance_ms(100_000)
     metadata.snapshots.clean(clock.now_ms())
     assert metadata.snapshots.ids == ids[-1:]
     assert metadata.log.log_start_offset == ids[-1].offset
-    assert not metadata.snapshots.clean(clock.now_ms())
     assert [path.name for path in tmp_path.glob("*.checkpoint*")] == [f"{ids[-1].name}.checkpoint"]
+
+
+def test_a_snapshot_below_the_log_start_does_not_stand_in_for_the_newest_one(tmp_path: Path) -> None:
+    clock = ManualClock()
+    metadata = begin(tmp_path, SnapshotPolicy(1, 0, 1, -1), clock=clock, segment_bytes=1000)
+    metadata.append(EVERYTHING[:6])
+    metadata.append(EVERYTHING[6:])
+    oldest = metadata.snapshots.ids[0]
+    below = (tmp_path / f"{oldest.name}.checkpoint").read_bytes()
+    metadata.snapshots.clean(clock.now_ms())
+    assert metadata.log.log_start_offset > oldest.offset
+    (newest,) = metadata.snapshots.ids
+    (tmp_path / f"{newest.name}.checkpoint").write_bytes(b"")
+    (tmp_path / f"{oldest.name}.checkpoint").write_bytes(below)
+    with pytest.raises(MetadataContradictionError, match="no snapshot of what is below"):
+        open_log(tmp_path)
+
+
+def test_one_snapshot_is_written_at_a_time(tmp_path: Path) -> None:
+    metadata = begin(tmp_path)
+    background = HeldBackground()
+    metadata.snapshots = MetadataSnapshots(metadata.log, ALWAYS, background)
+    for name in ("a", "b", "c"):
+        metadata.append(topic(name))
+    assert len(background.waiting) == 1
+    background.run_one()
+    assert len(metadata.snapshots.ids) == 1
+    metadata.append(topic("d"))
+    assert len(background.waiting) == 1
+    background.run_one()
+    assert len(metadata.snapshots.ids) == 2
 
 
 def test_the_file_is_a_header_the_records_and_a_footer(tmp_path: Path) -> None:

@@ -159,10 +159,22 @@ def beyond(data: bytes) -> bytes:
     return data[:-4] + b"\x7f\xff\xff\xff"
 
 
+def below_the_base(data: bytes) -> bytes:
+    """The last entry of an offset index."""
+    return data[:-8] + b"\xff\xff\xff\xff" + data[-4:]
+
+
+def at_an_offset_below_the_base(data: bytes) -> bytes:
+    """The last entry of a time index."""
+    return data[:-4] + b"\xff\xff\xff\xff"
+
+
 @pytest.mark.parametrize(
     ("suffix", "damage"),
     [
         (".index", beyond),
+        (".index", below_the_base),
+        (".timeindex", at_an_offset_below_the_base),
         (".timeindex", nothing),
         (".timeindex", beyond),
         (".txnindex", half),
@@ -176,8 +188,11 @@ def test_a_side_file_that_contradicts_the_log_is_made_anew(
     log = stopped(tmp_path)
     before = picture(reopened(tmp_path))
     path = file(log, 9, suffix)
-    path.write_bytes(damage(path.read_bytes()))
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
     assert picture(reopened(tmp_path)) == before
+    if damage in (below_the_base, at_an_offset_below_the_base):
+        assert path.read_bytes() == whole
 
 
 def test_a_torn_tail_is_cut_even_though_the_stop_was_clean(tmp_path: Path) -> None:

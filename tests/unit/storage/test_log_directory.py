@@ -459,6 +459,31 @@ def test_a_checkpoint_still_being_written_at_the_end_doesnt_replace_the_last_one
     assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
 
 
+def test_a_checkpoint_still_being_written_is_not_put_in_place_once_another_may_hold_the_lock(
+    tmp_path: Path,
+) -> None:
+    background = HeldBackground()
+    directory = opened(tmp_path, background)
+    append(log_of(directory), batch(2))
+    directory.checkpoint_high_watermarks()
+    directory.close(clean=False)
+    background.run_all()
+    assert not (tmp_path / "replication-offset-checkpoint").exists()
+
+
+def test_what_is_read_is_not_changed_before_it_is_begun_with(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory), batch())
+    directory.delete_log(directory.logs["orders", 0], UNIQUE)
+    (tmp_path / f"orders-1.{UNIQUE}-delete").mkdir()
+    directory.close()
+    before = sorted(path.name for path in tmp_path.iterdir())
+    LogDirectory.read(str(tmp_path), background=run_at_once).close(clean=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    opened(tmp_path).close(clean=False)
+    assert set(before) - {path.name for path in tmp_path.iterdir()} == {MARK, f"orders-1.{UNIQUE}-delete"}
+
+
 def test_a_folder_of_an_earlier_topic_is_refused_and_can_be_set_aside(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(log_of(directory), batch())

@@ -1,0 +1,70 @@
+"""What elections, reassignments and updates of features answer beside what is decided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.handlers import alter_partition_reassignments, elect_leaders, update_features
+from protocol.messages.topics import CreatableTopic
+from tests.support.whole_server import in_loop, started
+from tests.unit.broker.log_dirs import ask
+
+
+@in_loop
+@pytest.mark.parametrize("timeout_ms", [1000, 0])
+async def test_an_election_answers_a_topic_as_often_as_it_is_named(tmp_path: Path, timeout_ms: int) -> None:
+    node = await started(tmp_path)
+    node.topics.create([CreatableTopic(name="a", num_partitions=2, replication_factor=1)])
+    named = [
+        {"topic": topic, "partitions": indexes} for topic, indexes in (("a", [0]), ("b", [0]), ("a", [1, 9]))
+    ]
+
+    asked = {"election_type": 0, "topic_partitions": named, "timeout_ms": timeout_ms}
+    answer = ask(node, elect_leaders, 43, 2, asked)
+
+    assert [
+        (result.topic, [partition.partition_id for partition in result.partition_result])
+        for result in answer.replica_election_results
+    ] == [("a", [0]), ("b", [0]), ("a", [1, 9])]
+    await node.stop()
+
+
+@in_loop
+@pytest.mark.parametrize(
+    ("topics", "timeout_ms", "echoed"), [([], 1000, True), (["a"], 0, True), (["a"], 1000, False)]
+)
+async def test_whether_the_number_of_replicas_may_change_is_echoed_only_where_it_was_looked_at(
+    tmp_path: Path, topics: list[str], timeout_ms: int, echoed: bool
+) -> None:
+    node = await started(tmp_path)
+    partitions = [{"partition_index": 0, "replicas": [1]}]
+
+    asked = {
+        "timeout_ms": timeout_ms,
+        "allow_replication_factor_change": False,
+        "topics": [{"name": topic, "partitions": partitions} for topic in topics],
+    }
+    answer = ask(node, alter_partition_reassignments, 45, 1, asked)
+
+    assert answer.allow_replication_factor_change is echoed
+    await node.stop()
+
+
+@in_loop
+async def test_an_update_of_features_says_that_one_failed_it_for_all(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    updates = [
+        {"feature": feature, "max_version_level": level, "upgrade_type": 2}
+        for feature, level in (("metadata.version", 21), ("share.version", 9))
+    ]
+
+    asked = {"timeout_ms": 1000, "feature_updates": updates, "validate_only": False}
+    answer = ask(node, update_features, 57, 2, asked)
+
+    assert answer.error_message.startswith(
+        "The update failed for all features since the following feature had an error: "
+        "Unsupported metadata.version downgrade from 30 to 21."
+    )
+    await node.stop()

@@ -1,0 +1,365 @@
+"""Limits that are set by a host: what can't be resolved or isn't a number, and when the name service is asked."""
+
+from __future__ import annotations
+
+import logging
+import math
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker import addresses, listener
+from broker.addresses import address_of
+from broker.config.consistency import connections_per_host
+from broker.config.errors import ConfigError
+from broker.handlers import alter_client_quotas, incremental_alter_configs
+from broker.listener import ConnectionLimits
+from broker.quotas import client_quotas
+from broker.server import Server
+from broker.start_error import StartError
+from protocol.apis import APIS
+from protocol.errors import Error
+from protocol.messages import metadata_records as records
+from tests.compare.plain import message_from
+from tests.support.whole_server import clock_of, in_loop, server, started
+
+OVERRIDES = "max.connections.per.ip.overrides"
+RATE = "connection_creation_rate"
+UNRESOLVED = ("a..b", "x" * 64, "a\0b", "no.such.host.invalid")
+BROKER = 4
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The hosts that the name service was asked for. Names of one letter are there, at the address of that letter."""
+    hosts: list[str] = []
+
+    def look_up(host: str) -> str | None:
+        hosts.append(host)
+        return f"10.0.0.{ord(host)}" if len(host) == 1 else None
+
+    for module in (client_quotas, alter_client_quotas, listener):
+        monkeypatch.setattr(module, "address_of", look_up)
+    return hosts
+
+
+def set_overrides(node: Server, text: str) -> Error:
+    config = {"name": OVERRIDES, "config_operation": 0, "value": text}
+    resource = {"resource_type": BROKER, "resource_name": "", "configs": [config]}
+    asked = message_from(APIS[44].request, {"resources": [resource], "validate_only": False}, 1)
+    context: Any = SimpleNamespace(api_version=1, client_id="c")
+    (response,) = incremental_alter_configs.handle(node, context, asked).responses
+    return Error(response.error_code)
+
+
+def set_quota(
+    node: Server,
+    *names: str | None,
+    kind: str = "ip",
+    key: str = RATE,
+    value: float | None = 5.0,
+    only: bool = False,
+) -> Error:
+    entity = [{"entity_type": kind, "entity_name": name} for name in names]
+    ops = [{"key": key, "value": value or 0.0, "remove": value is None}]
+    fields = {"entries": [{"entity": entity, "ops": ops}], "validate_only": only}
+    context: Any = SimpleNamespace(api_version=1, client_id="c")
+    (entry,) = alter_client_quotas.handle(node, context, message_from(APIS[49].request, fields, 1)).entries
+    return Error(entry.error_code)
+
+
+def override(value: str) -> records.ConfigRecord:
+    return records.ConfigRecord(resource_type=BROKER, resource_name="", name=OVERRIDES, value=value)
+
+
+def admits(limits: ConnectionLimits, host: str) -> int:
+    """How many connections it lets in, up to five."""
+    admitted = [limits.admit(host) for _ in range(5)]
+    for _ in admitted:
+        limits.forget(host)
+    return admitted.count(None)
+
+
+# --- hosts --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64, "a\0b", "\udc80"])
+def test_a_name_that_no_name_service_takes_has_no_address(host: str) -> None:
+    assert address_of(host) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "address"), [("127.0.0.7", "127.0.0.7"), ("[::1]", "::1"), ("::1", "::1"), ("", "127.0.0.1")]
+)
+def test_an_address_is_its_own(host: str, address: str) -> None:
+    assert address_of(host) == address
+
+
+@pytest.mark.parametrize(
+    ("found", "address"), [(["::1", "10.0.0.1", "10.0.0.2"], "10.0.0.1"), (["::1", "::2"], "::1")]
+)
+def test_of_several_addresses_the_first_counts_and_ipv4_before_ipv6(
+    monkeypatch: pytest.MonkeyPatch, found: list[str], address: str
+) -> None:
+    def look_up(*args: Any, **kwargs: Any) -> Any:
+        return [(socket.AF_INET6 if ":" in each else socket.AF_INET, 1, 6, "", (each, 0)) for each in found]
+
+    monkeypatch.setattr(addresses.socket, "getaddrinfo", look_up)
+    assert address_of("host") == address
+
+
+def test_a_name_service_that_fails_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        raise socket.gaierror(socket.EAI_AGAIN, "later")
+
+    monkeypatch.setattr(addresses.socket, "getaddrinfo", fail)
+    assert address_of("host") is None
+
+
+# --- connections by host ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        ("", {}),
+        (",,", {}),
+        ("a:1,", {"a": 1}),
+        ("a : 1\t, b:2", {"a": 1, "b": 2}),
+        ("127.0.0.1:-3", {"127.0.0.1": -3}),
+        ("a:+5", {"a": 5}),
+        ("a:\u0663", {"a": 3}),
+        (":3", {"": 3}),
+        ("::1:6", {"::1": 6}),
+        ("a:2147483647", {"a": 2**31 - 1}),
+    ],
+)
+def test_connections_by_host_are_read_as_kafka_does(text: str, limits: dict[str, int]) -> None:
+    assert connections_per_host(text) == limits
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a", "a:", "a:x", ",a:1", "a:1,,b:2", "a:2147483648", "a:1_0", "[::1]:3", "m\u00fcnchen:1", "a b:1"],
+)
+def test_connections_by_host_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        connections_per_host(text)
+
+
+def test_a_number_below_zero_lets_nobody_in() -> None:
+    assert admits(ConnectionLimits(100, 100, {"127.0.0.1": -3}), "127.0.0.1") == 0
+
+
+def test_what_cannot_be_resolved_leaves_the_limits_as_they_were(caplog: pytest.LogCaptureFixture) -> None:
+    limits = ConnectionLimits(100, 100, {"127.0.0.1": 2})
+    limits.configure(100, 3, {"127.0.0.1": 1, "a..b": 3})
+    assert limits.unresolved == ["a..b"]
+    assert "a..b" in caplog.text
+    assert admits(limits, "127.0.0.1") == 2
+    assert admits(limits, "127.0.0.2") == 3
+    limits.configure(100, 3, {"127.0.0.1": 1})
+    assert limits.unresolved == []
+    assert admits(limits, "127.0.0.1") == 1
+
+
+def test_a_host_is_looked_up_when_it_comes_and_not_again(asked: list[str]) -> None:
+    limits = ConnectionLimits(100, 100, {"a": 1})
+    limits.configure(100, 50, {"a": 1})
+    assert asked == ["a"]
+    limits.configure(100, 50, {"a": 2, "b": 1})
+    assert asked == ["a", "b"]
+    limits.configure(100, 50, {"a": 2, "bb": 1})
+    limits.configure(100, 40, {"a": 2, "bb": 1})
+    assert asked == ["a", "b", "bb"]
+    assert admits(limits, "10.0.0.98") == 1
+
+
+@pytest.mark.parametrize("host", UNRESOLVED[:2])
+def test_a_file_that_names_a_host_that_cannot_be_resolved_is_refused(tmp_path: Path, host: str) -> None:
+    @in_loop
+    async def begin() -> None:
+        await server(tmp_path, f"{OVERRIDES}={host}:3").start()
+
+    with pytest.raises(StartError, match=f"{OVERRIDES}: {host} can't be resolved") as refused:
+        begin()
+    assert "\n" not in str(refused.value)
+
+
+@in_loop
+async def test_an_altered_host_that_cannot_be_resolved_stops_no_broker(tmp_path: Path) -> None:
+    node = await started(tmp_path, f"{OVERRIDES}=127.0.0.1:2")
+    for host in UNRESOLVED[:2]:
+        assert set_overrides(node, f"{host}:3") is Error.NONE
+        assert admits(node.connection_limits, "127.0.0.1") == 2
+    await node.stop()
+    assert node.failure is None
+
+    again = await started(tmp_path, f"{OVERRIDES}=127.0.0.1:2")
+    assert admits(again.connection_limits, "127.0.0.1") == 2
+    assert set_overrides(again, "127.0.0.1:4") is Error.NONE
+    assert admits(again.connection_limits, "127.0.0.1") == 4
+    await again.stop()
+
+
+@pytest.mark.parametrize(("text", "admitted"), [("127.0.0.1:-3", 0), ("127.0.0.1", 5), ("127.0.0.1:x", 5)])
+def test_a_record_of_the_past_stops_no_broker(
+    tmp_path: Path, text: str, admitted: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    @in_loop
+    async def play() -> None:
+        node = await started(tmp_path)
+        node.metadata.append([override(text)])
+        assert admits(node.connection_limits, "127.0.0.1") == admitted
+        await node.stop()
+        caplog.clear()
+        again = await started(tmp_path)
+        assert admits(again.connection_limits, "127.0.0.1") == admitted
+        await again.stop()
+
+    with caplog.at_level(logging.WARNING):
+        play()
+    assert (OVERRIDES in caplog.text) == (admitted == 5)
+
+
+# --- quotas of addresses ------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_quota_of_what_is_no_host_is_refused(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    before = node.metadata.next_offset
+    for host in UNRESOLVED[:3]:
+        assert set_quota(node, host) is Error.INVALID_REQUEST
+    assert node.metadata.next_offset == before
+    await node.stop()
+
+
+@in_loop
+async def test_a_host_with_a_quota_is_looked_up_once_a_record(tmp_path: Path, asked: list[str]) -> None:
+    node = await started(tmp_path)
+    assert set_quota(node, "a") is Error.NONE
+    assert set_quota(node, "b") is Error.NONE
+    assert asked == ["a", "b"]
+    assert set_quota(node, "u", kind="user", key="producer_byte_rate") is Error.NONE
+    assert asked == ["a", "b"]
+    assert set_quota(node, "b", value=6.0) is Error.NONE  # it may be elsewhere by now
+    assert asked == ["a", "b", "b"]
+    assert set_quota(node, "c", only=True) is Error.NONE
+    assert set_quota(node, "a", value=None) is Error.NONE
+    assert asked == ["a", "b", "b", "c", "a"]
+    assert node.quotas.connections.limits == {"10.0.0.98": 6}
+    assert set_quota(node, "a") is Error.NONE
+    assert node.quotas.connections.limits == {"10.0.0.98": 6, "10.0.0.97": 5}
+    await node.stop()
+
+    asked.clear()
+    again = await started(tmp_path)
+    assert sorted(asked) == ["a", "b"]
+    assert again.quotas.connections.limits == {"10.0.0.98": 6, "10.0.0.97": 5}
+    await again.stop()
+
+
+@in_loop
+async def test_a_host_that_is_gone_at_a_start_is_passed_over(
+    tmp_path: Path, asked: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await started(tmp_path)
+    parts = [records.EntityData(entity_type="ip", entity_name="gone")]
+    node.metadata.append([records.ClientQuotaRecord(entity=parts, key=RATE, value=1.0)])
+    assert "gone" in caplog.text
+    assert set_quota(node, "a") is Error.NONE
+    assert asked == ["gone", "a"]
+    await node.stop()
+    again = await started(tmp_path)
+    assert again.quotas.connections.limits == {"10.0.0.97": 5}
+    await again.stop()
+
+
+NO_NUMBERS: list[tuple[str, str, Callable[[Server], object]]] = [
+    ("client-id", "producer_byte_rate", lambda node: node.quotas.produce.charge("127.0.0.1", 10.0, 1)),
+    ("client-id", "consumer_byte_rate", lambda node: node.quotas.fetch.charge("127.0.0.1", 10.0, 1)),
+    ("client-id", "request_percentage", lambda node: node.quotas.request.charge("127.0.0.1", 10.0, 1)),
+]
+
+
+@pytest.mark.parametrize(("kind", "key", "charge"), NO_NUMBERS)
+def test_a_quota_that_is_no_number_throttles_nobody(
+    tmp_path: Path, kind: str, key: str, charge: Callable[[Server], object]
+) -> None:
+    @in_loop
+    async def play() -> None:
+        node = await started(tmp_path)
+        assert set_quota(node, "127.0.0.1", kind=kind, key=key, value=math.nan) is Error.NONE
+        assert charge(node) == 0
+        before = node.metadata.next_offset
+        assert set_quota(node, "127.0.0.1", kind=kind, key=key, value=math.nan) is Error.NONE
+        assert node.metadata.next_offset == before  # it is the same as itself
+        await node.stop()
+        again = await started(tmp_path)
+        assert charge(again) == 0
+        await again.stop()
+
+    play()
+
+
+@in_loop
+async def test_changes_without_a_number_are_not_limited(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    key = "controller_mutation_rate"
+    assert set_quota(node, "c", kind="client-id", key=key, value=math.nan) is Error.NONE
+    now_ms = clock_of(node).now_ms()
+    mutations = node.quotas.mutation.of_request("c", strict=True, now_ms=now_ms)
+    for _ in range(3):
+        mutations.take(1000)
+    assert mutations.throttle_ms == 0
+    await node.stop()
+
+
+@in_loop
+async def test_connections_without_a_number_are_none_at_all(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    assert set_quota(node, "127.0.0.1", value=math.nan) is Error.NONE
+    assert node.quotas.connections.limits == {"127.0.0.1": 0}
+    now_ms = clock_of(node).now_ms()
+    assert node.quotas.connections.charge("127.0.0.1", now_ms) == 1000
+    assert set_quota(node, None, value=math.nan) is Error.NONE
+    assert node.quotas.connections.default == 0
+    await node.stop()
+    again = await started(tmp_path)
+    assert again.quotas.connections.limits == {"127.0.0.1": 0}
+    await again.stop()
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 1e300])
+def test_a_record_with_a_number_beyond_java_s_int_is_brought_within(tmp_path: Path, value: float) -> None:
+    @in_loop
+    async def play() -> None:
+        node = await started(tmp_path)
+        parts = [records.EntityData(entity_type="ip", entity_name="127.0.0.1")]
+        node.metadata.append([records.ClientQuotaRecord(entity=parts, key=RATE, value=value)])
+        assert node.quotas.connections.limits == {"127.0.0.1": 2**31 - 1 if value > 0 else -(2**31)}
+        node.quotas.connections.charge("127.0.0.1", clock_of(node).now_ms())
+        await node.stop()
+
+    play()
+
+
+@pytest.mark.parametrize(("names", "held"), [(("a", "b"), "b"), (("a", None), None), (("", "b"), "b")])
+def test_of_an_entity_type_that_comes_twice_the_last_name_counts(
+    tmp_path: Path, names: tuple[str | None, ...], held: str | None
+) -> None:
+    @in_loop
+    async def play() -> None:
+        node = await started(tmp_path)
+        key = "producer_byte_rate"
+        assert set_quota(node, *names, kind="user", key=key) is Error.NONE
+        kept = [*node.metadata.image.kept.of_type(records.ClientQuotaRecord)]
+        assert [[part.entity_name for part in record.entity] for record in kept] == [[held]]  # type: ignore[attr-defined]
+        await node.stop()
+
+    play()

@@ -1,0 +1,323 @@
+"""A request makes no more records than fit into one batch: what it would make beyond is never even made."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.handlers import (
+    alter_client_quotas,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    incremental_alter_configs,
+)
+from broker.metadata import metadata_log, record_bounds, topic_decisions
+from broker.metadata.record_bounds import MAX_RECORDS_PER_REQUEST
+from broker.server import Server
+from protocol.apis import APIS
+from protocol.errors import Error, KafkaError
+from protocol.messages import metadata_records as records
+from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
+from storage import files
+from tests.compare.plain import message_from
+from tests.support.whole_server import in_loop, started
+
+GROUP, TOPIC, BROKER = 32, 2, 4
+FEW = 10
+TIMEOUT_MS = 1000
+
+
+@pytest.fixture(autouse=True)
+def _a_whole_disk_afterwards() -> Iterator[None]:
+    yield
+    files.set_fault_hook(None)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small bound, where what is counted takes long to make."""
+    import broker.config_resources
+    import broker.topics
+
+    for module in (record_bounds, broker.topics, broker.config_resources):
+        monkeypatch.setattr(module, "MAX_RECORDS_PER_REQUEST", FEW)
+
+
+def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[str, Any]) -> Any:
+    asked = message_from(APIS[key].request, fields, version)
+    return handler.handle(node, SimpleNamespace(api_version=version, client_id="c"), asked)
+
+
+def codes(results: Any) -> list[Error]:
+    return [Error(result.error_code) for result in results]
+
+
+def create(node: Server, *topics: tuple[str, int], only: bool = False) -> list[Error]:
+    wanted = [{"name": name, "num_partitions": count, "replication_factor": 1} for name, count in topics]
+    fields = {"topics": wanted, "timeout_ms": TIMEOUT_MS, "validate_only": only}
+    return codes(ask(node, create_topics, 19, 7, fields).topics)
+
+
+def grow(node: Server, *topics: tuple[str, int], only: bool = False) -> dict[str, Error]:
+    wanted = [{"name": name, "count": count, "assignments": None} for name, count in topics]
+    fields = {"topics": wanted, "timeout_ms": TIMEOUT_MS, "validate_only": only}
+    results = ask(node, create_partitions, 37, 3, fields).results
+    return {result.name: Error(result.error_code) for result in results}
+
+
+def alter(node: Server, *resources: tuple[int, str, dict[str, str]], only: bool = False) -> list[Error]:
+    wanted = [
+        {
+            "resource_type": kind,
+            "resource_name": name,
+            "configs": [
+                {"name": key, "config_operation": 0, "value": value} for key, value in configs.items()
+            ],
+        }
+        for kind, name, configs in resources
+    ]
+    fields = {"resources": wanted, "validate_only": only}
+    return codes(ask(node, incremental_alter_configs, 44, 1, fields).responses)
+
+
+def groups(number: int) -> list[tuple[int, str, dict[str, str]]]:
+    return [(GROUP, f"g{n}", {"consumer.session.timeout.ms": "50000"}) for n in range(number)]
+
+
+@in_loop
+async def test_the_record_of_a_topic_counts_as_those_of_its_partitions(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    assert create(node, ("a", MAX_RECORDS_PER_REQUEST - 1), only=True) == [Error.NONE]
+    assert create(node, ("a", MAX_RECORDS_PER_REQUEST), ("b", 1), ("a/b", 1), only=True) == (
+        [Error.POLICY_VIOLATION] * 3
+    )
+    await node.stop()
+
+
+@in_loop
+async def test_a_topic_too_large_leaves_no_part_of_itself(tmp_path: Path, few: None) -> None:
+    node = await started(tmp_path)
+    before = node.metadata.next_offset
+    assert create(node, ("b", 1), ("a", FEW)) == [Error.POLICY_VIOLATION] * 2
+    assert not node.metadata.image.topics
+    assert node.metadata.next_offset == before
+    assert create(node, ("a", FEW - 1)) == [Error.NONE]
+    assert len(node.metadata.image.topics["a"].partitions) == FEW - 1
+    await node.stop()
+
+
+@in_loop
+async def test_a_request_is_one_append_and_in_force_as_a_whole(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    appends: list[str] = []
+
+    def hook(name: str, path: str, size: int) -> None:
+        if name == "append" and "__cluster_metadata" in path and path.endswith(".log"):
+            appends.append(path)
+            raise OSError(errno.ENOSPC, "full", path)
+
+    files.set_fault_hook(hook)
+    refused = create(node, ("a", 3000), ("b", 3000))
+    files.set_fault_hook(None)
+    assert refused == [Error.KAFKA_STORAGE_ERROR] * 2
+    assert len(appends) == 1
+    assert not node.metadata.image.topics
+    assert create(node, ("a", 1)) == [Error.NONE]
+    await node.stop()
+
+
+@in_loop
+async def test_a_batch_too_large_in_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await started(tmp_path)
+    before = node.metadata.next_offset
+    monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 2000)
+    assert create(node, ("a", 100)) == [Error.UNKNOWN_SERVER_ERROR]
+    assert node.metadata.next_offset == before
+    assert create(node, ("a", 1)) == [Error.NONE]
+    await node.stop()
+
+
+@in_loop
+async def test_a_topic_that_is_made_by_itself_and_is_too_large_is_not_made(tmp_path: Path) -> None:
+    node = await started(tmp_path, "num.partitions=20000")
+    node.topics.auto_create(["a"])
+    assert not node.metadata.image.topics
+    await node.stop()
+
+
+@in_loop
+async def test_partitions_are_added_up_to_the_bound(tmp_path: Path, few: None) -> None:
+    node = await started(tmp_path)
+    assert create(node, ("a", 1), ("b", 1)) == [Error.NONE] * 2
+    # Strings' hashes give the order: a is before b.
+    assert grow(node, ("b", 2), ("a", FEW + 2)) == {
+        "a": Error.UNKNOWN_SERVER_ERROR,
+        "b": Error.UNKNOWN_SERVER_ERROR,
+    }
+    topics = node.metadata.image.topics
+    assert {name: len(topics[name].partitions) for name in "ab"} == {"a": FEW + 1, "b": 1}
+    assert grow(node, ("b", FEW + 1)) == {"b": Error.NONE}
+    await node.stop()
+
+
+@in_loop
+async def test_partitions_past_the_bound_are_never_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(tmp_path)
+    create(node, ("a", 1))
+    made: list[int] = []
+    make = topic_decisions._partition_record
+
+    def counted(topic_id: bytes, name: str, index: int, *rest: Any) -> records.PartitionRecord:
+        made.append(index)
+        return make(topic_id, name, index, *rest)
+
+    monkeypatch.setattr(topic_decisions, "_partition_record", counted)
+    assert grow(node, ("a", 2**31 - 1), only=True) == {"a": Error.UNKNOWN_SERVER_ERROR}
+    assert len(made) == MAX_RECORDS_PER_REQUEST + 1
+    await node.stop()
+
+
+@in_loop
+async def test_the_quota_is_asked_before_assignments_are_looked_at(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, ("a", 1))
+    taken: list[int] = []
+
+    def take(partitions: int) -> None:
+        taken.append(partitions)
+        raise KafkaError(Error.THROTTLING_QUOTA_EXCEEDED)
+
+    def refused(count: int, *assignments: list[int]) -> Error:
+        wanted = message_from(
+            CreatePartitionsTopic,
+            {"name": "a", "count": count, "assignments": [{"broker_ids": ids} for ids in assignments]},
+            3,
+        )
+        ((_, error),) = node.topics.add_partitions([wanted], take=take)
+        assert error is not None
+        return error.error
+
+    assert refused(3, [1]) is Error.INVALID_REPLICA_ASSIGNMENT
+    assert taken == []
+    assert refused(3, [7], [7]) is Error.THROTTLING_QUOTA_EXCEEDED
+    assert taken == [2]
+    await node.stop()
+
+
+@in_loop
+async def test_more_topics_than_records_are_refused_in_one(tmp_path: Path, few: None) -> None:
+    node = await started(tmp_path)
+    nowhere = [(f"t{n}", 2) for n in range(FEW)]
+    assert {*grow(node, *nowhere).values()} == {Error.UNKNOWN_TOPIC_OR_PARTITION}
+    assert {*grow(node, *nowhere, ("t", 2)).values()} == {Error.POLICY_VIOLATION}
+    await node.stop()
+
+
+@in_loop
+async def test_topics_are_deleted_up_to_the_bound(tmp_path: Path, few: None) -> None:
+    node = await started(tmp_path)
+    names = [f"t{n}" for n in range(FEW + 2)]
+    for name in names:
+        create(node, (name, 1))
+    fields = {"topic_names": names, "timeout_ms": TIMEOUT_MS}
+    answered = codes(ask(node, delete_topics, 20, 5, fields).responses)
+    assert sorted(answered) == [Error.UNKNOWN_SERVER_ERROR] * 2 + [Error.NONE] * FEW
+    assert len(node.metadata.image.topics) == 2
+    await node.stop()
+
+
+@in_loop
+async def test_settings_are_altered_as_one_batch_or_not_at_all(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    before = node.metadata.next_offset
+    nowhere = (TOPIC, "nowhere", {"flush.ms": "1"})
+    bad = (BROKER, "", {"log.roll.ms": "x"})
+    answered = alter(node, *groups(MAX_RECORDS_PER_REQUEST + 1), nowhere, bad)
+    # What the broker refuses itself never comes to the controller.
+    assert answered == [Error.POLICY_VIOLATION] * (MAX_RECORDS_PER_REQUEST + 2) + [Error.INVALID_REQUEST]
+    assert node.metadata.next_offset == before
+    assert {*alter(node, *groups(MAX_RECORDS_PER_REQUEST))} == {Error.NONE}
+    await node.stop()
+
+
+@in_loop
+async def test_who_is_eligible_counts_as_the_setting_that_clears_it(tmp_path: Path, few: None) -> None:
+    node = await started(tmp_path)
+    create(node, ("a", 1))
+    in_sync = (TOPIC, "a", {"min.insync.replicas": "2"})
+    assert alter(node, *groups(FEW - 1), in_sync, only=True) == [Error.POLICY_VIOLATION] * FEW
+    assert alter(node, *groups(FEW - 2), in_sync, only=True) == [Error.NONE] * (FEW - 1)
+    await node.stop()
+
+
+@in_loop
+async def test_quotas_are_altered_as_one_batch_or_not_at_all(tmp_path: Path, few: None) -> None:
+    node = await started(tmp_path)
+
+    def entries(number: int) -> dict[str, Any]:
+        ops = [{"key": "producer_byte_rate", "value": 5.0, "remove": False}]
+        return {
+            "entries": [
+                {"entity": [{"entity_type": "user", "entity_name": f"u{n}"}], "ops": ops}
+                for n in range(number)
+            ],
+            "validate_only": False,
+        }
+
+    refused = ask(node, alter_client_quotas, 49, 1, entries(FEW + 1)).entries
+    assert codes(refused) == [Error.POLICY_VIOLATION] * (FEW + 1)
+    assert [entry.entity[0].entity_name for entry in refused] == [f"u{n}" for n in range(FEW + 1)]
+    assert not node.quotas.enforced
+    assert codes(ask(node, alter_client_quotas, 49, 1, entries(FEW)).entries) == [Error.NONE] * FEW
+    assert node.quotas.enforced
+    await node.stop()
+
+
+@in_loop
+async def test_quotas_too_long_in_all_are_refused_in_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(tmp_path)
+    monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 2000)
+    ops = [
+        {"key": key, "value": 5.0, "remove": False} for key in ("producer_byte_rate", "consumer_byte_rate")
+    ]
+    names = ["u" * 2000, ""]
+    fields = {
+        "entries": [{"entity": [{"entity_type": "user", "entity_name": name}], "ops": ops} for name in names],
+        "validate_only": False,
+    }
+    refused = ask(node, alter_client_quotas, 49, 1, fields).entries
+    assert codes(refused) == [Error.UNKNOWN_SERVER_ERROR] * 2
+    assert all(entry.error_message for entry in refused)
+    assert not node.quotas.enforced
+    await node.stop()
+
+
+@in_loop
+async def test_a_new_topic_with_a_number_in_sync_says_that_nobody_is_eligible(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    appended: list[str] = []
+    append = node.metadata.append
+
+    def spy(decided: Any) -> None:
+        appended.extend(type(record).__name__ for record in decided)
+        append(decided)
+
+    node.metadata.append = spy  # type: ignore[method-assign]
+    configs = [{"name": "min.insync.replicas", "value": "1"}]
+    wanted = message_from(
+        CreatableTopic, {"name": "a", "num_partitions": 1, "replication_factor": 1, "configs": configs}, 7
+    )
+    node.topics.create([wanted])
+    assert appended == ["TopicRecord", "ConfigRecord", "ClearElrRecord", "PartitionRecord"]
+    del node.metadata.append
+    await node.stop()

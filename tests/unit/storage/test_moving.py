@@ -1,0 +1,126 @@
+"""Moving a log to another directory: where a future log goes on from, and what it takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import Error, KafkaError
+from storage import files, moving
+from storage.background import Background, run_at_once
+from storage.log_config import LogConfig
+from storage.log_directory import LogDirectory
+from storage.partition_log import PartitionLog
+from tests.support.partition_logs import NOW_MS, TOPIC_ID, HeldBackground, append, batch, open_log, values
+
+PLENTY = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def no_faults_afterwards() -> Iterator[None]:
+    yield
+    files.set_fault_hook(None)
+
+
+def filled(directory: Path, *written: bytes, background: Background = run_at_once) -> PartitionLog:
+    log = open_log(directory, background=background)
+    for value in written:
+        append(log, batch(values=[value]))
+    return log
+
+
+def begun(directory: Path, present: PartitionLog) -> PartitionLog:
+    future = open_log(directory, background=present.background)
+    moving.begin(future, present, NOW_MS)
+    return future
+
+
+def copied(future: PartitionLog, present: PartitionLog) -> None:
+    while not moving.is_caught_up(future, present):
+        moving.copy(future, present, max_bytes=PLENTY, max_batches=PLENTY, now_ms=NOW_MS)
+
+
+def take_over(future: PartitionLog, present: PartitionLog) -> None:
+    moving.take_over(future, present, f"{future.directory}-new", f"{present.directory}-delete")
+
+
+def test_what_a_found_future_log_has_too_much_is_cut_and_the_rest_stays(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0", b"1")
+    filled(tmp_path / "b", b"0", b"1", b"lost").close()
+    append(present, batch(values=[b"2"]), leader_epoch=2)
+    future = begun(tmp_path / "b", present)
+    assert future.log_end_offset == 2
+    copied(future, present)
+    assert values(future) == [b"0", b"1", b"2"]
+
+
+def test_a_found_future_log_of_another_epoch_begins_anew(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0", b"1")
+    other = open_log(tmp_path / "b")
+    append(other, batch(values=[b"other"]), leader_epoch=7)
+    other.close()
+    future = begun(tmp_path / "b", present)
+    assert future.log_end_offset == 0
+    copied(future, present)
+    assert values(future) == [b"0", b"1"]
+
+
+def test_a_later_log_start_of_its_own_keeps_a_future_log_from_nothing(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0", b"1", b"2")
+    future = begun(tmp_path / "b", present)
+    copied(future, present)
+    future.delete_records_before(2)
+    assert moving.is_caught_up(future, present)
+    take_over(future, present)
+    assert values(future) == [b"2"]
+
+
+def test_a_flush_that_somebody_waits_for_goes_on_with_the_log_that_takes_over(tmp_path: Path) -> None:
+    background = HeldBackground()
+    present = filled(tmp_path / "a", b"0", b"1", background=background)
+    future = begun(tmp_path / "b", present)
+    copied(future, present)
+    told: list[Exception | None] = []
+    present.flush(NOW_MS)
+    present.when_flushed(2, told.append)
+    take_over(future, present)
+    background.run_all()
+    assert told == [None]
+    assert future.recovery_point == 2
+
+
+@pytest.mark.parametrize("refusing", ["a", "b"])
+def test_the_directory_that_refuses_the_rename_is_told(tmp_path: Path, refusing: str) -> None:
+    present = filled(tmp_path / "a", b"0")
+    future = begun(tmp_path / "b", present)
+    copied(future, present)
+    told: list[str] = []
+    present.report = lambda failure: told.append("a")
+    future.report = lambda failure: told.append("b")
+
+    def hook(operation: str, path: str, size: int) -> None:
+        if operation == "rename" and path == str(tmp_path / refusing / "orders-0"):
+            raise OSError(5, "refused", path)
+
+    files.set_fault_hook(hook)
+    with pytest.raises(KafkaError) as refused:
+        take_over(future, present)
+    assert refused.value.error is Error.KAFKA_STORAGE_ERROR
+    assert told == [refusing]
+    append(present, batch(values=[b"1"]))
+    assert values(present) == [b"0", b"1"]
+
+
+def test_no_partition_is_in_a_directory_and_on_its_way_there(tmp_path: Path) -> None:
+    source, there = (LogDirectory.open(str(tmp_path / name), background=run_at_once) for name in "ab")
+    present = source.open_log("orders", 0, LogConfig(), now_ms=NOW_MS, topic_id=TOPIC_ID)
+    append(present, batch())
+    with pytest.raises(AssertionError):
+        source.open_future(present, "0" * 32, now_ms=NOW_MS)
+    there.open_future(present, "0" * 32, now_ms=NOW_MS)
+    with pytest.raises(AssertionError):
+        there.open_log("orders", 0, LogConfig(), now_ms=NOW_MS, topic_id=TOPIC_ID)
+    for directory in (source, there):
+        directory.close()
