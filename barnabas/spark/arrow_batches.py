@@ -17,15 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
+from barnabas.spark.batch_format import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    HEADER,
+    LENGTH_END,
+    MAGIC,
+    PRODUCER_AT,
+    TRANSACTIONAL,
+)
 from barnabas.spark.errors import RowError
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
-LENGTH_END = 12  # a batch's length counts from here
-CRC_AT = 17
-ATTRIBUTES_AT = 21
-PRODUCER_AT = 43
-MAGIC = 2
-TRANSACTIONAL = 0x10
 MAX_RECORDS = 1 << 20
 
 Ints = npt.NDArray[np.int64]

@@ -21,6 +21,18 @@ class RowError(SinkError, ValueError):
     """A row can't be a record: its topic is null, its partition doesn't exist, a header has no key."""
 
 
+class ConnectError(SinkError):
+    """The session is one of Spark Connect, which tells the sink neither the query nor the JVM."""
+
+
+class OutsideQueryError(SinkError):
+    """A streaming query runs, and the sink was called in a thread that isn't its own, not said to be by hand."""
+
+
+class SecondFrameError(SinkError):
+    """The sink was called for the second time in one batch, with another DataFrame, which would be skipped."""
+
+
 class SpeculationError(SinkError):
     """Spark is told to start slow tasks a second time, while the first attempt goes on writing."""
 
@@ -81,6 +93,10 @@ class DuplicateWriteError(TryFailedError):
 
 class WrittenTwiceError(TryFailedError):
     """Two tasks, or two attempts of one, reported the same partition."""
+
+
+class StageRepeatedError(TryFailedError):
+    """Spark repeated a stage of the job, after it had lost what the stage was made of."""
 
 
 class BatchFailedError(SinkError):

@@ -16,6 +16,7 @@ A group's offsets are not looked for: the next batch's replace them.
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Collection
@@ -77,7 +78,7 @@ def _end(
     except ResponseError as error:
         if error.code not in UNSEEN:
             raise
-        log.warning("what hangs of earlier transactions can't be seen: %s", error)
+        warn_unseen(error)
         return
     hanging = [one for one in found if one.producer_id in producers]
     if not hanging:
@@ -91,6 +92,19 @@ def _end(
         if error.code != codes.CLUSTER_AUTHORIZATION_FAILED:
             raise
         raise HangingTransactionError(_refused(hanging, result, places)) from error
+
+
+@functools.cache
+def _warned(reason: str) -> None:
+    log.warning(
+        "what producers have written can't be seen, neither what hangs of earlier transactions nor whether partitions "
+        "hold what the tasks reported: %s", reason,
+    )  # fmt: skip
+
+
+def warn_unseen(error: ResponseError) -> None:
+    """Say that DescribeProducers isn't answered, once a reason."""
+    _warned(str(error))
 
 
 def _refused(hanging: Collection[OpenTransaction], result: str, places: str) -> str:

@@ -15,20 +15,25 @@ Only this query's transactional id writes here, and InitProducerId has ended its
 read, so the last stable offset stands at the end. Where it does not, a stranger writes here, and the sink waits for it.
 
 A marker names the checkpoint (the streaming query's id) beside the batch, because batches are numbered from 0 again
-in a new checkpoint: a marker of another checkpoint is not a reason to skip.
+in a new checkpoint: a marker of another checkpoint is not a reason to skip. It also tells what the batch was made of,
+by a digest of the source's offsets: a checkpoint that was put back (a backup, a disk that forgot) makes a new batch
+under the number of one that is committed, and to skip that would lose it.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from barnabas.spark import arrow_batches, codes, wire, wire_connection
 from barnabas.spark.codes import ResponseError
-from barnabas.spark.errors import MarkerError, QueryFencedError
+from barnabas.spark.errors import MarkerError, QueryFencedError, TryFailedError
 from barnabas.spark.wire import Wire
 from barnabas.spark.wire_records import Record
 
@@ -39,16 +44,19 @@ CONFIGS = {"cleanup.policy": "compact"}
 STEPS_BACK = (4, 256)
 WAIT_S = 0.05
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """checkpoint: the streaming query's id, "" for batches that are given by hand."""
+    """checkpoint: the streaming query's id, "" for batches that are given by hand.
+
+    contents: the same for batches of the same offsets; None where it can't be told.
+    """
 
     checkpoint: str
     batch_id: int
-
-    def covers(self, batch_id: int) -> bool:
-        return self.batch_id >= batch_id
+    contents: str | None = None
 
 
 def ensure_topic(connection: Wire, topic: str) -> int:
@@ -107,41 +115,81 @@ def read(connection: Wire, topic: str, leader: int) -> Marker | None:
         stable = connection.offset(topic, PARTITION, leader, *last_stable)
     for steps in (*STEPS_BACK, high_watermark - start):
         offset = max(start, high_watermark - steps)
-        last: Record | None = None
-        while offset < high_watermark:
-            records, following = connection.read_committed(topic, PARTITION, leader, offset)
-            if records:
-                last = records[-1]
-            if following == offset:
-                break
-            offset = following
-        if last is not None:
-            return decode(last, topic)
+        last = deque(_records(connection, topic, leader, offset, high_watermark), maxlen=1)
+        if last:
+            return decode(last.pop(), topic)
         if high_watermark - steps <= start:
             break
     return None
 
 
-def judge(marker: Marker | None, checkpoint: str, batch_id: int, query: str) -> bool:
-    """Whether the batch is done. Raises QueryFencedError where another checkpoint's query has the name."""
-    if marker is None:
+def _records(connection: Wire, topic: str, leader: int, offset: int, end: int) -> Iterator[Record]:
+    """The committed ones of these offsets. Raises TryFailedError where the log can't be read up to the end."""
+    while offset < end:
+        records, following = connection.read_committed(topic, PARTITION, leader, offset)
+        yield from records
+        if following == offset:
+            # Not "no marker": the batch would be written again.
+            raise TryFailedError(
+                f"the marker can't be read: {topic} gave nothing at offset {offset}, though it ends at {end}"
+            )
+        offset = following
+
+
+def is_done(connection: Wire, topic: str, leader: int, mine: Marker, query: str) -> bool:
+    """Whether the batch that `mine` would mark is committed. To be called when `read` may.
+
+    Raises what `read` does, MarkerError too where another batch was committed under its number, and QueryFencedError
+    where another checkpoint's query has the name.
+    """
+    last = read(connection, topic, leader)
+    if last is None or (last.checkpoint == mine.checkpoint and last.batch_id < mine.batch_id):
         return False
-    if marker.checkpoint == checkpoint:
-        return marker.covers(batch_id)
-    if batch_id == 0:
-        return False  # a new checkpoint begins
-    raise QueryFencedError(
-        f"the name {query!r} is used by another query, of the checkpoint {marker.checkpoint or '(none)'}, which "
-        f"committed its batch {marker.batch_id}, while this one, of the checkpoint {checkpoint or '(none)'}, is at its "
-        f"batch {batch_id}: give each query a name of its own"
-    )
+    if last.checkpoint != mine.checkpoint:
+        if mine.batch_id == 0 and _find(connection, topic, leader, mine) is None:
+            return False  # a new checkpoint begins
+        raise QueryFencedError(
+            f"the name {query!r} is used by another query, of the checkpoint {last.checkpoint or '(none)'}, which "
+            f"committed its batch {last.batch_id}, while this one, of the checkpoint {mine.checkpoint or '(none)'}, "
+            f"is at its batch {mine.batch_id}: give each query a name of its own. If it is the same query, whose "
+            "checkpoint was deleted, and its first batches never came to the sink, give it a new name or delete the "
+            f"topic {topic}; what it reads again is written again"
+        )
+    same = last if last.batch_id == mine.batch_id else _find(connection, topic, leader, mine)
+    if mine.contents is not None and (same is None or same.contents not in (None, mine.contents)):
+        raise MarkerError(
+            f"batch {mine.batch_id} of the query {query!r} was committed with other offsets of the source than it "
+            f"has now, and batch {last.batch_id} is its last: the checkpoint was put back to an earlier state. Restore "
+            f"the later one; or give the query a new name or delete the topic {topic}, and the batch is written, with "
+            "what it has in common with later ones again"
+        )
+    if last.batch_id > mine.batch_id:
+        log.warning(
+            "%s: batch %d comes again though batch %d is committed: the checkpoint went back",
+            query, mine.batch_id, last.batch_id,
+        )  # fmt: skip
+    return True
+
+
+def _find(connection: Wire, topic: str, leader: int, mine: Marker) -> Marker | None:
+    """The last marker of the same checkpoint and batch, among those that compaction has left."""
+    end = connection.offset(topic, PARTITION, leader, wire.LATEST, wire.READ_COMMITTED)
+    start = connection.offset(topic, PARTITION, leader, wire.EARLIEST, wire.READ_COMMITTED)
+    found = None
+    for record in _records(connection, topic, leader, start, end):
+        one = decode(record, topic)
+        if (one.checkpoint, one.batch_id) == (mine.checkpoint, mine.batch_id):
+            found = one
+    return found
 
 
 def encode(marker: Marker, query: str) -> bytearray:
-    """A record batch that holds the marker, still to be stamped."""
+    """A record batch that holds the marker, still to be stamped. Compaction keeps each checkpoint's last one."""
     value = {"version": VERSION, "checkpoint": marker.checkpoint, "batch": marker.batch_id}
+    if marker.contents is not None:
+        value["contents"] = marker.contents
     columns = arrow_batches.Columns(
-        pa.array([query.encode()], pa.binary()),
+        pa.array([f"{query}/{marker.checkpoint}".encode()], pa.binary()),
         pa.array([json.dumps(value).encode()], pa.binary()),
         None,
     )
@@ -155,6 +203,6 @@ def decode(record: Record, topic: str) -> Marker:
         fields = json.loads(record.value or b"")
         if fields["version"] != VERSION:
             raise ValueError(f"version {fields['version']}")
-        return Marker(str(fields["checkpoint"]), int(fields["batch"]))
+        return Marker(str(fields["checkpoint"]), int(fields["batch"]), fields.get("contents"))
     except (ValueError, TypeError, KeyError) as error:
         raise MarkerError(f"the record at offset {record.offset} of {topic} is no marker: {error}") from error

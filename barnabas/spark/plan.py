@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from barnabas.spark.arrow_batches import Batch
 
+SEQUENCES = 1 << 31
+"""Of a producer in a partition, before they begin at 0 again."""
+
 
 class Target(NamedTuple):
     topic: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from barnabas.spark.errors import BY_NAME, SinkError, TryFailedError, WrittenTwiceError
+from barnabas.spark import stages
+from barnabas.spark.errors import BY_NAME, SinkError, StageRepeatedError, TryFailedError, WrittenTwiceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +52,39 @@ SCHEMA = (
     "topic string, partition int, attempt long, records long, batches long, bytes long, "
     "first_offset long, last_offset long, error string, reason string"
 )
-"""A task's rows: one for each partition that it wrote to, or one with the name of an error and its reason."""
+"""A task's rows: one for each partition that it wrote to; or one with the name of an error and its reason; or one
+without a topic, where it wrote nothing."""
 
 
 def check(rows: Iterable[Sequence[object]]) -> tuple[PartitionReport, ...]:
     """The tasks' reports, if each partition was written by one attempt only.
 
-    Raises WrittenTwiceError where one was written by two, and the error that a task reported, the first that no
-    other try would mend ahead of others.
+    rows: of `SCHEMA`, and behind its columns the attempt at the stage (`stages.attempt`).
+
+    Raises StageRepeatedError where there was more than one, WrittenTwiceError where a partition was written by two
+    tasks, and the error that a task reported; the first that no other try would mend ahead of others.
     """
     found: dict[tuple[str, int], PartitionReport] = {}
     errors: list[SinkError] = []
-    for *fields, error, reason in rows:
+    stage_attempts = set()
+    for *fields, error, reason, stage_attempt in rows:
+        stage_attempts.add(stage_attempt)
         if error is not None:
             errors.append(BY_NAME.get(str(error), TryFailedError)(str(reason)))
+            continue
+        if fields[0] is None:
             continue
         report = PartitionReport(*fields)  # type: ignore[arg-type]
         other = found.setdefault((report.topic, report.partition), report)
         if other is not report:
-            raise WrittenTwiceError(
-                f"partition {report.partition} of {report.topic} was written by the task attempts "
-                f"{other.attempt} and {report.attempt}"
+            errors.append(
+                WrittenTwiceError(
+                    f"partition {report.partition} of {report.topic} was written by the task attempts "
+                    f"{other.attempt} and {report.attempt}"
+                )
             )
+    if stage_attempts - {0}:
+        errors.insert(0, StageRepeatedError(stages.REPEATED))
     if errors:
         raise min(errors, key=lambda one: one.retried)
     return tuple(found[key] for key in sorted(found))

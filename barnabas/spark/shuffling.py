@@ -29,15 +29,18 @@ POSITIVE = 0x7FFFFFFF
 def to_owners(rows: DataFrame, plan: Plan) -> DataFrame:
     """The same rows in as many tasks as the plan has owners, each row with its partition's owner.
 
-    Rows without a place of their own are dealt out in turn. So are those whose topic or partition doesn't exist, for
-    the writing task to name.
+    Rows without a place of their own are dealt out by a hash of all that they hold, over the partitions of their
+    topic: so that a row comes to the same task in whichever order its task computed it, should that be done again
+    (SPARK-23207). Rows that are all the same thus come to one task; to number them instead, each task would have to
+    sort its rows first, as Spark does for its own round robin. Rows of a topic that isn't there are dealt out over all
+    tasks, for one to name.
     """
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     # Long, since what is added to a partition's number must not overflow.
-    number = F.coalesce(
-        *(one.cast("long") for one in _partitions(rows, plan)), F.monotonically_increasing_id()
-    )
+    content = F.xxhash64(*rows.columns).bitwiseAND(F.lit(POSITIVE))
+    numbers = [*_partitions(rows, plan), content % _partition_count(plan), content]
+    number = F.coalesce(*(one.cast("long") for one in numbers))
     owner = F.pmod(number + F.lit(plan.batch_id % plan.owners), F.lit(plan.owners)).cast("int")
     salt = F.get(F.array(*map(F.lit, salts(plan.owners))), owner)
     return rows.repartition(plan.owners, salt)

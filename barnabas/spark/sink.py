@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark import transaction
+from barnabas.spark.frames import Written
 from barnabas.spark.reports import BatchReport, PartitionReport
 from barnabas.spark.settings import CODECS, Settings
 from barnabas.spark.wire import Wire
@@ -89,7 +90,7 @@ class ExactlyOnceKafkaSink:
             bootstrap=bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap),
             query=query,
             topic=topic,
-            topics=None if topics is None else tuple(topics),
+            topics=None if topics is None else tuple(dict.fromkeys(topics)),
             compression=compression,
             group=group,
             transaction_timeout_ms=transaction_timeout_ms,
@@ -100,25 +101,32 @@ class ExactlyOnceKafkaSink:
         )
         self._wire: Wire | None = None
         self._last_report: BatchReport | None = None
+        self._last: Written | None = None
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, as `foreachBatch` asks for. Raises what `write` raises, which fails the query."""
         self.write(batch, batch_id)
 
-    def write(self, batch: DataFrame, batch_id: int) -> BatchReport:
+    def write(self, batch: DataFrame, batch_id: int, *, by_hand: bool = False) -> BatchReport:
         """Write a batch exactly once, or not at all if the query's marker says that it is done.
 
-        batch_id: grows from batch to batch, and is the same when a batch comes again, as in a streaming query.
+        Once per batch; several frames: unionByName. In `foreachBatch`, in the thread that the function is called in.
 
-        Raises ColumnsError, SpeculationError, UnknownTopicError, TopicRefusedError, RowError, RecordTooLargeError,
-        MarkerError, InvalidTimeoutError, SourceOffsetsError, BrokerRefusedError or QueryFencedError, and
-        BatchFailedError where every try failed.
+        batch_id: grows from batch to batch, and is the same when a batch comes again, as in a streaming query.
+        by_hand: the batch is no streaming query's, though some run in this application. Such batches count for
+            themselves, as those of one checkpoint.
+
+        Raises ConnectError, ColumnsError, SpeculationError, OutsideQueryError, SecondFrameError, UnknownTopicError,
+        TopicRefusedError, RowError, RecordTooLargeError, MarkerError, InvalidTimeoutError, SourceOffsetsError,
+        HangingTransactionError, BrokerRefusedError or QueryFencedError, and BatchFailedError where every try failed.
         After any of them nothing of the batch is visible under `read_committed`; only where the last commit went
         unanswered is that for the next run to find out, from the marker.
         """
         if self._wire is None:
             self._wire = Wire(self.settings.bootstrap, self.settings.client, self.settings.request_timeout_ms)
-        self._last_report = transaction.write_batch(self.settings, self._wire, batch, batch_id)
+        self._last_report, self._last = transaction.write_batch(
+            self.settings, self._wire, batch, batch_id, by_hand=by_hand, last=self._last
+        )
         return self._last_report
 
     @property
@@ -143,7 +151,7 @@ class ExactlyOnceKafkaSink:
             self._wire = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"settings": self.settings, "_wire": None, "_last_report": None}
+        return {"settings": self.settings, "_wire": None, "_last_report": None, "_last": None}
 
     def __repr__(self) -> str:
         target = self.settings.topic or "the topic column"

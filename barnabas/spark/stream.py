@@ -9,11 +9,12 @@ to be read, as a consumer group's are.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark.errors import SourceOffsetsError
+from barnabas.spark.errors import OutsideQueryError, SourceOffsetsError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,6 +23,24 @@ QUERY_ID = "sql.streaming.queryId"  # org.apache.spark.sql.execution.streaming.S
 VERSION = "v1"  # of OffsetSeqLog
 
 Offsets = dict[str, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedOffsets:
+    """A file of the checkpoint's offset log: a version, metadata, and for each source its offset, a line each."""
+
+    path: str
+    text: str
+
+    @property
+    def digest(self) -> str:
+        """The same for batches that end at the same offsets. The metadata has the time of day in it."""
+        sources = self.text.split("\n")[2:]
+        return hashlib.sha256("\n".join(sources).strip().encode()).hexdigest()
+
+    def of_topics(self) -> Offsets:
+        """Of the sources that are Kafka's. Raises SourceOffsetsError."""
+        return parse_offsets(self.text, self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +56,13 @@ class Stream:
         """Whether nobody has asked it to stop."""
         return self.execution is None or bool(self.execution.isActive())
 
-    def source_offsets(self, batch_id: int) -> Offsets:
-        """Where the batch ends in the topics of its Kafka sources. Raises SourceOffsetsError."""
+    @property
+    def run_id(self) -> str:
+        """Of this run of the query, anew whenever it is started."""
+        return "" if self.execution is None else str(self.execution.runId().toString())
+
+    def logged_offsets(self, batch_id: int) -> LoggedOffsets:
+        """Where the batch ends in its sources. Raises SourceOffsetsError, and what Spark raises."""
         if self.execution is None:
             raise SourceOffsetsError("the running query can't be found, nor so its checkpoint")
         jvm = self.session.sparkContext._jvm
@@ -49,17 +73,25 @@ class Stream:
             text = jvm.org.apache.commons.io.IOUtils.toString(file, "UTF-8")
         finally:
             file.close()
-        return parse_offsets(text, str(path.toString()))
+        return LoggedOffsets(str(path.toString()), text)
 
 
-def stream_of(batch: DataFrame) -> Stream | None:
-    """The streaming query whose `foreachBatch` runs in this thread; None where it is a batch by hand."""
+def stream_of(batch: DataFrame, *, by_hand: bool = False) -> Stream | None:
+    """The streaming query whose `foreachBatch` runs in this thread; None where it is a batch by hand.
+
+    Raises OutsideQueryError where that can't be told: some query runs, in another thread, and nobody said `by_hand`.
+    """
     session: Any = batch.sparkSession
-    try:
-        query_id = session.sparkContext.getLocalProperty(QUERY_ID)
-    except Exception:  # Spark Connect has no such thing, and names that by an error of its own
+    if by_hand:
         return None
+    query_id = session.sparkContext.getLocalProperty(QUERY_ID)
     if query_id is None:
+        if _some_query_runs(session):
+            raise OutsideQueryError(
+                "a streaming query runs, and this thread isn't the one that its function of foreachBatch was called "
+                "in, so that the batch's checkpoint can't be told: call the sink there, or in a "
+                "pyspark.InheritableThread. For a batch that is no query's: write(…, by_hand=True)"
+            )
         return None
     try:
         key = session.sparkContext._jvm.java.util.UUID.fromString(query_id)
@@ -67,6 +99,12 @@ def stream_of(batch: DataFrame) -> Stream | None:
     except Exception:  # internals of Spark's, which only stop() and `group` want
         execution = None
     return Stream(query_id, session, execution)
+
+
+def _some_query_runs(session: Any) -> bool:
+    queries = session._jsparkSession.sharedState().activeStreamingQueries()
+    executions = (queries.get(key) for key in list(queries.keySet()))
+    return any(execution is not None and execution.isActive() for execution in executions)
 
 
 def parse_offsets(text: str, where: str) -> Offsets:

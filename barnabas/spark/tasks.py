@@ -43,7 +43,8 @@ def build(
 ) -> Iterator[Blob]:
     """The batches of these rows, in the rows' order within each target.
 
-    anywhere: the targets of rows without partition and key, which they take in turn; some of every topic.
+    anywhere: the targets of rows without partition and key, which they take in turn; some of every topic that has
+        such rows here.
     gathered_bytes: how much is gathered before it is built.
     """
     turn = plan.batch_id  # each batch begins with another partition
@@ -139,7 +140,8 @@ def _by_topic(plan: Plan, topics: Any, anywhere: list[int], turn: int) -> npt.ND
                 f"a row's topic is {topic!r}, which is none of the sink's topics: {', '.join(plan.max_message_bytes)}"
             )
         numbers = plan.targets_of(topic)
-        own = [number for number in anywhere if number in numbers]
+        # A task that owns none was sent a row of this topic to name its partition, which isn't there.
+        own = [number for number in anywhere if number in numbers] or numbers
         found.append((numbers.start, len(numbers), own[turn % len(own)]))
     return np.array(found, np.int64).reshape(-1, 3)
 

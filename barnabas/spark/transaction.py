@@ -3,7 +3,7 @@
 A try goes
 
     InitProducerId, nothing hanging  →  marker: done already?  →  AddPartitionsToTxn  →  one Spark job
-    →  each partition by one task?  →  marker, source's offsets  →  EndTxn
+    →  each partition by one task?  →  marker, source's offsets  →  all there that was reported?  →  EndTxn
 
 with an epoch of its own, so that whatever an earlier try left behind, a task that still writes, an EndTxn that still
 travels, is fenced by the broker. Only the driver adds partitions and ends transactions; executors only write. A commit
@@ -15,18 +15,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.spark import arrow_batches, codes, hanging, marker, reports, tasks, wire
+from barnabas.spark import arrow_batches, codes, hanging, job, marker, sequences, wire
 from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
 from barnabas.spark.columns import RecordForm, record_form
 from barnabas.spark.errors import (
     BatchFailedError,
+    ConnectError,
     InvalidTimeoutError,
     QueryFencedError,
-    RowError,
     SinkError,
     SourceOffsetsError,
     SpeculationError,
@@ -35,11 +36,11 @@ from barnabas.spark.errors import (
     TryFailedError,
     UnknownTopicError,
 )
+from barnabas.spark.frames import Written, refuse_second, run_of
 from barnabas.spark.marker import Marker
 from barnabas.spark.plan import Plan, Target
-from barnabas.spark.reports import BatchReport, PartitionReport
+from barnabas.spark.reports import BatchReport
 from barnabas.spark.settings import Settings
-from barnabas.spark.shuffling import to_owners
 from barnabas.spark.stream import Offsets, Stream, stream_of
 from barnabas.spark.wire import Identity, Wire
 
@@ -57,6 +58,7 @@ class Work:
     """A batch to be written, and what holds for all its tries.
 
     rows: with the columns of `form` alone.
+    topics, offsets, contents: found by the first try, if they aren't known before (see `Marker` for the last).
     ran: whether the rows were computed at least once.
     """
 
@@ -66,34 +68,52 @@ class Work:
     form: RecordForm
     batch_id: int
     stream: Stream | None
-    offsets: Offsets | None
     topics: Sequence[str]
+    offsets: Offsets | None = None
+    contents: str | None = None
     ran: bool = False
 
     @property
-    def checkpoint(self) -> str:
-        return "" if self.stream is None else self.stream.query_id
+    def marker(self) -> Marker:
+        checkpoint = "" if self.stream is None else self.stream.query_id
+        return Marker(checkpoint, self.batch_id, self.contents)
 
 
-def write_batch(settings: Settings, connection: Wire, batch: DataFrame, batch_id: int) -> BatchReport:
-    """See `ExactlyOnceKafkaSink.write`."""
+def write_batch(
+    settings: Settings,
+    connection: Wire,
+    batch: DataFrame,
+    batch_id: int,
+    *,
+    by_hand: bool = False,
+    last: Written | None = None,
+) -> tuple[BatchReport, Written]:
+    """See `ExactlyOnceKafkaSink.write`. last: what the sink's last call gave."""
+    if type(batch).__module__.startswith("pyspark.sql.connect."):
+        raise ConnectError(
+            "the sink can't be used with Spark Connect, which hides what it must know of the query and its tasks: "
+            "run the query in a classic session, with the driver in the same process (spark.api.mode=classic)"
+        )
     form = record_form(batch.schema, settings.topic)
     if batch.sparkSession.conf.get("spark.speculation", "false") == "true":
         raise SpeculationError(
             "spark.speculation=true has slow tasks written by two attempts at a time, which would fail every try: "
             "turn it off for the query"
         )
-    stream = stream_of(batch)
+    stream = stream_of(batch, by_hand=by_hand)
+    if settings.group is not None and stream is None:
+        raise SourceOffsetsError(
+            "a group's offsets are those of a streaming query's source, and this is a batch by hand"
+        )
+    refuse_second(last, run_of(stream), batch_id, batch)
     with contextlib.ExitStack() as stack:
         rows = form.select(batch)
         topics: Sequence[str] = (settings.topic,) if settings.topic else settings.topics or ()
         if not topics:
             rows = rows.persist()
             stack.callback(rows.unpersist)
-            topics = _topics_of(rows)
-        offsets = _source_offsets(settings, stream, batch_id)
-        work = Work(settings, connection, rows, form, batch_id, stream, offsets, topics)
-        return _until_it_holds(work)
+        report = _until_it_holds(Work(settings, connection, rows, form, batch_id, stream, topics))
+    return report, Written(run_of(stream), batch_id, batch)
 
 
 def _until_it_holds(work: Work) -> BatchReport:
@@ -106,6 +126,9 @@ def _until_it_holds(work: Work) -> BatchReport:
                 _give_up(work, error)
                 raise
             last = error
+        except BaseException as error:
+            _give_up(work, error)
+            raise
         log.warning(
             "%s: try %d of %d of batch %d failed: %s",
             work.settings.query, number, work.settings.max_tries, work.batch_id, last,
@@ -121,28 +144,26 @@ def _until_it_holds(work: Work) -> BatchReport:
     ) from last
 
 
-def _give_up(work: Work, error: SinkError) -> None:
+def _give_up(work: Work, error: BaseException) -> None:
     """Abort what is open, and fence what still writes; but not another query that did so to this one."""
     if isinstance(error, QueryFencedError):
         return
     settings = work.settings
-    with contextlib.suppress(NoAnswerError, ResponseError):
+    with contextlib.suppress(Exception):  # the batch fails of what it failed of
         work.connection.init_producer_id(settings.transactional_id, settings.transaction_timeout_ms)
 
 
 def _try(work: Work, number: int) -> BatchReport:
     settings = work.settings
     began_s = time.monotonic()
+    _find_out(work)
     with _broker_errors():
         leader = marker.ensure_topic(work.connection, settings.marker_topic)
         identity = _identity(work)
-        committed = marker.read(work.connection, settings.marker_topic, leader)
-        if marker.judge(committed, work.checkpoint, work.batch_id, settings.query):
-            if committed is not None and committed.batch_id > work.batch_id:
-                log.warning(
-                    "%s: batch %d comes again though batch %d is committed: the checkpoint went back",
-                    settings.query, work.batch_id, committed.batch_id,
-                )  # fmt: skip
+        if marker.is_done(work.connection, settings.marker_topic, leader, work.marker, settings.query):
+            log.warning(
+                "%s: batch %d is committed already, and is not written again", settings.query, work.batch_id
+            )
             _run_through(work)
             return BatchReport(work.batch_id, True, number, 0, 0, 0.0, _ms_since(began_s), ())
         plan = _plan(work, identity)
@@ -154,12 +175,17 @@ def _try(work: Work, number: int) -> BatchReport:
         with _broker_errors():
             work.connection.add_partitions(settings.transactional_id, identity, partitions)
         job_s = time.monotonic()
-        written = _run(work, plan)
+        written = job.write(work.rows, plan, is_placed=work.form.is_placed)
+        work.ran = True
         ended_s = time.monotonic()
         with _broker_errors():
             work.connection.connect()
             _write_marker(work, identity, leader)
             _commit_source_offsets(work, identity)
+            if plan.targets:
+                sequences.check(
+                    work.connection, identity, lambda: work.connection.leaders(work.topics), written
+                )
             work.connection.end_transaction(settings.transactional_id, identity, commit=True)
     return BatchReport(
         work.batch_id,
@@ -216,9 +242,9 @@ def _plan(work: Work, identity: Identity) -> Plan:
         leaders += found.values()
         limits[topic] = _checked_limit(work.connection, topic)
     slots = work.rows.sparkSession.sparkContext.defaultParallelism
-    fewest = min((sum(target.topic == topic for target in targets) for topic in work.topics), default=1)
-    # Placed rows may be split over as many tasks as there are targets. Others need some of every topic in each task.
-    owners = max(1, min(slots, len(targets) if work.form.is_placed else fewest))
+    counts = Counter(target.topic for target in targets)
+    # Rows without a place need some of every topic in each task. Others are sent to who owns theirs.
+    owners = max(1, min(slots, (max if work.form.is_placed else min)(counts.values(), default=1)))
     return Plan(
         bootstrap=settings.bootstrap,
         client=settings.client,
@@ -260,27 +286,6 @@ def _checked_limit(connection: Wire, topic: str) -> int:
     return int(configs[limit])
 
 
-def _run(work: Work, plan: Plan) -> tuple[PartitionReport, ...]:
-    """The Spark job. Raises what a task reported, and TryFailedError where the job failed."""
-    if not plan.targets:
-        return ()
-    rows, gathered_bytes = work.rows, 1
-    try:
-        if work.form.is_placed:
-            gathered_bytes = tasks.GATHERED_BYTES
-        if work.form.is_placed and plan.owners > 1:
-            rows = to_owners(rows, plan)
-        else:
-            rows = rows.coalesce(plan.owners)
-        written = rows.mapInArrow(tasks.write_rows(plan, gathered_bytes), reports.SCHEMA).collect()
-        work.ran = True
-        return reports.check(written)
-    except SinkError:
-        raise
-    except Exception as error:
-        raise TryFailedError(f"the Spark job failed: {_first_line(error)}") from error
-
-
 def _run_through(work: Work) -> None:
     """Compute a batch that is committed already, without writing it.
 
@@ -288,15 +293,12 @@ def _run_through(work: Work) -> None:
     would go on otherwise than if it had never been disturbed.
     """
     if work.stream is not None and not work.ran:
-        try:
-            work.rows.write.format("noop").mode("overwrite").save()
-        except Exception as error:
-            raise TryFailedError(f"the Spark job failed: {_first_line(error)}") from error
+        job.compute(work.rows)
 
 
 def _write_marker(work: Work, identity: Identity, leader: int) -> None:
     settings = work.settings
-    batch = marker.encode(Marker(work.checkpoint, work.batch_id), settings.query)
+    batch = marker.encode(work.marker, settings.query)
     arrow_batches.stamp(batch, identity.producer_id, identity.epoch, 0)
     connection = work.connection
     connection.wait(
@@ -304,14 +306,26 @@ def _write_marker(work: Work, identity: Identity, leader: int) -> None:
     )
 
 
-def _source_offsets(settings: Settings, stream: Stream | None, batch_id: int) -> Offsets | None:
-    if settings.group is None:
-        return None
-    if stream is None:
-        raise SourceOffsetsError(
-            "a group's offsets are those of a streaming query's source, and this is a batch by hand"
-        )
-    return stream.source_offsets(batch_id)
+def _find_out(work: Work) -> None:
+    """What only the rows and the checkpoint tell: as part of a try, since Spark may fail in it."""
+    if not work.topics:
+        work.topics = job.topics_of(work.rows)
+    if work.stream is None or work.contents is not None:
+        return
+    try:
+        logged = work.stream.logged_offsets(work.batch_id)
+        work.contents = logged.digest
+        if work.settings.group is not None:
+            work.offsets = logged.of_topics()
+    except Exception as error:
+        if work.settings.group is not None:
+            if isinstance(error, SinkError):
+                raise
+            raise TryFailedError(f"the checkpoint can't be read: {job.reason(error)}") from error
+        log.warning(
+            "%s: the checkpoint can't be read, and would not be missed if it was put back to an earlier state: %s",
+            work.settings.query, job.reason(error),
+        )  # fmt: skip
 
 
 def _commit_source_offsets(work: Work, identity: Identity) -> None:
@@ -321,19 +335,17 @@ def _commit_source_offsets(work: Work, identity: Identity) -> None:
     try:
         work.connection.commit_offsets(settings.transactional_id, identity, settings.group, work.offsets)
     except ResponseError as error:
+        if error.code == codes.UNKNOWN_MEMBER_ID:
+            raise SourceOffsetsError(
+                f"the group {settings.group} has members, on whose behalf alone this broker takes its offsets: give "
+                f"the query a group that nobody consumes with ({error})"
+            ) from error
         if error.code != codes.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         raise SourceOffsetsError(
             f"offsets of {', '.join(work.offsets)} can't be committed for the group {settings.group} on the sink's "
             f"cluster, which has no such topic; is the source on another one? ({error})"
         ) from error
-
-
-def _topics_of(rows: DataFrame) -> list[str]:
-    found = [row[0] for row in rows.select("topic").distinct().collect()]
-    if None in found:
-        raise RowError("a row's topic is null; give the sink a topic=... for all rows, or fill the column")
-    return sorted(found)
 
 
 @contextlib.contextmanager
@@ -365,10 +377,6 @@ def _fencing_explained(settings: Settings, identity: Identity, began_s: float) -
             f"another query runs under the name {settings.query!r}, and took its transactional id "
             f"{settings.transactional_id}: give each query a name of its own ({error})"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _ms_since(start_s: float) -> float:

@@ -11,6 +11,7 @@ adds partitions.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -115,10 +116,14 @@ class Wire(TransactionConnection):
                 max_version=3,
             )
             answer = self._ask_coordinator(TRANSACTION, transactional_id, request)
-            for topic in answer.results_by_topic_v3_and_below:
-                for one in topic.results_by_partition:
-                    what = f"AddPartitionsToTxn of {topic.name}-{one.partition_index}"
-                    check(one.partition_error_code, what)
+            found = [
+                (one.partition_error_code, f"AddPartitionsToTxn of {topic.name}-{one.partition_index}")
+                for topic in answer.results_by_topic_v3_and_below
+                for one in topic.results_by_partition
+            ]
+            # Where one partition is refused, all others have this code, whichever comes first.
+            for code, what in sorted(found, key=lambda each: each[0] == codes.OPERATION_NOT_ATTEMPTED):
+                check(code, what)
 
         self._repeat(attempt, {*COORDINATOR_MOVES, codes.CONCURRENT_TRANSACTIONS})
 
@@ -267,18 +272,28 @@ class Wire(TransactionConnection):
         """One Fetch of one partition, and its part of the answer."""
         shape = FetchRequest.FetchTopic
         asked = shape.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
-        request = FetchRequest(
-            max_wait_ms=max_wait_ms,
-            min_bytes=1,
-            max_bytes=max_bytes,
-            isolation_level=isolation,
-            topics=[shape(topic=topic, partitions=[asked])],
-            forgotten_topics_data=[],
-            rack_id="",
-            max_version=11,
-        )
-        answer = self._finish(self._begin(leader, request))
-        check(answer.error_code, "Fetch")
+        deadline_s = time.monotonic() + self.timeout_ms / 1000
+        while True:
+            request = FetchRequest(
+                max_wait_ms=max_wait_ms,
+                min_bytes=1,
+                max_bytes=max_bytes,
+                isolation_level=isolation,
+                topics=[shape(topic=topic, partitions=[asked])],
+                forgotten_topics_data=[],
+                rack_id="",
+                max_version=11,
+            )
+            answer = self._finish(self._begin(leader, request))
+            check(answer.error_code, "Fetch")
+            if answer.responses:
+                break
+            # A client above its quota is given nothing, not even the partition, and asks again when its time has
+            # passed, for which `_begin` waits.
+            if time.monotonic() + answer.throttle_time_ms / 1000 > deadline_s:
+                raise NoAnswerError(
+                    f"Fetch of {topic}-{partition}: throttled for longer than {self.timeout_ms} ms"
+                )
         (answered,) = answer.responses
         (one,) = answered.partitions
         check(one.error_code, f"Fetch of {topic}-{partition}")

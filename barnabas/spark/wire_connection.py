@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -11,25 +13,43 @@ import kafka.errors
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from barnabas.spark.codes import COORDINATOR_MOVES, UNSUPPORTED_VERSION, NoAnswerError, ResponseError
+from barnabas.spark.codes import (
+    COORDINATOR_MOVES,
+    TLS_HANDSHAKE_FAILED,
+    UNSUPPORTED_VERSION,
+    NoAnswerError,
+    ResponseError,
+)
 
 RETRY_S = 0.02
 CLIENT_ID = "barnabas-spark"
 GROUP, TRANSACTION = 0, 1  # kinds of coordinator
+# What another try with the same settings won't change. Others are that a connection was lost, or wasn't made.
+REFUSALS = (
+    kafka.errors.SaslAuthenticationFailedError,
+    kafka.errors.UnsupportedSaslMechanismError,
+    kafka.errors.IllegalSaslStateError,
+    kafka.errors.AuthorizationError,
+)
 
 T = TypeVar("T")
 
 
 class Connection:
-    """To the brokers of one cluster: what `Wire` makes its requests with. Raises ResponseError and NoAnswerError."""
+    """To the brokers of one cluster: what `Wire` makes its requests with. Raises ResponseError and NoAnswerError.
 
-    def __init__(self, bootstrap: str, client: Mapping[str, Any], timeout_ms: int) -> None:
+    client_id: what a broker's quotas and its request log know it by.
+    """
+
+    def __init__(
+        self, bootstrap: str, client: Mapping[str, Any], timeout_ms: int, client_id: str = CLIENT_ID
+    ) -> None:
         self.timeout_ms = timeout_ms
         servers = [server.strip() for server in bootstrap.split(",")]
         # The longest wait between two tries to connect bounds how late a broker's return is noticed.
         self._client = KafkaNetClient(
             bootstrap_servers=servers,
-            client_id=CLIENT_ID,
+            client_id=client_id,
             request_timeout_ms=timeout_ms,
             reconnect_backoff_max_ms=500,
             receive_message_max_bytes=64 << 20,
@@ -38,6 +58,7 @@ class Connection:
         self._manager = self._client._manager
         self._end = weakref.finalize(self, self._client.close)
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._failures = _watched(self._manager)
 
     def close(self) -> None:
         self._end()
@@ -65,11 +86,23 @@ class Connection:
         if deadline_s is None:
             deadline_s = time.monotonic() + self.timeout_ms / 1000
         if not self._manager.bootstrapped:
-            remaining_ms = max(1.0, (deadline_s - time.monotonic()) * 1000)
-            with _translated():
-                self._manager.bootstrap(remaining_ms)
+            self._bootstrap(deadline_s)
         # A connection that ended while nobody looked is noticed here, ahead of the next request.
         self._client._net.poll(timeout_ms=0)
+
+    def _bootstrap(self, deadline_s: float) -> None:
+        self._failures.clear()
+        future = self._manager.bootstrap_async(max(1.0, _remaining_ms(deadline_s)))
+        while not future.is_done:
+            self._client._net.poll(timeout_ms=max(RETRY_S * 1000, _remaining_ms(deadline_s)))
+            # It would go on trying until the time is up.
+            if (refusal := _refusal(self._failures[0] if self._failures else None)) is not None:
+                raise refusal from self._failures.pop()
+        if self._failures and isinstance(future.exception, kafka.errors.KafkaTimeoutError):
+            raise NoAnswerError(f"{future.exception}: {self._failures.pop()}") from future.exception
+        with _translated():
+            if future.exception is not None:
+                raise future.exception
 
     def _ask_coordinator(self, kind: int, key: str, request: Any) -> Any:
         node = self._coordinators.get((kind, key))
@@ -82,7 +115,11 @@ class Connection:
 
     def any_node(self) -> int:
         """A broker that can be reached."""
-        node = self._manager.least_loaded_node()
+        deadline_s = time.monotonic() + self.timeout_ms / 1000
+        while (node := self._manager.least_loaded_node()) is None and any(
+            map(self._is_paused, list(self._manager._conns))
+        ):
+            self._wait(deadline_s, "every broker")
         if node is None:
             raise NoAnswerError("no broker can be reached")
         return int(node)
@@ -92,8 +129,25 @@ class Connection:
         return self.any_node() if controller is None else int(controller.node_id)
 
     def _begin(self, node: int, request: Any) -> Any:
+        """Send it, once a broker that throttles takes requests again."""
+        deadline_s = time.monotonic() + self.timeout_ms / 1000
+        while self._is_paused(node):
+            self._wait(deadline_s, f"the broker {node}")
         with _translated():
             return self._manager.send(request, node_id=node)
+
+    def _is_paused(self, node: int) -> bool:
+        """Whether kafka-python would fail a request to it at once: after an answer with a throttle time, until that
+        has passed, and while much is on its way.
+        """
+        connection = self._manager._conns.get(node)
+        return connection is not None and connection.connected and bool(connection.paused)
+
+    def _wait(self, deadline_s: float, whose: str) -> None:
+        """Until anything happens: an answer, or a timer of kafka-python's."""
+        if time.monotonic() > deadline_s:
+            raise NoAnswerError(f"{whose} throttles this client for longer than {self.timeout_ms} ms")
+        self._client._net.poll(timeout_ms=max(0.0, _remaining_ms(deadline_s)))
 
     def _finish(self, future: Any) -> Any:
         # The connection has a timer of its own for each request, and fails its future.
@@ -107,15 +161,51 @@ class Connection:
 
 
 class _translated:  # noqa: N801 - reads as a verb where it is used
-    """Turns kafka-python's errors into NoAnswerError: no answer came. ResponseError where the broker is too old."""
+    """Turns kafka-python's errors into NoAnswerError: no answer came. ResponseError where the broker is too old, or
+    doesn't let this client in.
+    """
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, kafka.errors.UnsupportedVersionError):
             raise ResponseError(UNSUPPORTED_VERSION, "UnsupportedVersion", str(error)) from error
+        refusal = _refusal(error)
+        if refusal is not None:
+            raise refusal from error
         if isinstance(error, kafka.errors.KafkaError):
             raise NoAnswerError(str(error) or type(error).__name__) from error
+
+
+def _watched(manager: Any) -> deque[Exception]:
+    """Will hold why the last connection failed: kafka-python's bootstrap keeps that to itself."""
+    failures: deque[Exception] = deque(maxlen=1)
+    make = manager.get_connection
+
+    def get_connection(*arguments: Any, **options: Any) -> Any:
+        connection = make(*arguments, **options)
+        connection.init_future.add_errback(failures.append)
+        return connection
+
+    manager.get_connection = get_connection
+    return failures
+
+
+def _refusal(error: BaseException | None) -> ResponseError | None:
+    """What is no matter of time: the client's credentials, or a certificate of either side."""
+    if isinstance(error, REFUSALS):
+        return ResponseError(
+            error.errno, type(error).__name__.removesuffix("Error"), f"authentication: {error}"
+        )
+    reason = None if error is None else error.__context__
+    # The other side may have gone away in the midst of it.
+    if isinstance(reason, ssl.SSLError) and not isinstance(reason, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return ResponseError(TLS_HANDSHAKE_FAILED, "SslAuthentication", f"TLS: {error}")
+    return None
+
+
+def _remaining_ms(deadline_s: float) -> float:
+    return (deadline_s - time.monotonic()) * 1000
 
 
 def check(code: int, what: str) -> None:

@@ -15,6 +15,8 @@ from barnabas.spark.codes import LEADER_MOVES
 from barnabas.spark.wire import EARLIEST, LATEST, READ_UNCOMMITTED, TOPIC, Wire
 
 OFFSET_OUT_OF_RANGE = 1
+# Not the sink's: what an audit reads counts against no query's quota.
+CLIENT_ID = "barnabas-spark-audit"
 FETCH_BYTES = 8 << 20
 MAX_WAIT_MS = 500
 
@@ -42,7 +44,7 @@ class RawLog(Wire):
     """Raises ResponseError and NoAnswerError, as Wire does."""
 
     def __init__(self, bootstrap: str, client: Mapping[str, Any], timeout_ms: int) -> None:
-        super().__init__(bootstrap, client, timeout_ms)
+        super().__init__(bootstrap, client, timeout_ms, CLIENT_ID)
         self._leaders: dict[str, dict[int, int]] = {}
 
     def bounds(self, topics: Sequence[str]) -> list[Bounds]:

@@ -35,6 +35,7 @@ class OpenTransaction(NamedTuple):
     """A transaction without a marker, as the partition that holds it sees it.
 
     coordinator_epoch: of the producer's last marker there, -1 before the first.
+    last_sequence: of the producer's records there, from 0 on in each epoch.
     """
 
     topic: str
@@ -44,6 +45,7 @@ class OpenTransaction(NamedTuple):
     epoch: int
     coordinator_epoch: int
     start_offset: int
+    last_sequence: int
 
 
 class TransactionConnection(Connection):
@@ -89,6 +91,7 @@ class TransactionConnection(Connection):
                             one.producer_epoch,
                             one.coordinator_epoch,
                             one.current_txn_start_offset,
+                            one.last_sequence,
                         )
                         for one in partition.active_producers
                         if one.current_txn_start_offset >= 0

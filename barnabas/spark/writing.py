@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from barnabas.spark import arrow_batches, codes, wire
+from barnabas.spark import arrow_batches, codes, reports, wire
 from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
 from barnabas.spark.errors import (
     DuplicateWriteError,
@@ -18,7 +19,8 @@ from barnabas.spark.errors import (
     SinkError,
     TryFailedError,
 )
-from barnabas.spark.plan import Blob, Plan
+from barnabas.spark.plan import SEQUENCES, Blob, Plan
+from barnabas.spark.schemas import arrow_schema
 from barnabas.spark.wire import Pending, Wire
 
 # Requests on their way at a time, to as many partitions: one is sent while the next is built.
@@ -27,21 +29,9 @@ IN_FLIGHT = 4
 SENT_AGAIN = {*codes.LEADER_MOVES, *codes.COORDINATOR_MOVES, codes.NOT_ENOUGH_REPLICAS}
 SENDINGS = 6
 PAUSE_S = 0.05
-SEQUENCES = 1 << 31
 FRESH = -1
 
-REPORT_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        *(
-            (name, pa.int64())
-            for name in ("attempt", "records", "batches", "bytes", "first_offset", "last_offset")
-        ),
-        ("error", pa.string()),
-        ("reason", pa.string()),
-    ]
-)
+SCHEMA = arrow_schema(reports.SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,26 +141,35 @@ class Writer:
 
 
 def report(plan: Plan, here: Here, blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:
-    """Write the blobs, then say what was written; or that this failed, and why. Rows of `reports.SCHEMA`."""
+    """Write the blobs, then say what was written; or that this failed, and why. Rows of `reports.SCHEMA`.
+
+    Whatever it is that fails: where it left the task, Spark would try that again, and the second attempt's reason
+    hide the first one's.
+    """
     try:
         partitions = _write(plan, here, blobs)
     except SinkError as error:
-        yield _rows([(None, None, here.attempt, 0, 0, 0, -1, -1, type(error).__name__, str(error))])
+        yield _rows([_no_partition(here, type(error).__name__, str(error))])
         return
-    yield _rows(
-        [
-            (
-                *plan.targets[one.target], here.attempt, one.records, one.batches, one.bytes,
-                one.first_offset, one.last_offset, None, None,
-            )
-            for one in partitions
-        ]
-    )  # fmt: skip
+    except Exception as error:
+        yield _rows([_no_partition(here, TryFailedError.__name__, _unexpected(error))])
+        return
+    rows: list[tuple[object, ...]] = [
+        (
+            *plan.targets[one.target], here.attempt, one.records, one.batches, one.bytes,
+            one.first_offset, one.last_offset, None, None,
+        )
+        for one in partitions
+    ]  # fmt: skip
+    yield _rows(rows or [_no_partition(here, None, None)])
 
 
 def _write(plan: Plan, here: Here, blobs: Iterable[Blob]) -> list[Partition]:
     if here.is_again:
-        raise DuplicateWriteError("Spark tried a task again, whose first attempt may have written already")
+        raise DuplicateWriteError(
+            "Spark tried a task again, whose first attempt may have written already; why that one failed stands in "
+            "Spark's log"
+        )
     iterator = iter(blobs)
     first = next(iterator, None)
     if first is None:
@@ -192,7 +191,16 @@ def _write(plan: Plan, here: Here, blobs: Iterable[Blob]) -> list[Partition]:
         connection.close()
 
 
+def _no_partition(here: Here, error: str | None, reason: str | None) -> tuple[object, ...]:
+    return None, None, here.attempt, 0, 0, 0, -1, -1, error, reason
+
+
+def _unexpected(error: Exception) -> str:
+    *_, frame = traceback.extract_tb(error.__traceback__)
+    return f"a task failed at {frame.filename}:{frame.lineno}: {type(error).__name__}: {error}"
+
+
 def _rows(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) or [()] * len(REPORT_SCHEMA)
-    arrays = [pa.array(list(column), one.type) for column, one in zip(columns, REPORT_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=REPORT_SCHEMA)
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(list(column), one.type) for column, one in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

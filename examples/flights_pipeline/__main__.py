@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PARTITIONS = 4
 PICTURE = Path("flights-delays.png")
 PAUSE_S = 2.0
+LOOK_S = 0.5
 # Small enough that one sees it move.
 MAX_OFFSETS = 100_000
 FETCHES = ", which fetches its Kafka connector the first time (60 MB)"
@@ -55,13 +56,14 @@ def main() -> int:
         clock.say("Spark is there; now the flights")
 
         fed = _Fed()
-        feeding = threading.Thread(target=fed.run, args=(bootstrap, prefix, options.every))
-        feeding.start()
         work = job.Job(bootstrap, tables, folder / "checkpoints", prefix, MAX_OFFSETS)
         enriching = work.enrich(spark, processingTime="500 milliseconds")
         aggregating = work.aggregate(spark, processingTime="500 milliseconds")
+        # A daemon: what fails here ends the program, however much is still to be fed.
+        feeding = threading.Thread(target=fed.run, args=(bootstrap, prefix, options.every), daemon=True)
+        feeding.start()
         with _progress(clock, fed, enriching, aggregating):
-            feeding.join()
+            wait_for_feeding(feeding, enriching, aggregating)
             if fed.error is not None:
                 raise fed.error
             enriching.processAllAvailable()
@@ -79,6 +81,15 @@ def main() -> int:
     return (
         0 if counted == fed.sent and len({(day["day"], day["carrier"]) for day in days}) == len(days) else 1
     )
+
+
+def wait_for_feeding(feeding: threading.Thread, *queries: StreamingQuery) -> None:
+    """Until all is fed. Raises StreamingQueryException where a query fails meanwhile."""
+    while feeding.is_alive():
+        feeding.join(LOOK_S)
+        for query in queries:
+            if not query.isActive:
+                query.awaitTermination()
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import barnabas
 from tests.support.apache_kafka import why_unavailable
 from tests.support.kafka_server import KafkaServer, Server
+from tests.support.spark_session import make_session
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -32,8 +33,6 @@ from barnabas.spark.wire import Wire
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-ROOT = Path(__file__).parents[2]
 PARTITIONS = 6
 VALUE = "rpad(cast(id as string), 100, 'abcdefghij') value"
 KEY = "cast(id % 100003 as string) key"
@@ -88,23 +87,7 @@ def _options() -> argparse.Namespace:
 
 
 def _session(folder: Path) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    settings = {
-        "spark.jars.packages": CONNECTOR,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "2g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.local.dir": str(folder / "spark"),
-    }
-    builder = SparkSession.builder.master("local[2]").appName("barnabas-bench")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    session = make_session(folder, **{"spark.driver.memory": "2g"})
     session.sparkContext.setLogLevel("ERROR")
     return session
 

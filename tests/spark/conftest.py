@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from itertools import count
@@ -19,6 +18,7 @@ import pytest
 
 import barnabas
 from tests.support import apache_kafka as kafka_runner
+from tests.support import spark_session
 from tests.support.requirements import need_apache_kafka, need_program
 from tests.support.unclosed import collect_unclosed_sockets
 
@@ -30,8 +30,6 @@ with warnings.catch_warnings(), contextlib.suppress(ImportError):
     warnings.simplefilter("ignore", DeprecationWarning)
     import barnabas.spark
 
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent
 
 BROKERS = ("barnabas", "kafka")
@@ -68,32 +66,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def make_session(folder: Path, master: str = "local[2]", **settings: Any) -> SparkSession:
-    """A Spark session whose workers find this checkout; the test skips where its jars can't be had."""
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
+    """A quiet session; the test skips where one can't be had."""
+    from barnabas.spark import connector
 
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if str(ROOT) not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), *paths]))
-    builder = SparkSession.builder.master(master).appName("barnabas-tests")
-    for key, value in {
-        "spark.jars.packages": CONNECTOR,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "1g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.local.dir": str(folder / "local"),
-        **settings,
-    }.items():
-        builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        pytest.skip(f"needs Spark with {CONNECTOR}, which did not start: {error}")
+        session = spark_session.make_session(folder, master, **settings)
+    except connector.MissingError as error:
+        pytest.skip(str(error))
     session.sparkContext.setLogLevel("OFF")
     return session
 

@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from barnabas.spark.audit import audit
 from barnabas.spark.audit.__main__ import as_table
+from barnabas.spark.wire import LATEST, READ_COMMITTED, Wire
+from barnabas.spark.wire_log import RawLog
 from tests.spark.topics import Transactions, create_topic, delete_records, produce
 
 Names = Callable[[str], str]
@@ -30,8 +32,18 @@ def row_of(spark: SparkSession, bootstrap: str, topic: str, **options: object) -
         )
     )
     assert counted == found["end_offset"] - found["start_offset"]
+    assert found["stable_end_offset"] == last_stable_offset(bootstrap, topic)
     told = {"topic", "partition", "start_offset", "end_offset"}
     return {name: value for name, value in found.items() if value and name not in told}
+
+
+def last_stable_offset(bootstrap: str, topic: str) -> int:
+    """As the broker has it."""
+    connection = Wire(bootstrap, {}, 30_000)
+    leader = connection.leaders([topic])[topic][0]
+    found = connection.offset(topic, 0, leader, LATEST, READ_COMMITTED)
+    connection.close()
+    return found
 
 
 @pytest.mark.parametrize("largest_range", [None, 3])
@@ -106,6 +118,86 @@ def test_a_transaction_is_open_though_retention_took_all_its_records(
         "marker_offsets": 1,
         "stable_end_offset": 12,
     }
+
+
+def test_an_open_transaction_that_retention_took_the_start_of_hides_all_that_is_left(
+    spark: SparkSession, bootstrap: str, name: Names
+) -> None:
+    topic = create_topic(bootstrap, name("half"))
+    transactions = Transactions(bootstrap, name("half"))
+    transactions.begin(topic, ["a"] * 2)
+    produce(bootstrap, topic, ["b"] * 3)
+    transactions.write(topic, ["c"] * 4)
+    delete_records(bootstrap, topic, {0: 2})
+
+    assert row_of(spark, bootstrap, topic, key=["value"]) == {
+        "records": 3,
+        "transactions_open": 1,
+        "open_records": 4,
+        # And so no duplicates: there is nothing that a reader would see twice.
+        "stable_end_offset": 2,
+    }
+    transactions.commit()
+    transactions.begin(topic, ["d"])
+    assert row_of(spark, bootstrap, topic, key=["value"]) == {
+        "records": 7,
+        "transactions_committed": 1,
+        "transactions_open": 1,
+        "open_records": 1,
+        "marker_offsets": 1,
+        "stable_end_offset": 10,
+        "duplicates": 5,
+    }
+    transactions.abort()
+
+
+@pytest.mark.parametrize("largest_range", [None, 1])
+def test_of_two_transactions_begun_ahead_of_the_start_each_is_open_until_its_own_marker(
+    spark: SparkSession, bootstrap: str, name: Names, largest_range: int | None
+) -> None:
+    topic = create_topic(bootstrap, name("two"))
+    one, other = Transactions(bootstrap, name("one")), Transactions(bootstrap, name("other"))
+    one.begin(topic, ["a"])
+    other.begin(topic, ["b"])
+    delete_records(bootstrap, topic, {0: 2})
+    one.write(topic, ["c"])
+    one.commit()
+    one.begin(topic, ["d"])
+
+    assert row_of(spark, bootstrap, topic, largest_range=largest_range) == {
+        "records": 1,
+        "transactions_committed": 1,
+        "transactions_open": 2,
+        "open_records": 1,
+        "marker_offsets": 1,
+        "stable_end_offset": 2,
+    }
+    one.abort()
+    other.abort()
+
+
+def test_a_transaction_that_ends_while_bounds_are_asked_for_is_open_within_them(
+    bootstrap: str, name: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = create_topic(bootstrap, name("ends"))
+    transactions = Transactions(bootstrap, name("ends"))
+    transactions.begin(topic, ["a"])
+    delete_records(bootstrap, topic, {0: 1})
+    log = RawLog(bootstrap, {}, 30_000)
+    ask, asked = log.offset, []
+
+    def offset(topic: str, partition: int, leader: int, timestamp: int, isolation: int) -> int:
+        found = ask(topic, partition, leader, timestamp, isolation)
+        asked.append(timestamp)
+        if asked == [LATEST]:
+            transactions.commit()
+        return found
+
+    monkeypatch.setattr(log, "offset", offset)
+    (bounds,) = log.bounds([topic])
+    log.close()
+    assert bounds.end_offset == 1  # its marker is at 1
+    assert len(bounds.begun_before) == 1
 
 
 def test_duplicates_are_counted_by_expressions_among_what_read_committed_reads(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,16 +12,8 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.spark.audit.scan import (
-    CONTROL,
-    HEADER,
-    LENGTH_END,
-    TRANSACTIONAL,
-    Pending,
-    RangeScan,
-    Sums,
-    UnreadableBatchError,
-)
+from barnabas.spark.audit.scan import Pending, RangeScan, Sums, UnreadableBatchError
+from barnabas.spark.batch_format import CONTROL, HEADER, LENGTH_END, TRANSACTIONAL
 
 COMMIT_MARKER, ABORT_MARKER = 1, 0
 
@@ -213,3 +206,23 @@ def test_a_batch_of_the_old_formats_is_refused() -> None:
 
     with pytest.raises(UnreadableBatchError, match="offset 0 has the old format 1"):
         scan.take(Batch(0, 0, [0]).encode(magic=1))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_of_the_old_formats_is_refused_though_it_is_shorter_than_a_batches_header(
+    magic: int,
+) -> None:
+    body = struct.pack(">Ibb", 0, magic, 0) + bytes(8 * magic) + struct.pack(">ii", -1, -1)
+    scan = RangeScan(7, 8, 0, compacts=False, count_from=lambda batch, offset: 0)
+
+    with pytest.raises(UnreadableBatchError, match=f"offset 7 has the old format {magic}"):
+        scan.take(struct.pack(">qi", 7, len(body)) + body)
+
+
+@pytest.mark.parametrize("size", [0, 11, 16, 17, 60, HEADER.size])
+def test_a_batch_that_is_cut_is_left_for_the_next_fetch(size: int) -> None:
+    scan = RangeScan(0, 1, 0, compacts=False, count_from=lambda batch, offset: 0)
+
+    scan.take(Batch(0, 0, [0]).encode()[:size])
+
+    assert scan.position == 0

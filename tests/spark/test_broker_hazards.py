@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 import pyarrow as pa
 
 import barnabas
-from barnabas.spark import ExactlyOnceKafkaSink, arrow_batches, wire, wire_connection
+from barnabas.spark import ExactlyOnceKafkaSink, arrow_batches, wire
 from barnabas.spark.wire import Identity, Wire
 from coordinator.java_hash import partition_of_key
 from protocol.codec import encode
@@ -73,7 +73,7 @@ def test_epochs_that_run_out_take_another_producer_id_and_lose_nothing(
     monkeypatch.setattr(Wire, "init_producer_id", remembered)
     sink.write(rows(spark, "1-"), 1)
     sink.close()
-    say_epoch(server, sink.transactional_id, identities[0].producer_id, LAST_EPOCH - 2, monkeypatch)
+    say_epoch(server, sink.transactional_id, identities[0].producer_id, LAST_EPOCH - 2)
     server.kill()  # a broker that is stopped may come back on another port
     server.start()
     for batch_id in range(2, 6):
@@ -86,9 +86,7 @@ def test_epochs_that_run_out_take_another_producer_id_and_lose_nothing(
     sink.close()
 
 
-def say_epoch(
-    server: Server, transactional_id: str, producer_id: int, epoch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def say_epoch(server: Server, transactional_id: str, producer_id: int, epoch: int) -> None:
     """Write into the coordinator's own topic that the id has come so far; it is read at the next start."""
     value = TransactionLogValue(
         producer_id=producer_id,
@@ -102,16 +100,13 @@ def say_epoch(
     key = struct.pack(">h", 0) + encode(TransactionLogKey(transactional_id=transactional_id), 0)
     data = struct.pack(">h", 0) + encode(value, 0)
     batch = build_batch([(int(time.time() * 1000), key, data, ())])
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            wire_connection, "CLIENT_ID", "__admin_client"
-        )  # the one that may write to internal topics
-        connection = Wire(server.bootstrap, {}, 30_000)
-        connection.connect()
-        leaders = connection.leaders([TRANSACTIONS])[TRANSACTIONS]
-        partition = partition_of_key(transactional_id, len(leaders))
-        connection.wait(connection.send(leaders[partition], None, TRANSACTIONS, partition, batch))  # type: ignore[arg-type]
-        connection.close()
+    # The one that may write to internal topics.
+    connection = Wire(server.bootstrap, {}, 30_000, "__admin_client")
+    connection.connect()
+    leaders = connection.leaders([TRANSACTIONS])[TRANSACTIONS]
+    partition = partition_of_key(transactional_id, len(leaders))
+    connection.wait(connection.send(leaders[partition], None, TRANSACTIONS, partition, batch))  # type: ignore[arg-type]
+    connection.close()
 
 
 @pytest.mark.parametrize("request_of", ["add_partitions", "end_transaction"])

@@ -16,10 +16,10 @@ from barnabas.spark import ExactlyOnceKafkaSink, marker, reports
 from barnabas.spark.errors import (
     DuplicateWriteError,
     MarkerError,
-    QueryFencedError,
     RowError,
     SourceOffsetsError,
     SpeculationError,
+    StageRepeatedError,
     TryFailedError,
     WrittenTwiceError,
 )
@@ -30,12 +30,12 @@ from barnabas.spark.wire_records import Record
 from protocol.records import read_records
 
 
-def wrote(partition: int, attempt: int, topic: str = "t") -> list[Any]:
-    return [topic, partition, attempt, 5, 1, 100, 0, 4, None, None]
+def wrote(partition: int | None, attempt: int, topic: str | None = "t", stage_attempt: int = 0) -> list[Any]:
+    return [topic, partition, attempt, 5, 1, 100, 0, 4, None, None, stage_attempt]
 
 
-def failed(error: str, reason: str = "why") -> list[Any]:
-    return [None, None, 1, 0, 0, 0, -1, -1, error, reason]
+def failed(error: str, reason: str = "why", stage_attempt: int = 0) -> list[Any]:
+    return [None, None, 1, 0, 0, 0, -1, -1, error, reason, stage_attempt]
 
 
 def test_reports_come_in_the_order_of_partitions() -> None:
@@ -47,6 +47,27 @@ def test_reports_come_in_the_order_of_partitions() -> None:
 def test_a_partition_written_by_two_attempts_fails_the_try() -> None:
     with pytest.raises(WrittenTwiceError, match="partition 1 of t was written by the task attempts 7 and 9"):
         reports.check([wrote(1, 7), wrote(0, 7), wrote(1, 9)])
+
+
+def test_a_task_that_wrote_nothing_is_no_partitions_report() -> None:
+    assert [one.attempt for one in reports.check([wrote(None, 7, None), wrote(1, 8)])] == [8]
+
+
+@pytest.mark.parametrize("partition", [1, None])
+def test_a_stage_that_spark_repeated_fails_the_try(partition: int | None) -> None:
+    again = wrote(partition, 9, None if partition is None else "t", stage_attempt=1)
+    with pytest.raises(StageRepeatedError, match="repeated a stage"):
+        reports.check([wrote(0, 7), again])
+
+
+def test_what_comes_of_a_repeated_stage_is_named_by_it() -> None:
+    with pytest.raises(StageRepeatedError):
+        reports.check([wrote(0, 7), wrote(0, 9, stage_attempt=1), failed("DuplicateWriteError", "", 1)])
+
+
+def test_an_error_that_no_try_mends_goes_ahead_of_a_repeated_stage() -> None:
+    with pytest.raises(RowError):
+        reports.check([wrote(0, 7, stage_attempt=1), failed("RowError")])
 
 
 def test_a_tasks_error_is_raised_as_what_it_was() -> None:
@@ -64,32 +85,11 @@ def test_an_error_of_an_unknown_name_is_tried_again() -> None:
         reports.check([failed("ValueError")])
 
 
-@pytest.mark.parametrize(
-    ("last", "batch_id", "done"),
-    [
-        (None, 0, False),
-        (None, 9, False),
-        (Marker("here", 4), 5, False),
-        (Marker("here", 5), 5, True),
-        (Marker("here", 6), 5, True),
-        (Marker("elsewhere", 6), 0, False),
-    ],
-)
-def test_a_marker_of_the_same_checkpoint_covers_batches_up_to_its_own(
-    last: Marker | None, batch_id: int, done: bool
-) -> None:
-    assert marker.judge(last, "here", batch_id, "q") is done
-
-
-def test_a_marker_of_another_checkpoint_in_mid_run_means_another_query() -> None:
-    with pytest.raises(QueryFencedError, match=r"'q' is used by another query, of the checkpoint elsewhere"):
-        marker.judge(Marker("elsewhere", 2), "here", 3, "q")
-
-
-def test_a_marker_is_read_as_it_was_written() -> None:
-    (record,) = read_records(bytes(marker.encode(Marker("here", 3), "q")))
-    assert record.key == b"q"
-    assert marker.decode(Record(0, record.key, record.value), "topic") == Marker("here", 3)
+@pytest.mark.parametrize("written", [Marker("here", 3), Marker("here", 3, "digest")])
+def test_a_marker_is_read_as_it_was_written(written: Marker) -> None:
+    (record,) = read_records(bytes(marker.encode(written, "q")))
+    assert record.key == b"q/here"
+    assert marker.decode(Record(0, record.key, record.value), "topic") == written
 
 
 @pytest.mark.parametrize("value", [None, b"", b"x", b"[]", b'{"version": 2}', b'{"version": 1}'])

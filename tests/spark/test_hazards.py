@@ -128,6 +128,10 @@ def test_a_late_writer_of_an_earlier_batch_gets_into_no_later_one(
     def write_late() -> int:
         return code_of(lambda: write_raw(other, topic, sink.transactional_id, late, ["late"], ROWS // 2))
 
+    # A commit is answered ahead of its markers; up to them the transaction is one that may be written to.
+    deadline_s = time.monotonic() + 30
+    while other.open_transactions(lambda: other.leaders([topic])) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
     after_the_end = write_late()
     while_the_next_runs: list[int] = []
 
@@ -187,6 +191,23 @@ def test_a_first_attempts_records_under_the_same_sequences_fail_the_try(
     interference.once("add_partitions", step)
     report = sink.write(rows(spark).coalesce(1), 0)
     assert answers == [-1]
+    assert report.tries == 2
+    assert values(bootstrap, topic) == texts()
+
+
+def test_records_that_no_task_reported_fail_the_try(
+    spark: SparkSession, bootstrap: str, name: Name, interference: Interference, other: Wire
+) -> None:
+    topic = create(bootstrap, name("out"), 2)
+    sink = ExactlyOnceKafkaSink(bootstrap, query=name("q"), topic=topic)
+
+    def step(make: Callable[[], Any]) -> None:
+        # As an attempt would that Spark took for lost, into a partition that no other task comes to.
+        make()
+        write_raw(other, topic, sink.transactional_id, interference.identities[0], ["stray"])
+
+    interference.once("add_partitions", step)
+    report = sink.write(rows(spark).selectExpr("value", "1 partition"), 0)
     assert report.tries == 2
     assert values(bootstrap, topic) == texts()
 

@@ -120,11 +120,66 @@ def test_each_topics_own_number_of_partitions_counts(spark: SparkSession) -> Non
 
 
 @pytest.mark.usefixtures("either")
-def test_rows_without_a_key_are_dealt_out_evenly(spark: SparkSession) -> None:
+def test_rows_without_a_key_are_dealt_out_about_evenly(spark: SparkSession) -> None:
     rows = spark.range(0, 400, 1, 1).selectExpr("cast(null as binary) key", "id")
-    assert Counter(row.task for row in tasks_of(to_owners(rows, plan(4, t=4)))) == dict.fromkeys(
-        range(4), 100
+    counts = Counter(row.task for row in tasks_of(to_owners(rows, plan(4, t=4))))
+    assert sorted(counts) == [0, 1, 2, 3]
+    assert all(75 <= count <= 125 for count in counts.values())
+
+
+def test_rows_without_a_key_come_to_the_same_tasks_in_whichever_order_they_are(spark: SparkSession) -> None:
+    rows = spark.range(0, 400, 1, 1).selectExpr(
+        "cast(null as string) key", "cast(id as string) value", "cast(null as int) partition",
+        "if(id % 2 = 0, array(struct('h' key, binary(string(id)) value)), null) headers",
+    )  # fmt: skip
+    found = [
+        {row.value: row.task for row in tasks_of(to_owners(each, plan(3, t=5)))}
+        for each in (rows, rows.orderBy("headers", "value"), rows.repartition(2, "value"))
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("batch_id", [0, 1])
+def test_rows_without_a_place_come_to_an_owner_of_their_topic(spark: SparkSession, batch_id: int) -> None:
+    told = plan(2, batch_id, topic=None, one=1, many=3)
+    rows = spark.range(200).selectExpr(
+        "cast(null as string) key", "id", "array('one', 'many', 'none')[id % 3] topic"
     )
+    tasks: dict[str, set[int]] = defaultdict(set)
+    for row in tasks_of(to_owners(rows, told)):
+        tasks[row.topic].add(row.task)
+    owners = {
+        topic: {told.owner_of(number) for number in told.targets_of(topic)} for topic in ("one", "many")
+    }
+    assert tasks == owners | {"none": {0, 1}}
+
+
+@pytest.mark.parametrize("batch_id", [0, 1])
+@pytest.mark.parametrize("parity", [0, 1])
+@pytest.mark.parametrize("key", ["if(id % 5 = 0, null, cast(id as string))", "cast(null as string)"])
+def test_a_topic_of_fewer_partitions_than_owners_gets_its_rows(
+    spark: SparkSession, barnabas_bootstrap: str, name: Name, batch_id: int, parity: int, key: str
+) -> None:
+    one, many = create(barnabas_bootstrap, name("one"), 1), create(barnabas_bootstrap, name("many"), 3)
+    batch = spark.range(0, 100, 1, 2).selectExpr(
+        f"{key} key", "cast(id as string) value", f"if(id % 2 = {parity}, '{one}', '{many}') topic"
+    )
+    sink = ExactlyOnceKafkaSink(barnabas_bootstrap, query=name("q"), topics=[one, many], max_tries=1)
+    assert sink.write(batch, batch_id).records == 100
+    assert values(barnabas_bootstrap, one) == sorted(map(str, range(parity, 100, 2)))
+    assert values(barnabas_bootstrap, many) == sorted(map(str, range(1 - parity, 100, 2)))
+
+
+@pytest.mark.parametrize("partition", [1, 2])
+def test_a_partition_past_the_last_is_named_by_a_task_that_owns_none_of_its_topic(
+    spark: SparkSession, barnabas_bootstrap: str, name: Name, partition: int
+) -> None:
+    one, many = create(barnabas_bootstrap, name("one"), 1), create(barnabas_bootstrap, name("many"), 3)
+    batch = spark.range(10).selectExpr(
+        "'x' value", f"if(id = 5, '{one}', '{many}') topic", f"if(id = 5, {partition}, 0) partition"
+    )
+    with pytest.raises(RowError, match=f"is {partition}, and {one} has the partitions 0 to 0"):
+        ExactlyOnceKafkaSink(barnabas_bootstrap, query=name("q"), topics=[one, many]).write(batch, 0)
 
 
 def test_rows_of_a_task_stay_in_their_order(spark: SparkSession) -> None:

@@ -13,6 +13,7 @@ import pytest
 kafka = pytest.importorskip("kafka", reason="needs kafka-python, of the extra `spark`")
 
 from kafka.net.compat import KafkaNetClient
+from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest
@@ -61,6 +62,14 @@ def test_connections_are_made_and_asked_as_the_adapter_does() -> None:
         assert {"timeout_ms", "future"} <= inspect.signature(client._net.poll).parameters.keys()
         assert {"request", "node_id"} <= inspect.signature(client._manager.send).parameters.keys()
         assert client._manager.cluster.controller is None
+        assert {"timeout_ms"} <= inspect.signature(client._manager.bootstrap_async).parameters.keys()
+        assert {"node_id"} <= inspect.signature(client._manager.get_connection).parameters.keys()
+        assert client._manager._conns == {}
+        # Whether a broker throttles, and why a connection failed.
+        connection = KafkaConnection(client._net, node_id=1, **client._manager.config)
+        assert connection.paused == set()
+        assert not connection.connected
+        assert callable(connection.init_future.add_errback)
     finally:
         client.close()
 

@@ -9,6 +9,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.window import Window
 
 from barnabas.spark.audit import duplicates, ranges
+from barnabas.spark.schemas import arrow_schema
 from barnabas.spark.wire_log import Bounds, RawLog
 
 if TYPE_CHECKING:
@@ -105,23 +106,10 @@ def _scanned(
 
         numbers = [number.as_py() for batch in batches for number in batch.column(0)]
         rows = list(ranges.scan([shares[number] for number in numbers], bootstrap, client, timeout_ms))
-        yield from pyarrow.Table.from_pylist(rows, _arrow_schema()).to_batches()
+        yield from pyarrow.Table.from_pylist(rows, arrow_schema(ranges.SCHEMA)).to_batches()
 
     tasks = max(1, min(len(shares), slots * ranges.RANGES_PER_SLOT))
     return spark.range(0, len(shares), 1, tasks).mapInArrow(scan, ranges.SCHEMA)
-
-
-def _arrow_schema() -> pyarrow.Schema:
-    import pyarrow
-
-    types = {
-        "string": pyarrow.string(),
-        "int": pyarrow.int32(),
-        "long": pyarrow.int64(),
-        "boolean": pyarrow.bool_(),
-    }
-    columns = (column.split() for column in ranges.SCHEMA.split(", "))
-    return pyarrow.schema([(name, types[kind]) for name, kind in columns])
 
 
 def _summed(bounds: Sequence[Bounds], rows: DataFrame) -> tuple[list[dict[str, Any]], bool]:
@@ -135,7 +123,9 @@ def _summed(bounds: Sequence[Bounds], rows: DataFrame) -> tuple[list[dict[str, A
     )
     commits, is_open = fn.col("ended_by_commit"), fn.col("ended_by_commit").isNull()
     left_open = fn.col("open_offset").isNotNull()
-    begun_before = sorted({producer_id for one in bounds for producer_id in one.begun_before})
+    begun_before = fn.col("producer_id").isin(
+        sorted({producer_id for one in bounds for producer_id in one.begun_before})
+    )
     sums = (
         rows.withColumn("ended_by_commit", fn.when(left_open, ended))
         .groupBy("topic", "partition")
@@ -152,20 +142,20 @@ def _summed(bounds: Sequence[Bounds], rows: DataFrame) -> tuple[list[dict[str, A
             fn.sum(fn.when(left_open & is_open, fn.col("open_records")).otherwise(0)).alias("open_records"),
             fn.count_distinct(fn.when(left_open & is_open, fn.col("producer_id"))).alias("transactions_open"),
             fn.min(fn.when(is_open, fn.col("open_offset"))).alias("stable_end_offset"),
-            fn.collect_set(fn.when(fn.col("producer_id").isin(begun_before), fn.col("producer_id"))).alias(
-                "seen"
-            ),
+            _producers(fn.col("commits_first").isNotNull() & begun_before).alias("ended"),
+            _producers(left_open & is_open & begun_before).alias("counted"),
         )
     )
     found = {(row.topic, row.partition): row.asDict() for row in sums.collect()}
     table = []
     for one in sorted(bounds, key=lambda each: (each.topic, each.partition)):
         row = dict.fromkeys(COUNTS, 0) | found.get((one.topic, one.partition), {})
-        # Their records are gone, and no marker has come: only the broker knows of them.
-        unseen = set(one.begun_before) - set(row.get("seen", ()))
-        if unseen:
+        # No marker has come: what is left of them holds read_committed back from the log's start on, as Kafka's
+        # UnifiedLog has it, and where nothing is left only the broker knows of them.
+        still_open = set(one.begun_before) - set(row.get("ended", ()))
+        if still_open:
             row["stable_end_offset"] = one.start_offset
-            row["transactions_open"] += len(unseen)
+            row["transactions_open"] += len(still_open - set(row.get("counted", ())))
         stable_end = row.get("stable_end_offset")
         table.append(
             {
@@ -180,6 +170,10 @@ def _summed(bounds: Sequence[Bounds], rows: DataFrame) -> tuple[list[dict[str, A
             }
         )
     return table, any(row["expired"] for row in table)
+
+
+def _producers(where: Column) -> Column:
+    return fn.collect_set(fn.when(where, fn.col("producer_id")))
 
 
 def _sum(column: str, name: str | None = None, *, also: Column | None = None) -> Column:

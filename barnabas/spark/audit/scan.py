@@ -7,38 +7,27 @@ end may lie in another range than its records: they are left `pending` then, for
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-# Kafka's DefaultRecordBatch: base offset, length, leader epoch, magic, CRC, attributes, last offset delta,
-# base and max timestamp, producer id and epoch, base sequence, count of records.
-HEADER = struct.Struct(">qiibIhiqqqhii")
-LENGTH_END = 12
-TRANSACTIONAL, CONTROL = 0x10, 0x20
+from barnabas.spark.batch_format import (
+    CONTROL,
+    HEADER,
+    LENGTH_END,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL,
+    Header,
+    read_header,
+    read_varint,
+)
+
 # Kafka's ControlRecordType
 ABORT, COMMIT = 0, 1
 
 
 class UnreadableBatchError(Exception):
     """A batch that this audit can't count: of a format from before Kafka 0.11, or a marker without a type."""
-
-
-class Header(NamedTuple):
-    base_offset: int
-    length: int
-    leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
 
 
 @dataclass(slots=True)
@@ -169,12 +158,16 @@ class RangeScan:
 
 def _walk(data: bytes) -> Iterator[tuple[Header, int]]:
     at = 0
-    while len(data) - at >= HEADER.size:
-        header = Header._make(HEADER.unpack_from(data, at))
-        if header.magic != 2:
+    # A message of an old format may be shorter than a batch's header; its magic is at the same place.
+    while len(data) - at > MAGIC_AT:
+        if data[at + MAGIC_AT] != MAGIC:
             raise UnreadableBatchError(
-                f"the batch at offset {header.base_offset} has the old format {header.magic}"
+                f"the batch at offset {int.from_bytes(data[at : at + 8], 'big')} has the old format "
+                f"{data[at + MAGIC_AT]}"
             )
+        if len(data) - at < HEADER.size:
+            return
+        header = read_header(data, at)
         if len(data) - at < LENGTH_END + header.length:
             return
         yield header, at
@@ -183,22 +176,11 @@ def _walk(data: bytes) -> Iterator[tuple[Header, int]]:
 
 def _marker_type(data: bytes, at: int) -> int:
     """The type of a control batch's record: its key is a version and the type, each of two bytes."""
-    _, at = _varint(data, at)  # the record's length
+    _, at = read_varint(data, at)  # the record's length
     at += 1  # attributes
     for _ in range(2):  # deltas of timestamp and offset
-        _, at = _varint(data, at)
-    size, at = _varint(data, at)
+        _, at = read_varint(data, at)
+    size, at = read_varint(data, at)
     if size < 4:
         raise UnreadableBatchError("a control record without a type")
     return int.from_bytes(data[at + 2 : at + 4], "big")
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7

@@ -18,12 +18,14 @@ class Kill(NamedTuple):
     after: float
 
 
-def draw(seed: int, batches: int, of_each: int) -> list[Kill]:
-    """Kills of each victim so many times, spread over the batches, in order. ValueError for more kills than batches."""
+def draw(seed: int, batches: int, of_each: int, with_workers: int | None = None) -> list[Kill]:
+    """Kills of each victim so many times, spread over the batches, in order. ValueError for more kills than batches.
+
+    with_workers: how many batches, the first ones, Python workers have a part in; all unless told.
+    """
     chance = random.Random(seed)
-    victims = list(VICTIMS) * of_each
-    chance.shuffle(victims)
-    places = sorted(chance.sample(range(batches), len(victims)))
-    return [
-        Kill(victim, place, chance.uniform(0, 1.1)) for victim, place in zip(victims, places, strict=True)
-    ]
+    places = {"worker": chance.sample(range(batches if with_workers is None else with_workers), of_each)}
+    others = chance.sample([place for place in range(batches) if place not in places["worker"]], 2 * of_each)
+    places["driver"], places["broker"] = others[:of_each], others[of_each:]
+    kills = [Kill(victim, place, chance.uniform(0, 1.1)) for victim in VICTIMS for place in places[victim]]
+    return sorted(kills, key=lambda kill: kill.at)

@@ -1,0 +1,48 @@
+"""A record batch's bytes (magic 2, Kafka's DefaultRecordBatch): where its fields are, and its records' varints."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+LENGTH_END = 12  # a batch's length counts from here
+MAGIC_AT = 16  # in the formats before it, too
+CRC_AT = 17
+ATTRIBUTES_AT = 21
+PRODUCER_AT = 43
+MAGIC = 2
+TRANSACTIONAL, CONTROL = 0x10, 0x20  # of the attributes
+
+
+class Header(NamedTuple):
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+
+def read_header(data: bytes, at: int) -> Header:
+    """The header of the batch that begins there."""
+    return Header._make(HEADER.unpack_from(data, at))
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number in zigzag's varint, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7

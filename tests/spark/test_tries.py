@@ -1,0 +1,184 @@
+"""What costs a try, what ends a batch at once, and what is given up; without Spark or a broker."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
+
+from barnabas.spark import ExactlyOnceKafkaSink, job, marker, transaction
+from barnabas.spark.columns import RecordForm
+from barnabas.spark.errors import (
+    BatchFailedError,
+    ConnectError,
+    QueryFencedError,
+    RowError,
+    SourceOffsetsError,
+    TryFailedError,
+)
+from barnabas.spark.reports import BatchReport
+from barnabas.spark.stream import LoggedOffsets, Stream
+from barnabas.spark.transaction import Work
+
+DONE = BatchReport(0, False, 1, 0, 0, 0.0, 0.0, ())
+
+
+class Connection:
+    """Counts the epochs that are taken: one more than the tries had gives the batch up."""
+
+    def __init__(self) -> None:
+        self.epochs = 0
+
+    def init_producer_id(self, transactional_id: str, timeout_ms: int) -> None:
+        self.epochs += 1
+
+
+def work(**given: Any) -> Work:
+    settings = ExactlyOnceKafkaSink(
+        "127.0.0.1:1", query="q", topic="t", group=given.pop("group", None)
+    ).settings
+    parts: dict[str, Any] = {"connection": Connection(), "rows": None, "stream": None, "topics": ("t",)}
+    return Work(settings=settings, form=RecordForm({}), batch_id=4, **(parts | given))
+
+
+def tries(monkeypatch: pytest.MonkeyPatch, *outcomes: BaseException | BatchReport) -> list[int]:
+    """The numbers of the tries that are made, with these outcomes."""
+    made: list[int] = []
+
+    def attempt(work: Work, number: int) -> BatchReport:
+        made.append(number)
+        outcome = outcomes[number - 1]
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(transaction, "_try", attempt)
+    monkeypatch.setattr(transaction, "FIRST_PAUSE_S", 0.0)
+    return made
+
+
+def stream(active: bool = True, **given: Any) -> Stream:
+    execution = SimpleNamespace(isActive=lambda: active, **given)
+    return Stream("id", None, execution)
+
+
+def test_a_running_querys_batch_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = tries(monkeypatch, TryFailedError("once"), DONE)
+    assert transaction._until_it_holds(work(stream=stream())) is DONE
+    assert made == [1, 2]
+
+
+def test_a_stopped_querys_batch_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = tries(monkeypatch, TryFailedError("cancelled"), DONE)
+    one = work(stream=stream(active=False))
+    with pytest.raises(BatchFailedError, match=r"failed 1 time\(s\)"):
+        transaction._until_it_holds(one)
+    assert made == [1]
+    assert one.connection.epochs == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("error", [KeyError("config"), KeyboardInterrupt(), RowError("null")])
+def test_what_is_not_tried_again_is_given_up_and_raised_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    made = tries(monkeypatch, error, DONE)
+    one = work()
+    with pytest.raises(type(error)) as caught:
+        transaction._until_it_holds(one)
+    assert caught.value is error
+    assert made == [1]
+    assert one.connection.epochs == 1  # type: ignore[attr-defined]
+
+
+def test_a_query_that_fenced_this_one_is_not_fenced_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries(monkeypatch, QueryFencedError("by another"))
+    one = work()
+    with pytest.raises(QueryFencedError):
+        transaction._until_it_holds(one)
+    assert one.connection.epochs == 0  # type: ignore[attr-defined]
+
+
+def test_a_broker_that_does_not_answer_hides_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(transactional_id: str, timeout_ms: int) -> None:
+        raise ValueError("in the midst of an answer")
+
+    tries(monkeypatch, KeyError("config"))
+    with pytest.raises(KeyError):
+        transaction._until_it_holds(work(connection=SimpleNamespace(init_producer_id=refuse)))
+
+
+def test_a_checkpoint_that_could_not_be_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[Any] = [OSError("the disk is away"), LoggedOffsets("0", 'v1\n{}\n{"in": {"0": 5}}')]
+
+    def logged_offsets(self: Stream, batch_id: int) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Stream, "logged_offsets", logged_offsets)
+    monkeypatch.setattr(transaction, "FIRST_PAUSE_S", 0.0)
+    stop = RowError("far enough")
+    monkeypatch.setattr(marker, "ensure_topic", lambda *given: (_ for _ in ()).throw(stop))
+    one = work(stream=stream(), group="g")
+    with pytest.raises(RowError, match="far enough"):
+        transaction._until_it_holds(one)
+    assert one.offsets == {"in": {0: 5}}
+
+
+def test_a_checkpoint_without_offsets_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def logged_offsets(self: Stream, batch_id: int) -> Any:
+        raise SourceOffsetsError("no source of Kafka's")
+
+    monkeypatch.setattr(Stream, "logged_offsets", logged_offsets)
+    with pytest.raises(SourceOffsetsError):
+        transaction._until_it_holds(work(stream=stream(), group="g"))
+
+
+def test_a_topic_that_is_named_twice_is_one() -> None:
+    assert ExactlyOnceKafkaSink("127.0.0.1:1", query="q", topics=["a", "b", "a"]).settings.topics == (
+        "a",
+        "b",
+    )
+
+
+def test_spark_connect_is_refused_by_name() -> None:
+    frame: Any = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
+    with pytest.raises(ConnectError, match="Spark Connect"):
+        ExactlyOnceKafkaSink("127.0.0.1:1", query="q", topic="t").write(frame, 0)
+
+
+PYTHON = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "a.py", line 1, in f
+    return {}["x"]
+           ~~^^^^^
+KeyError: 'x'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "a.py", line 3, in f
+    raise RuntimeError("the user's own mistake\\nat length")
+RuntimeError: the user's own mistake
+at length
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (PYTHON, "RuntimeError: the user's own mistake"),
+        (f"Job aborted: {PYTHON}\n\tat org.apache.spark", "RuntimeError: the user's own mistake"),
+        ("\n  [USER_RAISED_EXCEPTION] no such luck\nand more", "[USER_RAISED_EXCEPTION] no such luck"),
+        ("", "ValueError"),
+        ("Traceback (most recent call last):\n  File", "ValueError"),
+    ],
+)
+def test_a_jobs_failure_is_told_by_the_line_that_says_why(text: str, told: str) -> None:
+    assert job.reason(ValueError(text)) == told

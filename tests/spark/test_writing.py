@@ -1,0 +1,179 @@
+"""What a task makes of its attempt, of brokers' answers and of what goes wrong, without Spark or a broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pyspark = pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
+
+from barnabas.spark import codes, hanging, sequences, writing
+from barnabas.spark.arrow_batches import Batch
+from barnabas.spark.codes import ResponseError
+from barnabas.spark.errors import DuplicateWriteError, TryFailedError
+from barnabas.spark.plan import SEQUENCES, Blob, Plan, Target
+from barnabas.spark.reports import PartitionReport
+from barnabas.spark.wire import Appended, Identity, Pending
+from barnabas.spark.wire_transactions import OpenTransaction
+from barnabas.spark.writing import Here, Partition, Writer
+
+PLAN = Plan(
+    bootstrap="127.0.0.1:1",
+    client={},
+    request_timeout_ms=1,
+    transactional_id="id",
+    producer_id=7,
+    epoch=3,
+    batch_id=0,
+    topic="t",
+    compression="none",
+    max_batch_bytes=1000,
+    targets=(Target("t", 0), Target("t", 1)),
+    leaders=(1, 1),
+    max_message_bytes={"t": 1000},
+    owners=1,
+)
+
+
+def blob(records: int) -> Blob:
+    return Blob(0, Batch(records, bytearray(70)))
+
+
+def rows(blobs: Iterator[Blob], is_again: bool = False) -> list[dict[str, Any]]:
+    return [row for batch in writing.report(PLAN, Here(0, 11, is_again), blobs) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(("number", "is_again"), [(0, False), (1, True)])
+def test_a_task_knows_whether_it_was_tried_before(
+    monkeypatch: pytest.MonkeyPatch, number: int, is_again: bool
+) -> None:
+    context = SimpleNamespace(partitionId=lambda: 2, taskAttemptId=lambda: 11, attemptNumber=lambda: number)
+    monkeypatch.setattr(pyspark.TaskContext, "get", lambda: context)
+    assert Here.of_this_task() == Here(2, 11, is_again)
+
+
+def test_a_task_that_was_tried_before_writes_nothing() -> None:
+    taken: list[int] = []
+
+    def blobs() -> Iterator[Blob]:
+        taken.append(1)
+        yield blob(1)
+
+    (row,) = rows(blobs(), is_again=True)
+    assert (row["error"], row["topic"]) == ("DuplicateWriteError", None)
+    assert "tried a task again" in row["reason"]
+    assert not taken
+
+
+def test_whatever_fails_in_a_task_is_reported_with_its_place() -> None:
+    def blobs() -> Iterator[Blob]:
+        raise ZeroDivisionError("by nothing")
+        yield
+
+    (row,) = rows(blobs())
+    assert row["error"] == "TryFailedError"
+    assert "test_writing.py:" in row["reason"]
+    assert row["reason"].endswith("ZeroDivisionError: by nothing")
+
+
+def test_a_task_without_rows_reports_that_it_ran() -> None:
+    (row,) = rows(iter(()))
+    assert (row["attempt"], row["topic"], row["error"]) == (11, None, None)
+
+
+class Answers:
+    """A connection that takes everything, and answers with these offsets."""
+
+    def __init__(self, *offsets: int) -> None:
+        self.offsets = list(offsets)
+
+    def send(self, leader: int, transactional_id: str, topic: str, partition: int, data: bytes) -> Pending:
+        return Pending(topic, partition, None)
+
+    def wait(self, pending: Pending) -> Appended:
+        return Appended(self.offsets.pop(0), -1)
+
+
+def writer(*offsets: int) -> Writer:
+    connection: Any = Answers(*offsets)
+    return Writer(PLAN, connection, leaders=[1, 1])
+
+
+def test_batches_one_behind_the_other_are_taken() -> None:
+    one = writer(5, 8, 20)
+    for _ in range(3):
+        one.send(blob(3))
+    one.finish()
+    assert one.partitions[0] == Partition(0, 9, 9, 3, 210, 5, 22)
+
+
+@pytest.mark.parametrize("offset", [4, 5, 7])
+def test_a_batch_that_does_not_lie_behind_the_last_one_is_a_duplicate(offset: int) -> None:
+    one = writer(5, offset)
+    one.send(blob(3))
+    one.send(blob(3))
+    with pytest.raises(DuplicateWriteError, match=f"at offset {offset}"):
+        one.finish()
+
+
+def open_at(partition: int, last_sequence: int, producer_id: int = 7, epoch: int = 3) -> OpenTransaction:
+    return OpenTransaction("t", partition, 1, producer_id, epoch, -1, 0, last_sequence)
+
+
+def wrote(partition: int, records: int) -> PartitionReport:
+    return PartitionReport("t", partition, 1, records, 1, 1, 0, records - 1)
+
+
+def compare(found: Any, *written: PartitionReport) -> None:
+    def open_transactions(leaders: Any) -> Any:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    connection: Any = SimpleNamespace(open_transactions=open_transactions)
+    sequences.check(connection, Identity(7, 3), lambda: {"t": {0: 1, 1: 1}}, written)
+
+
+def test_partitions_that_hold_what_was_reported_pass() -> None:
+    others = [open_at(0, 99, producer_id=8), open_at(1, 99, epoch=2)]
+    compare([open_at(0, 4), *others], wrote(0, 5))
+
+
+def test_sequences_that_began_at_0_again_pass() -> None:
+    compare([open_at(0, SEQUENCES - 1)], wrote(0, SEQUENCES))
+    compare([open_at(0, 0)], wrote(0, SEQUENCES + 1))
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ([open_at(0, 5)], "holds records up to the sequence 5 .* reported records up to the sequence 4"),
+        ([open_at(0, 3)], "holds records up to the sequence 3 .* reported records up to the sequence 4"),
+        ([], "partition 0 of t holds nothing"),
+        ([open_at(0, 4, epoch=2)], "partition 0 of t holds nothing"),
+        ([open_at(0, 4), open_at(1, 0)], "partition 1 of t holds .* sequence 0 .* reported nothing"),
+    ],
+)
+def test_a_partition_that_holds_something_else_fails_the_try(found: list[OpenTransaction], told: str) -> None:
+    with pytest.raises(TryFailedError, match=told):
+        compare(found, wrote(0, 5))
+
+
+@pytest.mark.parametrize("code", [codes.TOPIC_AUTHORIZATION_FAILED, codes.UNSUPPORTED_VERSION])
+def test_where_producers_cannot_be_seen_the_tasks_are_believed_and_that_is_said_once(
+    code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    hanging._warned.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            compare(ResponseError(code, "Refused", "DescribeProducers of t-0"), wrote(0, 5))
+    assert caplog.text.count("DescribeProducers of t-0: Refused") == 1
+
+
+def test_another_error_of_the_broker_is_none_to_pass_over() -> None:
+    with pytest.raises(ResponseError):
+        compare(ResponseError(codes.UNKNOWN_TOPIC_OR_PARTITION, "Unknown", "what"), wrote(0, 5))
