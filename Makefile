@@ -46,7 +46,8 @@ pipeline-kills: .venv/.dev reference  ## kill the pipeline 45 times over the who
 	$(BIN)/python -m tests.spark.kills $(ARGS)
 
 needs-java:
-	@command -v java >/dev/null || { echo 'Spark needs Java 17 or later, and there is no java on the path. Debian' \
+	@[ -n "$$JAVA_HOME" ] || command -v java >/dev/null || { echo 'Spark needs Java 17 or later, and there is' \
+	  'neither JAVA_HOME nor a java on the path. Debian' \
 	  'and Ubuntu have it as openjdk-17-jre-headless, Homebrew as openjdk@17.' >&2; exit 1; }
 
 flights: .venv/.dev reference  ## send a real data set through every client and codec, with a crash between
@@ -86,9 +87,11 @@ clean:  ## remove what make and the tools made
 	@touch $@
 
 .venv/.pipeline: .venv/bin/python pyproject.toml
+	@echo 'Installing PySpark (some 450 MB) and what else the pipeline needs into .venv, once; that may take a minute.'
 	$(PIP) install --editable '.[pipeline]'
 	@touch $@ .venv/.run
 
 .venv/.dev: .venv/bin/python pyproject.toml
+	@echo 'Installing PySpark (some 450 MB) and the tools into .venv, once; that may take a minute.'
 	$(PIP) install --editable '.[dev]'
 	@touch $@ .venv/.run .venv/.pipeline

@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark import transaction
+from barnabas.spark import arguments, transaction
 from barnabas.spark.frames import Written
 from barnabas.spark.reports import BatchReport, PartitionReport
 from barnabas.spark.settings import CODECS, Settings
 from barnabas.spark.wire import Wire
+from barnabas.spark.wire_connection import check_client
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,7 +42,8 @@ class ExactlyOnceKafkaSink:
     bootstrap: `host:port` of one or more brokers.
     query: the query's name, its own on the cluster and the same whenever it is started again; letters, digits, `.`,
         `_`, `-`. Its transactional id and the topic of its marker are made from it. A second query under the same name
-        fences the first.
+        fences the first. Two names that differ in `.` and `_` alone, as `a.b` and `a_b`, don't go together: to Kafka
+        the topics of their markers collide, and the second query fails with BrokerRefusedError.
     topic: where all rows go, whatever a `topic` column says.
     topics: with a `topic` column, every name that it may hold. Without it the batch is kept (`persist`) and passed
         over once more, ahead of the write, to find them.
@@ -57,6 +59,11 @@ class ExactlyOnceKafkaSink:
     request_timeout_ms: how long the sink waits for a broker, its restart included.
     client: security settings by kafka-python's names, for driver and executors: `security_protocol`, `ssl_cafile`,
         `sasl_mechanism`, `sasl_plain_username`, and so on.
+
+    Raises ValueError or TypeError for what is none of these.
+
+    A batch's transaction has every partition of its topics, however few its rows are, and its end writes a marker to
+    each: to a topic of 3,000 partitions a commit takes some hundred ms.
 
     May be pickled: connections stay behind. Not safe to share between threads, nor between queries.
     """
@@ -84,13 +91,18 @@ class ExactlyOnceKafkaSink:
             raise ValueError(f"compression is one of {', '.join(CODECS)}, not {compression!r}")
         if topic is not None and topics is not None:
             raise ValueError("either topic, for all rows, or topics, for what the topic column may hold")
-        if max_tries < 1:
-            raise ValueError(f"a batch needs one try at least, not {max_tries}")
+        if topic is not None:
+            arguments.check_topic(topic)
+        arguments.check_positive("transaction_timeout_ms", transaction_timeout_ms)
+        arguments.check_positive("max_tries", max_tries)
+        arguments.check_positive("max_batch_bytes", max_batch_bytes)
+        arguments.check_positive("request_timeout_ms", request_timeout_ms)
+        check_client(client or {})
         self.settings = Settings(
             bootstrap=bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap),
             query=query,
             topic=topic,
-            topics=None if topics is None else tuple(dict.fromkeys(topics)),
+            topics=None if topics is None else arguments.topic_names(topics),
             compression=compression,
             group=group,
             transaction_timeout_ms=transaction_timeout_ms,
@@ -118,10 +130,12 @@ class ExactlyOnceKafkaSink:
 
         Raises ConnectError, ColumnsError, SpeculationError, OutsideQueryError, SecondFrameError, UnknownTopicError,
         TopicRefusedError, RowError, RecordTooLargeError, MarkerError, InvalidTimeoutError, SourceOffsetsError,
-        HangingTransactionError, BrokerRefusedError or QueryFencedError, and BatchFailedError where every try failed.
+        HangingTransactionError, BrokerRefusedError or QueryFencedError, BatchFailedError where every try failed, and
+        ValueError or TypeError for what is no batch_id.
         After any of them nothing of the batch is visible under `read_committed`; only where the last commit went
         unanswered is that for the next run to find out, from the marker.
         """
+        arguments.check_batch_id(batch_id)
         if self._wire is None:
             self._wire = Wire(self.settings.bootstrap, self.settings.client, self.settings.request_timeout_ms)
         self._last_report, self._last = transaction.write_batch(

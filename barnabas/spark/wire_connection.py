@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import kafka.errors
 from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from barnabas.spark.codes import (
@@ -32,11 +34,41 @@ REFUSALS = (
     kafka.errors.AuthorizationError,
 )
 
+# What `Connection` sets, and what else kafka-python takes: it passes over what it doesn't know.
+OWN_SETTINGS = {
+    "bootstrap_servers",
+    "client_id",
+    "request_timeout_ms",
+    "reconnect_backoff_max_ms",
+    "receive_message_max_bytes",
+}
+SETTINGS = {
+    *KafkaConnectionManager.DEFAULT_CONFIG,
+    *NetworkSelector.DEFAULT_CONFIG,
+    "socks5_proxy",
+} - OWN_SETTINGS
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
 T = TypeVar("T")
 
 
+def check_client(settings: Mapping[str, Any]) -> None:
+    """Raises ValueError for settings that kafka-python doesn't know, or that this package sets by itself."""
+    if taken := sorted(settings.keys() & OWN_SETTINGS):
+        raise ValueError(f"client sets {', '.join(taken)}, which barnabas.spark sets by itself")
+    if unknown := sorted(settings.keys() - SETTINGS):
+        raise ValueError(
+            f"client sets {', '.join(unknown)}, which kafka-python's client doesn't know; its security settings are "
+            + ", ".join(sorted(name for name in SETTINGS if name.startswith(("security_", "ssl_", "sasl_"))))
+        )
+    # kafka-python talks plain text under any other name.
+    if (protocol := settings.get("security_protocol", PROTOCOLS[0])) not in PROTOCOLS:
+        raise ValueError(f"security_protocol is one of {', '.join(PROTOCOLS)}, not {protocol!r}")
+
+
 class Connection:
-    """To the brokers of one cluster: what `Wire` makes its requests with. Raises ResponseError and NoAnswerError.
+    """To the brokers of one cluster: what `Wire` makes its requests with. Raises ResponseError and NoAnswerError, and
+    ValueError for settings that can't be meant.
 
     client_id: what a broker's quotas and its request log know it by.
     """
@@ -44,6 +76,7 @@ class Connection:
     def __init__(
         self, bootstrap: str, client: Mapping[str, Any], timeout_ms: int, client_id: str = CLIENT_ID
     ) -> None:
+        check_client(client)
         self.timeout_ms = timeout_ms
         servers = [server.strip() for server in bootstrap.split(",")]
         # The longest wait between two tries to connect bounds how late a broker's return is noticed.

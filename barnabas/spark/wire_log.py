@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from kafka.protocol.metadata import MetadataRequest
 from kafka.record.memory_records import MemoryRecords
 
-from barnabas.spark.codes import LEADER_MOVES
+from barnabas.spark.codes import LEADER_MOVES, LEADER_NOT_AVAILABLE
 from barnabas.spark.wire import EARLIEST, LATEST, READ_UNCOMMITTED, TOPIC, Wire
+from barnabas.spark.wire_connection import check
 
 OFFSET_OUT_OF_RANGE = 1
 # Not the sink's: what an audit reads counts against no query's quota.
@@ -46,6 +48,21 @@ class RawLog(Wire):
     def __init__(self, bootstrap: str, client: Mapping[str, Any], timeout_ms: int) -> None:
         super().__init__(bootstrap, client, timeout_ms, CLIENT_ID)
         self._leaders: dict[str, dict[int, int]] = {}
+
+    def internal(self, topics: Sequence[str]) -> list[str]:
+        """Those of the topics that the broker calls internal."""
+
+        def attempt() -> list[str]:
+            shape = MetadataRequest.MetadataRequestTopic
+            request = MetadataRequest(
+                topics=[shape(name=topic) for topic in topics], allow_auto_topic_creation=False, max_version=9
+            )
+            answer = self._finish(self._begin(self.any_node(), request))
+            for topic in answer.topics:
+                check(topic.error_code, f"Metadata of {topic.name}")
+            return [topic.name for topic in answer.topics if topic.is_internal]
+
+        return self._repeat(attempt, {LEADER_NOT_AVAILABLE})
 
     def bounds(self, topics: Sequence[str]) -> list[Bounds]:
         """Of every partition of the topics, in their order."""

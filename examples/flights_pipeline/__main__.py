@@ -143,8 +143,7 @@ def _progress(
 
     def tell() -> None:
         while not done.wait(PAUSE_S):
-            joined, summed = _rows(enriching), _rows(aggregating)
-            clock.say(f"{fed.sent:>9,} flights sent, {joined:>9,} joined, {summed:>9,} in days")
+            clock.say(progress_line(fed.sent, _rows(enriching), _rows(aggregating)))
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
@@ -153,6 +152,14 @@ def _progress(
     finally:
         done.set()
         teller.join()
+
+
+def progress_line(sent: int, joined: int, summed: int) -> str:
+    """How far all is, and what it waits for where a number doesn't move yet."""
+    line = f"{sent:>9,} flights sent, {joined:>9,} joined, {summed:>9,} in days"
+    if not joined:
+        return f"{line} (Spark is at its first batch, which takes longest)"
+    return line if summed else f"{line} (the second query is at its first batch)"
 
 
 def _rows(query: StreamingQuery) -> int:

@@ -10,10 +10,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from examples.flights_pipeline.data import Flight, closing_flight
 
 PATIENCE_S = 120.0
+WARNING = 4  # as syslog counts
 
 
 def create_topics(bootstrap: str, names: Iterable[str], partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    # Closed right after an answer it may tell, as information, of an event that nobody was there to take.
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": WARNING})
     asked = admin.create_topics([NewTopic(name, partitions, 1) for name in names])
     for answer in asked.values():
         answer.result(PATIENCE_S)

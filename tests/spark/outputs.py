@@ -15,6 +15,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.spark.wire import Wire
+from tests.support.waiting import until
+
 PATIENCE_S = 30.0
 
 
@@ -64,6 +67,14 @@ def committed_offsets(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
     found = future.result(PATIENCE_S).topic_partitions
     return {(one.topic, one.partition): one.offset for one in found}
+
+
+def wait_for_markers(connection: Wire, topic: str) -> None:
+    """Kafka answers a commit ahead of its markers; up to them the transaction is open in the topic's partitions."""
+    until(
+        lambda: not connection.open_transactions(lambda: connection.leaders([topic])),
+        f"no transaction is open in {topic}",
+    )
 
 
 @contextmanager

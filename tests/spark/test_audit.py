@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from barnabas.spark.audit import __main__ as command
 from barnabas.spark.audit import audit
 from barnabas.spark.audit.__main__ import as_table
 from barnabas.spark.wire import LATEST, READ_COMMITTED, Wire
@@ -216,6 +218,13 @@ def test_duplicates_are_counted_by_expressions_among_what_read_committed_reads(
     assert [row.duplicates for row in by_both] == [1, 2]
 
 
+def test_a_key_that_spark_can_not_make_sense_of_is_refused_before_anything_is_read(
+    spark: SparkSession,
+) -> None:
+    with pytest.raises(AnalysisException, match="no_such_column"):
+        audit(spark, "127.0.0.1:1", ["t"], key=["no_such_column"])
+
+
 def test_the_table_has_a_line_for_each_partition_and_is_written_as_parquet(
     spark: SparkSession, bootstrap: str, name: Names, tmp_path: Path
 ) -> None:
@@ -234,3 +243,30 @@ def test_the_table_has_a_line_for_each_partition_and_is_written_as_parquet(
         [topics[0], "1", "0", "1,234", "1,234"],
     ]
     assert lines[-1].split()[0] == "1,234"
+
+
+def test_the_commands_status_tells_findings_from_what_could_not_be_counted(
+    spark: SparkSession,
+    barnabas_bootstrap: str,
+    name: Names,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(command.connector, "session", lambda *arguments: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    topic = create_topic(barnabas_bootstrap, name("t"))
+    produce(barnabas_bootstrap, topic, ["1", "2"], key="k")
+    arguments = [barnabas_bootstrap, topic, "--parquet", str(tmp_path / "table")]
+
+    assert command.main([*arguments, "--key", "value"]) == 0
+    assert (tmp_path / "table" / "_SUCCESS").exists()
+    assert command.main([*arguments[:2], "--key", "key"]) == 1
+    assert capsys.readouterr().err == ""
+
+    assert command.main([*arguments[:2], "--key", "no_such_column"]) == 2
+    assert command.main([*arguments[:2], "--key", "key", "--option", "security.protocol=NONE"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert "no_such_column" in lines[0]
+    assert "security.protocol" in lines[1]

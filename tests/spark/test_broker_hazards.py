@@ -22,7 +22,7 @@ from protocol.codec import encode
 from protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from protocol.records import build_batch
 from tests.spark.conftest import BROKERS
-from tests.spark.outputs import create, read, values
+from tests.spark.outputs import create, read, values, wait_for_markers
 from tests.support.kafka_server import KafkaServer, Server
 from tests.support.requirements import need_apache_kafka
 
@@ -165,6 +165,7 @@ def hang(sink: ExactlyOnceKafkaSink, topic: str, committed: bool) -> None:
     columns = arrow_batches.Columns(pa.array([None], pa.binary()), pa.array([b"hangs"], pa.binary()), None)
     (batch,) = arrow_batches.build(columns, int(time.time() * 1000), 1 << 20)
     arrow_batches.stamp(batch.data, last.producer_id, last.epoch, 0 if not committed else written(sink))
+    wait_for_markers(connection, topic)
     leader = connection.leaders([topic])[topic][0]
     connection.wait(connection.send(leader, sink.transactional_id, topic, 0, batch.data))
     connection.close()

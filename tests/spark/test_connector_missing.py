@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
 from barnabas.spark import connector
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -21,6 +25,22 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_without_java_a_session_says_that_and_how_to_get_it() -> None:
     with pytest.raises(connector.MissingError, match=r"needs Java 17 or later.*openjdk-17"):
         connector.session("none")
+
+
+@pytest.mark.parametrize(("java_home", "status"), [("/some/java", 0), ("", 2), (None, 2)])
+def test_make_takes_a_java_home_for_java_as_a_session_does(
+    tmp_path: Path, java_home: str | None, status: int
+) -> None:
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("needs make")
+    environment = {"PATH": str(tmp_path)} | ({} if java_home is None else {"JAVA_HOME": java_home})
+    made = subprocess.run(
+        [make, "needs-java", "PYTHON=none"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == status
+    assert ("needs Java 17" in made.stderr) is bool(status)
 
 
 @pytest.mark.usefixtures("no_java")

@@ -25,7 +25,7 @@ from barnabas.spark import wire as wire_module
 from barnabas.spark.codes import NoAnswerError, ResponseError
 from barnabas.spark.errors import BatchFailedError, MarkerError, QueryFencedError, TransactionTimeoutError
 from barnabas.spark.wire import Identity, Wire
-from tests.spark.outputs import create, read, values
+from tests.spark.outputs import create, read, values, wait_for_markers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -128,10 +128,7 @@ def test_a_late_writer_of_an_earlier_batch_gets_into_no_later_one(
     def write_late() -> int:
         return code_of(lambda: write_raw(other, topic, sink.transactional_id, late, ["late"], ROWS // 2))
 
-    # A commit is answered ahead of its markers; up to them the transaction is one that may be written to.
-    deadline_s = time.monotonic() + 30
-    while other.open_transactions(lambda: other.leaders([topic])) and time.monotonic() < deadline_s:
-        time.sleep(0.01)
+    wait_for_markers(other, topic)
     after_the_end = write_late()
     while_the_next_runs: list[int] = []
 

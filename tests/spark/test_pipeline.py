@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
-from examples.flights_pipeline.__main__ import wait_for_feeding
+from examples.flights_pipeline import feeder
+from examples.flights_pipeline.__main__ import progress_line, wait_for_feeding
 
 
 class Query:
@@ -41,3 +42,27 @@ def test_queries_that_run_are_waited_for_until_all_is_fed() -> None:
     query: Any = Query()
     wait_for_feeding(feeding, query)
     assert not feeding.is_alive()
+
+
+def test_while_a_number_stands_still_it_is_said_what_is_waited_for() -> None:
+    assert progress_line(5_000, 0, 0).endswith("0 in days (Spark is at its first batch, which takes longest)")
+    assert progress_line(5_000, 1_000, 0).endswith("0 in days (the second query is at its first batch)")
+    assert progress_line(5_000, 1_000, 10).endswith("1,000 joined,        10 in days")
+
+
+def test_topics_are_created_without_a_word_of_the_client_that_is_closed_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # It says it now and then: an event came between the answer and the close.
+    configs: list[dict[str, Any]] = []
+
+    class Client:
+        def __init__(self, config: dict[str, Any]) -> None:
+            configs.append(config)
+
+        def create_topics(self, topics: object) -> dict[str, Any]:
+            return {}
+
+    monkeypatch.setattr(feeder, "AdminClient", Client)
+    feeder.create_topics("127.0.0.1:1", ["t"], 1)
+    assert [config["log_level"] for config in configs] == [feeder.WARNING]

@@ -327,14 +327,6 @@ def test_a_sink_can_be_pickled_and_goes_on(spark: SparkSession, bootstrap: str, 
     assert pickle.loads(pickle.dumps(one)).write(numbers(spark), 0).skipped
 
 
-@pytest.mark.parametrize(
-    "options", [{"query": "a b"}, {"compression": "brotli"}, {"topics": ["u"]}, {"max_tries": 0}]
-)
-def test_arguments_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"a b|brotli|topics|tries"):
-        ExactlyOnceKafkaSink("localhost:9092", **{"query": "q", "topic": "t", **options})
-
-
 def test_a_fenced_query_is_no_retried_error() -> None:
     assert not QueryFencedError.retried
 

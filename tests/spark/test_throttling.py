@@ -20,6 +20,7 @@ from barnabas.spark.codes import NoAnswerError
 from barnabas.spark.wire import READ_COMMITTED, Identity, Wire
 from barnabas.spark.wire_connection import CLIENT_ID, check
 from barnabas.spark.wire_log import RawLog
+from tests.spark.outputs import wait_for_markers
 from tests.spark.topics import create_topic
 
 TIMEOUT_MS = 30_000
@@ -68,6 +69,7 @@ def write(connection: Wire, transactional_id: str, topic: str, count: int) -> in
     for number in range(count):
         assert send(connection, leader, transactional_id, topic, identity, number) == number
     connection.end_transaction(transactional_id, identity, commit=True)
+    wait_for_markers(connection, topic)
     return leader
 
 

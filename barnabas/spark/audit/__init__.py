@@ -6,6 +6,18 @@ The logs are read as they lie there, with markers and aborted records, by tasks 
 and send back sums.
 """
 
-from barnabas.spark.audit.report import audit
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.spark.audit.report import audit
 
 __all__ = ["audit"]
+
+
+def __getattr__(name: str) -> Any:
+    # Without pyspark the command line has yet to say that it is missing.
+    if name == "audit":
+        from barnabas.spark.audit.report import audit
+
+        return audit
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

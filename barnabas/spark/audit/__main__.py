@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.spark import connector
+from barnabas.spark.audit import refusals
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
+
+TIMEOUT_MS = 30_000
+NOT_COUNTED = 2
+# Whose errors tell what is wrong by themselves.
+TELLING = ("barnabas.", "pyspark.", "py4j.")
 
 HEADINGS = {
     "topic": "topic",
@@ -32,33 +39,49 @@ TEXT = {"topic"}
 NOT_SUMMED = {"topic", "partition", "start_offset", "end_offset"}
 
 
-def main() -> int:
-    """0 if there is nothing to say against the topics, 1 with duplicates or unexplained gaps, 2 for what is missing."""
-    options = _options()
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if nothing is to be said against the topics, 1 with duplicates or unexplained gaps, 2 where that is unknown."""
+    options = _options(arguments)
     try:
-        spark = connector.session("barnabas-audit", options.master)
-    except connector.MissingError as error:
-        print(f"barnabas.spark.audit: {error}", file=sys.stderr)
-        return 2
-    spark.sparkContext.setLogLevel("ERROR")
+        return _audit(options)
+    except Exception as error:
+        if not (isinstance(error, ValueError | OSError) or type(error).__module__.startswith(TELLING)):
+            traceback.print_exc()
+        where = f"{', '.join(options.topics)} at {options.bootstrap}"
+        print(f"barnabas.spark.audit: {where}: {refusals.reason(error)}", file=sys.stderr)
+        return NOT_COUNTED
+
+
+def _audit(options: argparse.Namespace) -> int:
+    client = dict(options.client)
+    # Ahead of Spark, which takes some seconds to start.
+    if options.parquet:
+        refusals.check_folder(options.parquet)
+    refusals.check_topics(
+        options.bootstrap, options.topics, keyed=bool(options.key), client=client, timeout_ms=TIMEOUT_MS
+    )
+    spark = connector.session("barnabas-audit", options.master)
     # pyspark is there from here on.
     from barnabas.spark.audit.report import audit
 
+    # What fails is told in one line.
+    spark.sparkContext.setLogLevel("OFF")
     try:
         table = audit(
             spark,
             options.bootstrap,
             options.topics,
             key=options.key,
-            client=_pairs(options.client),
-            options=_pairs(options.option),
+            client=client,
+            options=dict(options.option),
+            timeout_ms=TIMEOUT_MS,
         )
-        if options.parquet:
-            table.write.mode("overwrite").parquet(options.parquet)
         rows = table.collect()
+        print(as_table(rows), flush=True)
+        if options.parquet:
+            table.write.mode("errorifexists").parquet(options.parquet)
     finally:
         spark.stop()
-    print(as_table(rows))
     return 1 if any(row.unexplained_offsets or row.duplicates for row in rows) else 0
 
 
@@ -98,7 +121,7 @@ def _cell(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m barnabas.spark.audit",
         description="Count with Spark what topics hold: records, transactions, duplicates, gaps and their reasons.",
@@ -112,21 +135,33 @@ def _options() -> argparse.Namespace:
         metavar="EXPRESSION",
         help="count duplicates by this: an expression over the columns of Spark's Kafka source (may be repeated)",
     )
-    parser.add_argument("--parquet", metavar="FOLDER", help="write the table there, too")
+    parser.add_argument(
+        "--parquet", metavar="FOLDER", help="write the table there, too; a folder that isn't there yet"
+    )
     parser.add_argument("--master", default="local[*]", help="Spark's master (%(default)s)")
     security = "a security setting for %s, as name=value (may be repeated)"
     parser.add_argument(
-        "--client", action="append", default=[], help=security % "reading logs, by kafka-python's names"
+        "--client",
+        action="append",
+        type=_pair,
+        default=[],
+        help=security % "reading logs, by kafka-python's names",
     )
     parser.add_argument(
-        "--option", action="append", default=[], help=security % "Spark's connector, by Kafka's names"
+        "--option",
+        action="append",
+        type=_pair,
+        default=[],
+        help=security % "Spark's connector, by Kafka's names",
     )
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
-def _pairs(settings: Sequence[str]) -> dict[str, str]:
-    pairs = (setting.partition("=") for setting in settings)
-    return {name: value for name, _, value in pairs}
+def _pair(setting: str) -> tuple[str, str]:
+    name, equals, value = setting.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{setting!r} is not name=value")
+    return name, value
 
 
 if __name__ == "__main__":

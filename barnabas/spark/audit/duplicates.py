@@ -10,7 +10,13 @@ from pyspark.sql import functions as fn
 from pyspark.sql.window import Window
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def check_key(spark: SparkSession, bootstrap: str, key: Sequence[str]) -> None:
+    """Raises AnalysisException for an expression that Spark can't make sense of, before anything is read."""
+    source = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    _keyed(source.option("subscribe", "any").option("includeHeaders", "true").load(), key)
 
 
 def count(
@@ -39,10 +45,8 @@ def count(
     source = source.option("assign", json.dumps(assigned)).option("includeHeaders", "true")
     source = source.option("startingOffsets", json.dumps(starts)).option("endingOffsets", json.dumps(ends))
 
-    names = [f"key_{number}" for number in range(len(key))]
-    columns = [fn.expr(expression).alias(name) for name, expression in zip(names, key, strict=True)]
-    keyed = source.load().select("topic", "partition", *columns)
-    keyed = keyed.where(" OR ".join(f"{name} IS NOT NULL" for name in names))
+    names = _names(key)
+    keyed = _keyed(source.load(), key).where(" OR ".join(f"{name} IS NOT NULL" for name in names))
     in_partitions = keyed.groupBy("topic", "partition", *names).agg(fn.count("*").alias("records"))
     first = fn.row_number().over(Window.partitionBy("topic", *names).orderBy("partition")) == 1
     counted = (
@@ -51,3 +55,12 @@ def count(
         .agg(fn.sum(fn.col("records") - fn.when(fn.col("first"), 1).otherwise(0)).alias("duplicates"))
     )
     return {(row.topic, row.partition): row.duplicates for row in counted.collect()}
+
+
+def _keyed(records: DataFrame, key: Sequence[str]) -> DataFrame:
+    columns = [fn.expr(expression).alias(name) for name, expression in zip(_names(key), key, strict=True)]
+    return records.select("topic", "partition", *columns)
+
+
+def _names(key: Sequence[str]) -> list[str]:
+    return [f"key_{number}" for number in range(len(key))]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as fn
 from pyspark.sql.window import Window
 
-from barnabas.spark.audit import duplicates, ranges
+from barnabas.spark.audit import duplicates, ranges, refusals
 from barnabas.spark.schemas import arrow_schema
 from barnabas.spark.wire_log import Bounds, RawLog
 
@@ -69,8 +69,12 @@ def audit(
     that came before in the topic; null where no key was asked for. Records whose key is null in all columns aren't
     compared.
 
-    Raises RetentionError, scan.UnreadableBatchError (inside of Spark's own error), ResponseError, NoAnswerError.
+    Raises ValueError for what can't be counted so, AnalysisException for such a key, RetentionError,
+    scan.UnreadableBatchError (inside of Spark's own error), ResponseError, NoAnswerError.
     """
+    if key:
+        duplicates.check_key(spark, bootstrap, key)
+        refusals.check_topics(bootstrap, topics, keyed=True, client=client or {}, timeout_ms=timeout_ms)
     for _ in range(ATTEMPTS):
         log = RawLog(bootstrap, client or {}, timeout_ms)
         try:
