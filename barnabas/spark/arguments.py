@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 LARGEST_INT32 = (1 << 31) - 1
 
@@ -29,12 +29,13 @@ def check_topic(name: str) -> None:
         raise ValueError("a topic's name is empty; without topic=..., rows go where the column 'topic' says")
 
 
-def topic_names(names: Sequence[str]) -> tuple[str, ...]:
+def topic_names(names: Iterable[str]) -> tuple[str, ...]:
     """The names, each once. Raises TypeError for a single string, ValueError where none is named."""
     if isinstance(names, str | bytes):
         raise TypeError(
             f"topics is a list of names, such as [{names!r}], not one name; for one, give topic=..."
         )
+    names = tuple(names)
     for name in names:
         check_topic(name)
     if not names:

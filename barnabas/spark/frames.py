@@ -37,6 +37,7 @@ def refuse_second(last: Written | None, run: str, batch_id: int, frame: DataFram
         return
     if not last.frame.sameSemantics(frame):
         raise SecondFrameError(
-            f"this sink wrote batch {batch_id} already, from another DataFrame: call it once a batch, several frames "
-            "as one by unionByName; or give each a sink of its own, with a query name of its own"
+            f"this sink wrote batch {batch_id} already, from another DataFrame, or from the same one made anew: call "
+            "it once a batch, several frames as one by unionByName; or give each a sink of its own, with a query name "
+            "of its own"
         )

@@ -4,12 +4,13 @@ A broker should leave none, and two do. Apache Kafka 4.3, killed with a transact
 after the restart without a marker in any partition: for a moment they have no leader, and count as deleted. And before
 3.6 (KIP-890) a task that was given up could write into a partition behind the marker. What hangs there keeps
 `read_committed` readers waiting for ever, and becomes part of the query's next transaction, to be committed or aborted
-with that one. So the sink looks for it whenever it takes an epoch, and writes the marker itself, as
-`kafka-transactions.sh abort` does.
+with that one. So the sink looks for it whenever it takes an epoch, in the partitions that it is about to write to, and
+writes the marker itself, as `kafka-transactions.sh abort` does.
 
-Which marker? The coordinator's last state tells, up to the moment when InitProducerId replaces it: a lost commit is
-made good before that, and all else is an abort, which can be done after it. Wherever the driver dies between, the next
-one finds the same.
+Which marker? The epoch tells which transaction a record is of. Of the last one the coordinator knows, up to the moment
+when InitProducerId replaces its state: a lost commit is made good before that. Of earlier ones the query's own markers
+tell: who has one there was committed, and a later one than all of them was not. Where neither tells, the query fails.
+A transaction of a later epoch is that of a driver which has taken over, and is let alone.
 
 A group's offsets are not looked for: the next batch's replace them.
 """
@@ -33,22 +34,61 @@ COMMITTED = "CompleteCommit"
 ENDING = {"PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
 UNSEEN = {codes.TOPIC_AUTHORIZATION_FAILED, codes.UNSUPPORTED_VERSION}
 
+Committed = Collection[tuple[int, int]]
+"""Producer id and epoch of batches that are committed: what the query's markers were written under."""
+
 
 def next_identity(
-    connection: Wire, transactional_id: str, leaders: Callable[[], Leaders], take: Callable[[], Identity]
+    connection: Wire,
+    transactional_id: str,
+    leaders: Callable[[], Leaders],
+    committed: Callable[[], Committed],
+    take: Callable[[], Identity],
 ) -> Identity:
     """What `take` gives, InitProducerId's answer, with nothing left of earlier transactions in these partitions.
 
-    Raises HangingTransactionError where something is, and the broker doesn't allow to end it.
+    committed: of all markers that can be read, and is asked only where something hangs.
+
+    Raises HangingTransactionError where something does that can't be told, or that the broker doesn't allow to end.
     """
     last = _last(connection, transactional_id)
-    is_committed = last is not None and last.state == COMMITTED
-    if last is not None and is_committed:
-        _end(connection, {last.producer_id}, leaders, commit=True)
+    if last is not None and last.state == COMMITTED:
+        lost = [one for one in _open(connection, leaders) if one[3:5] == last[1:]]
+        _end(connection, lost, commit=True)
     identity = take()
-    if last is not None and not is_committed:
-        _end(connection, {last.producer_id, identity.producer_id}, leaders, commit=False)
+    if last is not None:
+        hanging = [one for one in _open(connection, leaders) if _is_earlier(one, last, identity)]
+        if hanging:
+            _end_earlier(connection, hanging, committed())
     return identity
+
+
+def _is_earlier(one: OpenTransaction, last: DescribedTransaction, identity: Identity) -> bool:
+    if one.producer_id == identity.producer_id:
+        return one.epoch < identity.epoch
+    return one.producer_id == last.producer_id
+
+
+def _end_earlier(connection: Wire, hanging: Collection[OpenTransaction], committed: Committed) -> None:
+    results = [(one, _was_committed(one, committed)) for one in hanging]
+    unknown = [one for one, result in results if result is None]
+    if unknown:
+        raise HangingTransactionError(
+            f"the cluster lost the markers of an earlier transaction of the query, which hangs in {_places(unknown)}, "
+            "and it can't be told any more whether it was committed. If the records there are to count, copy them from "
+            "there under read_uncommitted; then abort them with `kafka-transactions.sh abort`"
+        )
+    for commit in (True, False):
+        _end(connection, [one for one, result in results if result is commit], commit=commit)
+
+
+def _was_committed(one: OpenTransaction, committed: Committed) -> bool | None:
+    """None where it can't be told: compaction keeps the last marker of a checkpoint alone."""
+    identity = (one.producer_id, one.epoch)
+    if identity in committed:
+        return True
+    # Later producer ids are greater ones.
+    return False if not committed or identity > max(committed) else None
 
 
 def _last(connection: Wire, transactional_id: str) -> DescribedTransaction | None:
@@ -70,28 +110,42 @@ def _last(connection: Wire, transactional_id: str) -> DescribedTransaction | Non
         time.sleep(wire_connection.RETRY_S)
 
 
-def _end(
-    connection: Wire, producers: Collection[int], leaders: Callable[[], Leaders], *, commit: bool
-) -> None:
+def _open(connection: Wire, leaders: Callable[[], Leaders]) -> list[OpenTransaction]:
     try:
-        found = connection.open_transactions(leaders)
+        return connection.open_transactions(leaders)
     except ResponseError as error:
         if error.code not in UNSEEN:
             raise
         warn_unseen(error)
-        return
-    hanging = [one for one in found if one.producer_id in producers]
+        return []
+
+
+def _end(connection: Wire, hanging: Collection[OpenTransaction], *, commit: bool) -> None:
     if not hanging:
         return
     result = "commit" if commit else "abort"
-    places = ", ".join(f"{one.topic}-{one.partition} from offset {one.start_offset} on" for one in hanging)
-    log.warning("the cluster lost the %s markers of a transaction, which are written now: %s", result, places)
+    log.warning(
+        "the cluster lost the %s markers of a transaction, which are written now: %s",
+        result,
+        _places(hanging),
+    )
     try:
         connection.write_markers(hanging, commit=commit)
     except ResponseError as error:
         if error.code != codes.CLUSTER_AUTHORIZATION_FAILED:
             raise
-        raise HangingTransactionError(_refused(hanging, result, places)) from error
+        raise HangingTransactionError(
+            f"the cluster lost the {result} markers of an earlier transaction of the query, which hangs in "
+            f"{_places(hanging)}. The sink may not write them: allow its principal the operation ClusterAction on the "
+            "cluster" + ("" if commit else ", or abort them with `kafka-transactions.sh abort`")
+        ) from error
+
+
+def _places(hanging: Collection[OpenTransaction]) -> str:
+    return ", ".join(
+        f"{one.topic}-{one.partition} from offset {one.start_offset} on (producer {one.producer_id}, epoch {one.epoch})"
+        for one in hanging
+    )
 
 
 @functools.cache
@@ -105,12 +159,3 @@ def _warned(reason: str) -> None:
 def warn_unseen(error: ResponseError) -> None:
     """Say that DescribeProducers isn't answered, once a reason."""
     _warned(str(error))
-
-
-def _refused(hanging: Collection[OpenTransaction], result: str, places: str) -> str:
-    return (
-        f"the cluster lost the {result} markers of the query's last transaction, which hangs in {places} (producer id "
-        f"{', '.join(sorted({str(one.producer_id) for one in hanging}))}). The sink may not write them: allow its "
-        "principal the operation ClusterAction on the cluster"
-        + ("" if result == "commit" else ", or abort them with `kafka-transactions.sh abort`")
-    )

@@ -109,7 +109,9 @@ def read(connection: Wire, topic: str, leader: int) -> Marker | None:
         if time.monotonic() > deadline_s:
             raise MarkerError(
                 f"in the topic {topic} a transaction is open that is not this query's, for "
-                f"{connection.timeout_ms} ms: nothing else may write there"
+                f"{connection.timeout_ms} ms: nothing else may write there. If nothing does, the cluster lost the "
+                "markers of one that it has forgotten since: `kafka-transactions.sh find-hanging` tells, and abort "
+                "ends it"
             )
         time.sleep(WAIT_S)
         stable = connection.offset(topic, PARTITION, leader, *last_stable)
@@ -146,7 +148,7 @@ def is_done(connection: Wire, topic: str, leader: int, mine: Marker, query: str)
     if last is None or (last.checkpoint == mine.checkpoint and last.batch_id < mine.batch_id):
         return False
     if last.checkpoint != mine.checkpoint:
-        if mine.batch_id == 0 and _find(connection, topic, leader, mine) is None:
+        if mine.batch_id == 0 and not _of_checkpoint(connection, topic, leader, mine.checkpoint):
             return False  # a new checkpoint begins
         raise QueryFencedError(
             f"the name {query!r} is used by another query, of the checkpoint {last.checkpoint or '(none)'}, which "
@@ -155,7 +157,9 @@ def is_done(connection: Wire, topic: str, leader: int, mine: Marker, query: str)
             "checkpoint was deleted, and its first batches never came to the sink, give it a new name or delete the "
             f"topic {topic}; what it reads again is written again"
         )
-    same = last if last.batch_id == mine.batch_id else _find(connection, topic, leader, mine)
+    same: Marker | None = last
+    if last.batch_id != mine.batch_id:
+        same = _of_checkpoint(connection, topic, leader, mine.checkpoint).get(mine.batch_id)
     if mine.contents is not None and (same is None or same.contents not in (None, mine.contents)):
         raise MarkerError(
             f"batch {mine.batch_id} of the query {query!r} was committed with other offsets of the source than it "
@@ -171,16 +175,21 @@ def is_done(connection: Wire, topic: str, leader: int, mine: Marker, query: str)
     return True
 
 
-def _find(connection: Wire, topic: str, leader: int, mine: Marker) -> Marker | None:
-    """The last marker of the same checkpoint and batch, among those that compaction has left."""
+def identities(connection: Wire, topic: str, leader: int) -> set[tuple[int, int]]:
+    """Producer id and epoch of each committed marker that compaction has left."""
+    return {(record.producer_id, record.epoch) for record in _all(connection, topic, leader)}
+
+
+def _of_checkpoint(connection: Wire, topic: str, leader: int, checkpoint: str) -> dict[int, Marker]:
+    """By batch, those that compaction has left; the last one it leaves."""
+    markers = (decode(record, topic) for record in _all(connection, topic, leader))
+    return {one.batch_id: one for one in markers if one.checkpoint == checkpoint}
+
+
+def _all(connection: Wire, topic: str, leader: int) -> Iterator[Record]:
     end = connection.offset(topic, PARTITION, leader, wire.LATEST, wire.READ_COMMITTED)
     start = connection.offset(topic, PARTITION, leader, wire.EARLIEST, wire.READ_COMMITTED)
-    found = None
-    for record in _records(connection, topic, leader, start, end):
-        one = decode(record, topic)
-        if (one.checkpoint, one.batch_id) == (mine.checkpoint, mine.batch_id):
-            found = one
-    return found
+    return _records(connection, topic, leader, start, end)
 
 
 def encode(marker: Marker, query: str) -> bytearray:

@@ -163,6 +163,7 @@ class ExactlyOnceKafkaSink:
         if self._wire is not None:
             self._wire.close()
             self._wire = None
+        self._last = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"settings": self.settings, "_wire": None, "_last_report": None, "_last": None}

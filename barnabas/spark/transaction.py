@@ -26,6 +26,7 @@ from barnabas.spark.columns import RecordForm, record_form
 from barnabas.spark.errors import (
     BatchFailedError,
     ConnectError,
+    HangingTransactionError,
     InvalidTimeoutError,
     QueryFencedError,
     SinkError,
@@ -145,12 +146,14 @@ def _until_it_holds(work: Work) -> BatchReport:
 
 
 def _give_up(work: Work, error: BaseException) -> None:
-    """Abort what is open, and fence what still writes; but not another query that did so to this one."""
-    if isinstance(error, QueryFencedError):
+    """Abort what is open, and fence what still writes; but not another query that did so to this one.
+
+    Nothing is open where something hangs, and another epoch would hide from the next run whether that was committed.
+    """
+    if isinstance(error, QueryFencedError | HangingTransactionError):
         return
-    settings = work.settings
     with contextlib.suppress(Exception):  # the batch fails of what it failed of
-        work.connection.init_producer_id(settings.transactional_id, settings.transaction_timeout_ms)
+        _identity(work)
 
 
 def _try(work: Work, number: int) -> BatchReport:
@@ -206,8 +209,16 @@ def _identity(work: Work) -> Identity:
         targets = {topic: _leaders(work.connection, topic) for topic in work.topics}
         return targets | work.connection.leaders([work.settings.marker_topic])
 
+    def committed() -> set[tuple[int, int]]:
+        topic = work.settings.marker_topic
+        return marker.identities(
+            work.connection, topic, work.connection.leaders([topic])[topic][marker.PARTITION]
+        )
+
     transactional_id = work.settings.transactional_id
-    return hanging.next_identity(work.connection, transactional_id, leaders, lambda: _new_epoch(work))
+    return hanging.next_identity(
+        work.connection, transactional_id, leaders, committed, lambda: _new_epoch(work)
+    )
 
 
 def _new_epoch(work: Work) -> Identity:
@@ -314,9 +325,9 @@ def _find_out(work: Work) -> None:
         return
     try:
         logged = work.stream.logged_offsets(work.batch_id)
-        work.contents = logged.digest
         if work.settings.group is not None:
             work.offsets = logged.of_topics()
+        work.contents = logged.digest
     except Exception as error:
         if work.settings.group is not None:
             if isinstance(error, SinkError):

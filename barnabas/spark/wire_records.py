@@ -12,9 +12,13 @@ GZIP_LEVEL = 6
 
 
 class Record(NamedTuple):
+    """With the producer id and epoch of its batch, -1 where it has none."""
+
     offset: int
     key: bytes | None
     value: bytes | None
+    producer_id: int = -1
+    epoch: int = -1
 
 
 def compress(name: str, data: bytes) -> bytes:
@@ -42,6 +46,9 @@ def committed(data: bytes, aborted: list[tuple[int, int]], offset: int) -> tuple
             if all(marker.abort for marker in batch):
                 open_aborts.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in open_aborts):
-            records += [Record(one.offset, one.key, one.value) for one in batch if one.offset >= offset]
+            producer = (batch.producer_id, batch.producer_epoch)
+            records += [
+                Record(one.offset, one.key, one.value, *producer) for one in batch if one.offset >= offset
+            ]
         offset = max(offset, batch.last_offset + 1)
     return records, offset

@@ -9,15 +9,8 @@ from typing import NamedTuple
 from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
-from barnabas.spark.codes import (
-    COORDINATOR_MOVES,
-    LEADER_NOT_AVAILABLE,
-    NOT_LEADER_OR_FOLLOWER,
-    TRANSACTIONAL_ID_NOT_FOUND,
-)
+from barnabas.spark.codes import COORDINATOR_MOVES, LEADER_MOVES, TRANSACTIONAL_ID_NOT_FOUND
 from barnabas.spark.wire_connection import TRANSACTION, Connection, check
-
-LEADER_CHANGES = {LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER}
 
 Leaders = Mapping[str, Mapping[int, int]]
 """Topic → partition → node id of its leader."""
@@ -66,7 +59,7 @@ class TransactionConnection(Connection):
 
     def open_transactions(self, leaders: Callable[[], Leaders]) -> list[OpenTransaction]:
         """Of all producers, in these partitions (DescribeProducers); one request a leader."""
-        return self._repeat(lambda: self._open_transactions(leaders()), LEADER_CHANGES)
+        return self._repeat(lambda: self._open_transactions(leaders()), LEADER_MOVES)
 
     def _open_transactions(self, leaders: Leaders) -> list[OpenTransaction]:
         shape = DescribeProducersRequest.TopicRequest

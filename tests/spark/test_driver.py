@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,7 @@ from barnabas.spark.errors import (
 )
 from barnabas.spark.marker import Marker
 from barnabas.spark.reports import PartitionReport
-from barnabas.spark.stream import parse_offsets
+from barnabas.spark.stream import LoggedOffsets, parse_offsets
 from barnabas.spark.wire_records import Record
 from protocol.records import read_records
 
@@ -96,6 +97,28 @@ def test_a_marker_is_read_as_it_was_written(written: Marker) -> None:
 def test_what_is_no_marker_is_refused(value: bytes | None) -> None:
     with pytest.raises(MarkerError, match="the record at offset 7 of topic is no marker"):
         marker.decode(Record(7, b"q", value), "topic")
+
+
+@pytest.mark.parametrize(
+    ("sources", "same"),
+    [
+        (['{"in":{"0":5}}'], True),
+        (['{"in":{"0":5}}', "-"], True),
+        (['{"logOffset":1}'], False),  # a number that tells nothing of the contents
+        (['{"in":{"0":5}}', '{"logOffset":1}'], False),
+        (["0"], False),
+        (["not JSON"], False),
+    ],
+)
+def test_a_batch_of_the_same_offsets_of_kafka_is_the_same(sources: list[str], same: bool) -> None:
+    first, second = (
+        LoggedOffsets("file", "\n".join(["v1", f'{{"batchTimestampMs":{time_ms}}}', *sources]))
+        for time_ms in (1, 2)
+    )
+    assert first.digest == replace(first, text=first.text + "\n").digest
+    assert (first.digest == second.digest) is same
+    other = replace(first, text=first.text + "-")
+    assert other.digest != first.digest
 
 
 def log(*sources: Any) -> str:

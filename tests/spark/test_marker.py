@@ -120,7 +120,6 @@ A, B = "checkpoint a", "checkpoint b"
         (Marker(A, 6, "x"), [Marker(A, 5, "x")], False),
         (Marker(A, 5, "x"), [Marker(A, 5, "x"), Marker(A, 6, "y"), Marker(A, 7, "z")], True),
         (Marker(A, 0, "x"), [Marker(B, 6, "x")], False),
-        (Marker(A, 0), [Marker(A, 1), Marker(B, 0)], False),
     ],
 )
 def test_a_batch_is_done_that_has_a_marker_or_a_later_one_of_its_checkpoint(
@@ -150,6 +149,7 @@ def test_a_number_that_comes_again_with_other_offsets_is_refused_and_not_taken_a
         (Marker(A, 3), [Marker(B, 2)]),
         (Marker(A, 3), [Marker(A, 2), Marker(B, 0)]),
         (Marker(A, 0), [Marker(A, 0), Marker(B, 0)]),
+        (Marker(A, 0), [Marker(A, 1), Marker(B, 0)]),
     ],
 )
 def test_a_batch_amid_a_run_that_finds_the_marker_of_another_checkpoint_meets_another_query(

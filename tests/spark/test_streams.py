@@ -192,8 +192,10 @@ def test_a_query_with_a_watermark_goes_on_from_a_skipped_batch_as_if_undisturbed
     assert written(sink) == ["00:1"]
 
 
+# A source of files counts its batches in `sources`: put back as well, it counts on from there.
+@pytest.mark.parametrize("logs", [["offsets", "commits"], ["offsets", "commits", "sources/0"]])
 def test_a_checkpoint_that_was_put_back_fails_the_query_where_its_batch_would_be_skipped(
-    spark: SparkSession, sink: ExactlyOnceKafkaSink, tmp_path: Path
+    spark: SparkSession, sink: ExactlyOnceKafkaSink, tmp_path: Path, logs: list[str]
 ) -> None:
     folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
     folder.mkdir()
@@ -201,7 +203,7 @@ def test_a_checkpoint_that_was_put_back_fails_the_query_where_its_batch_would_be
     for word in ("one", "two"):
         (folder / word).write_text(word)
         run(stream, sink, checkpoint)
-    for log in ("offsets", "commits"):
+    for log in logs:
         (checkpoint / log / "1").unlink()
         (checkpoint / log / ".1.crc").unlink(missing_ok=True)
     (folder / "three").write_text("three")

@@ -29,8 +29,13 @@ DONE = BatchReport(0, False, 1, 0, 0, 0.0, 0.0, ())
 class Connection:
     """Counts the epochs that are taken: one more than the tries had gives the batch up."""
 
+    timeout_ms = 0
+
     def __init__(self) -> None:
         self.epochs = 0
+
+    def describe_transaction(self, transactional_id: str) -> None:
+        """Nothing is known of the id."""
 
     def init_producer_id(self, transactional_id: str, timeout_ms: int) -> None:
         self.epochs += 1
