@@ -48,14 +48,14 @@ def alter(
     """Each resource is decided for itself; what was decided is written at once.
 
     `check` and `decide` raise KafkaError: for what Kafka's broker looks at, and for what its controller does. The
-    controller gives up all that came to it where that makes too many records; settings of brokers are the broker's
-    matter in any case.
+    controller gives up all that came to it where that makes too many records, or too long ones; settings of brokers
+    are the broker's matter in any case.
     """
     times_named = Counter((r.resource_type, r.resource_name) for r in resources)
     decided: list[Message] = []
     responses: list[AlterConfigsResourceResponse] = []
     controllers: list[AlterConfigsResourceResponse] = []
-    too_many: KafkaError | None = None
+    too_large: KafkaError | None = None
     for resource in resources:
         response = AlterConfigsResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
@@ -73,19 +73,22 @@ def alter(
             continue
         if resource.resource_type == BROKER_RESOURCE:
             controllers.append(response)
-        if too_many is None:
+        if too_large is None:
             decided += new
         if len(decided) > MAX_RECORDS_PER_REQUEST:
-            too_many = too_many_records()
-    if too_many is None:
+            too_large = too_many_records()
+    if too_large is None:
         decided += config_decisions.cleared_elr(server.metadata.image, decided)
         if len(decided) > MAX_RECORDS_PER_REQUEST:
-            too_many = too_many_records()
-    failure = too_many
+            too_large = too_many_records()
+    failure = too_large
     if failure is None and not validate_only:
-        failure = server.metadata.try_append(decided)
+        try:
+            failure = server.metadata.try_append(decided)
+        except KafkaError as refusal:
+            failure = too_large = refusal
     for response in controllers:
-        if failure is not None and (failure is too_many or response.error_code == Error.NONE):
+        if failure is not None and (failure is too_large or response.error_code == Error.NONE):
             _refuse(response, failure)
     return responses
 

@@ -70,8 +70,11 @@ class Directories:
 def open_directories(
     config: BrokerConfig, background: Background, new_id: Callable[[], bytes]
 ) -> Directories:
-    """Lock and read all folders; where none speaks against it, this run goes on with them. Raises StartError, nothing
-    being locked then, and nothing changed but in folders that were new."""
+    """Lock and read all folders; where none speaks against it, this run goes on with them.
+
+    Raises StartError, nothing being locked then. Until all are found in order nothing is changed but in folders that
+    are new; where a disk refuses to go on after that, others' marks of a clean stop may be gone already, and the next
+    start recovers those."""
     found = Directories()
     try:
         _open(found, config, background)

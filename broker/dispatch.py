@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.broken_invariant import stops_the_broker
-from broker.connection import JOINED_ANSWER_BYTES, CloseConnectionError
+from broker.connection import CloseConnectionError
 from broker.context import RequestContext
 from broker.handlers import HANDLERS
 from broker.quotas.throttling import charge
@@ -36,6 +36,10 @@ PRODUCE_KEY = 0
 
 # A few bytes of a request become an object of some hundred; only Produce's records stay bytes. Kafka has no such limit.
 MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
+
+# One object instead of some dozens, where many answers wait together. A larger one is joined with its neighbours when
+# it is written, if at all, and needs no copy before.
+JOINED_CHUNKS_BYTES = 4 * 1024
 
 _HEAD = struct.Struct(">ii")
 _FLEXIBLE_HEAD = struct.Struct(">iib")
@@ -159,4 +163,4 @@ def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
         chunks[0] = _FLEXIBLE_HEAD.pack(size + 5, correlation_id, 0)
     else:
         chunks[0] = _HEAD.pack(size + 4, correlation_id)
-    return [b"".join(chunks)] if size <= JOINED_ANSWER_BYTES else chunks
+    return [b"".join(chunks)] if size <= JOINED_CHUNKS_BYTES else chunks

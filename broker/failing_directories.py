@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.metadata import placement, registration
+from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from broker.server import Server
@@ -27,9 +28,9 @@ class FailingDirectories:
         self._failing: list[LogDirectory] = []
         self._started = False  # before that they are taken offline at the end of the start
         self._is_recorded = True
-        self._stayed: dict[
-            tuple[bytes, int], bytes
-        ] = {}  # where partitions are that were to move, not yet recorded
+        # Where partitions are that were to move, not yet recorded. It stays true until it is: none of them can be sent
+        # anywhere meanwhile (`alter_replica_log_dirs._move`).
+        self._stayed: dict[tuple[bytes, int], bytes] = {}
 
     def report(self, directory: LogDirectory, failure: OSError) -> bool:
         """The disk refused something: whether the directory goes offline, once what is under way has ended."""
@@ -85,9 +86,10 @@ class FailingDirectories:
         )
         # known before it is followed: who follows may come here
         self._is_recorded = True
-        failure = server.metadata.try_append(decided)
-        if failure is None:
-            self._stayed.clear()
-        else:
+        try:
+            server.metadata.append(decided, may_split=True)
+        except KafkaError as failure:
             self._is_recorded = False
             log.error("that a log directory has failed can't be recorded yet: %s", failure)
+        else:
+            self._stayed.clear()

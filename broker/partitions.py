@@ -7,7 +7,7 @@ leader epochs, and takes away what was deleted. Handlers find partitions here by
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.metadata.placement import MIGRATING, UNASSIGNED, directory_of
@@ -169,10 +169,8 @@ class Partitions:
         is_internal: Callable[[str], bool],
         new_folder_name: Callable[[], str],
         jitter: Callable[[int], int],
-        found: Mapping[tuple[str, int], bytes] | None = None,
     ) -> None:
-        """`directories` by directory id; the first one takes partitions whose record names none. `found`: the
-        directory id of each partition that has a folder.
+        """`directories` by directory id; the first one takes partitions whose record names none.
 
         `new_folder_name()` is 32 hex digits, for the folder of a partition that is deleted; `jitter(n)` draws from
         0 to below n.
@@ -186,7 +184,6 @@ class Partitions:
         self._is_internal = is_internal
         self._new_folder_name = new_folder_name
         self._jitter = jitter
-        self._found = dict(found or {})
         self._to_follow: set[str] = set()  # topics with a partition that failed
         self._to_delete: list[Partition] = []
 
@@ -262,12 +259,11 @@ class Partitions:
         """Raises one of `FAULTS`; the partition isn't among the topic's then."""
         partition = hosted.partitions.get(index)
         if partition is None:
-            directory = None if index in hosted.offline else self._directory_of(hosted.name, index, wanted)
+            directory = None if index in hosted.offline else self._directory_of(wanted)
             opened = None if directory is None else self._open(directory, hosted, index)
             if directory is None or opened is None:
                 hosted.offline.add(index)
                 return
-            self._found.pop((hosted.name, index), None)
             partition = Partition(hosted, index, opened, directory, self._node_id)
         if wanted.leader == self._node_id:
             partition.begin_leader_epoch(wanted.leader_epoch)
@@ -306,9 +302,9 @@ class Partitions:
         """Those in a log directory that can't be used, by topic id and number."""
         return {(topic.topic_id, index) for topic in self.by_name.values() for index in topic.offline}
 
-    def _directory_of(self, topic: str, index: int, wanted: PartitionImage) -> LogDirectory | None:
-        """Where the partition was found at the start, or else where its record says."""
-        directory_id = self._found.get((topic, index)) or directory_of(wanted, self._node_id)
+    def _directory_of(self, wanted: PartitionImage) -> LogDirectory | None:
+        """Where the partition's record says that it is."""
+        directory_id = directory_of(wanted, self._node_id)
         if directory_id in (UNASSIGNED, MIGRATING):
             return next(iter(self._directories.values()))
         return self._directories.get(directory_id)

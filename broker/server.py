@@ -249,7 +249,7 @@ class Server:
             self._placement().directory,
         )
         if corrected:
-            self.metadata.append(corrected)
+            self.metadata.append(corrected, may_split=True)
 
     def _placement(self) -> Placement:
         return Placement(self.node_id, [*self._directories_by_id])
@@ -263,7 +263,7 @@ class Server:
             # The last run was killed: it is fenced now, as its session's end would have fenced it.
             if previous is not None:
                 lost.append(registration.fence(self.node_id, previous.broker_epoch))
-            self.metadata.append(lost)
+            self.metadata.append(lost, may_split=True)
         self.broker_epoch = self.metadata.next_offset
         self.metadata.append(
             [
@@ -285,7 +285,8 @@ class Server:
             [
                 registration.unfence(self.node_id, self.broker_epoch),
                 *registration.elect(image, self.node_id, self._directories_by_id),
-            ]
+            ],
+            may_split=True,
         )
 
     def _open_partitions(self) -> None:
@@ -447,7 +448,8 @@ class Server:
             [
                 registration.begin_controlled_shutdown(self.node_id, self.broker_epoch),
                 *registration.take_leadership_away(image, self.node_id),
-            ]
+            ],
+            may_split=True,
         )
         self.metadata.append([registration.fence(self.node_id, self.broker_epoch)])
 

@@ -56,7 +56,8 @@ class Topics:
         """Each topic with its new id, or with what speaks against it. The others are created, all in one batch.
 
         Names are checked against what exists: two that collide with each other both pass, as in Kafka. Raises
-        KafkaError (POLICY_VIOLATION) where the request as a whole is too large.
+        KafkaError where the request as a whole is too large: POLICY_VIOLATION in records, UNKNOWN_SERVER_ERROR in
+        bytes.
         """
         decided: list[Message] = []
         results: list[tuple[CreatableTopic, bytes | KafkaError]] = []
@@ -89,7 +90,7 @@ class Topics:
         return results
 
     def _append(self, decided: Sequence[Message]) -> KafkaError | None:
-        """What kept the decision out of the metadata log; None where it is in force."""
+        """What kept the decision out of the metadata log; None where it is in force. Raises as `try_append`."""
         try:
             return self._metadata.try_append(decided)
         finally:
@@ -165,7 +166,7 @@ class Topics:
         self, topics: Sequence[TopicImage], *, take: TakeQuota = no_quota
     ) -> list[tuple[TopicImage, KafkaError | None]]:
         """Each topic with what kept it from being deleted, or None: UNKNOWN_SERVER_ERROR, as in Kafka, for those
-        past the bound of a request."""
+        past the bound of a request. Raises KafkaError (UNKNOWN_SERVER_ERROR) where the records are too long."""
         decided: list[Message] = []
         refused: dict[bytes, KafkaError] = {}
         for topic in topics:
@@ -190,8 +191,8 @@ class Topics:
         """Each topic with what speaks against it, or None.
 
         Kafka's controller bounds the records of one request: it answers UNKNOWN_SERVER_ERROR to the topic that goes
-        past the bound, and yet creates the partitions up to it. So do we. Raises KafkaError (POLICY_VIOLATION) for
-        more topics than that.
+        past the bound, and yet creates the partitions up to it. So do we. Raises KafkaError: POLICY_VIOLATION for more
+        topics than that, UNKNOWN_SERVER_ERROR where the records are too long.
         """
         if len(wanted) > MAX_RECORDS_PER_REQUEST:
             raise too_many_records()

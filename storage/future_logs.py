@@ -32,6 +32,7 @@ def open_future(
     is told what the disk refused, as it is by all that is done with the log."""
     key = (present.topic, present.partition)
     assert key not in directory.logs, f"{present.directory} is to be moved to where it is"
+    assert key not in directory._left_futures, "a partition that is offline stays so until the next start"
     folder = directory._unopened_futures.get(key)
     name = f"{present.topic}-{present.partition}.{unique}{FUTURE_DIRECTORY_SUFFIX}"
     found = folder is not None
@@ -42,7 +43,7 @@ def open_future(
             present.partition,
             moving.config_of_future(present.config),
             now_ms=now_ms,
-            clean=directory.clean or not found or key in directory._sound_futures,
+            clean=directory.clean or not found,
             recovery_point=directory._recovery_points.get(key, 0) if found else 0,
             log_start_offset=directory._log_starts.get(key, 0) if found else moving.start_offset_of(present),
             background=directory.background,
@@ -62,7 +63,6 @@ def open_future(
         raise
     directory.futures[key] = future
     directory._unopened_futures.pop(key, None)
-    directory._sound_futures.discard(key)
     directory._recovery_points.pop(key, None)
     directory._log_starts.pop(key, None)
     return future
@@ -70,22 +70,25 @@ def open_future(
 
 def leave_future(directory: "LogDirectory", log: PartitionLog) -> None:
     """The move can't go on in this run, the partition being offline: its folder waits for a start, as one that was
-    found and not opened. Kafka keeps it open, and does no more with it."""
-    directory.futures.pop((log.topic, log.partition))
-    try:
-        log.close()
-    except KafkaError:
-        directory.clean = False  # it is to be read again
+    found and not opened. As in Kafka it is kept open, and no more is done with it: what it lacks to be synced is so at
+    the end of the run, with that of the others."""
+    key = (log.topic, log.partition)
+    directory.futures.pop(key)
+    if log.created:
+        directory._left_futures[key] = log
+        _note_unopened(directory, log)
     else:
-        directory._sound_futures.add((log.topic, log.partition))
-    _put_back(directory, log)
+        removal.take_out_of_use(log)
 
 
 def _put_back(directory: "LogDirectory", log: PartitionLog) -> None:
-    key = (log.topic, log.partition)
     removal.take_out_of_use(log)
-    if not log.created:
-        return
+    if log.created:
+        _note_unopened(directory, log)
+
+
+def _note_unopened(directory: "LogDirectory", log: PartitionLog) -> None:
+    key = (log.topic, log.partition)
     directory._unopened_futures[key] = PartitionFolder(log.topic, log.partition, log.directory, log.topic_id)
     directory._recovery_points[key] = log.recovery_point
     if log.log_start_offset > log.base_offsets[0]:
@@ -133,7 +136,9 @@ def forget_unopened(directory: "LogDirectory", key: TopicPartition) -> None:
     """The folder of a move has gone. The checkpoints forget it, which else would count for a new partition of that
     name; where the partition itself is in the directory they are of that."""
     directory._unopened_futures.pop(key, None)
-    directory._sound_futures.discard(key)
+    left = directory._left_futures.pop(key, None)
+    if left is not None:
+        removal.take_out_of_use(left)
     if key not in directory.logs and key not in directory._unopened:
         directory._forget(key)
 

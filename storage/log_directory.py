@@ -51,8 +51,8 @@ class LogDirectory:
         self._unopened: dict[TopicPartition, PartitionFolder] = {}
         """Those whose log nobody opened in this run: not recovered where the last stop wasn't clean."""
         self._unopened_futures: dict[TopicPartition, PartitionFolder] = {}
-        self._sound_futures: set[TopicPartition] = set()
-        """Of these, those that this run had open and closed cleanly."""
+        self._left_futures: dict[TopicPartition, PartitionLog] = {}
+        """Of these, the logs that this run had open and has left: synced at its end with the others."""
         self._writing: set[str] = set()
         self._waiting: dict[str, bytes] = {}
         self._said: dict[str, bytes] = {}
@@ -356,7 +356,7 @@ class LogDirectory:
         """
         if clean:
             clean = self._close_logs(run_all)
-        for log in (*self.logs.values(), *self.futures.values()):
+        for log in (*self.logs.values(), *self.futures.values(), *self._left_futures.values()):
             log.close(clean=False)
         if clean:
             self._write_now(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points())
@@ -372,9 +372,9 @@ class LogDirectory:
 
     def _close_logs(self, run_all: RunAll) -> bool:
         """Whether all could be synced, and all that is in the directory is as a clean stop leaves it."""
-        clean = self.clean or not (self._unopened or self._unopened_futures.keys() - self._sound_futures)
+        clean = self.clean or not (self._unopened or self._unopened_futures.keys() - self._left_futures)
         partitions = [log for log in self.logs.values() if log.topic != METADATA_TOPIC]
-        clean &= _close_all([*partitions, *self.futures.values()], run_all)
+        clean &= _close_all([*partitions, *self.futures.values(), *self._left_futures.values()], run_all)
         clean &= _close_all([log for log in self.logs.values() if log.topic == METADATA_TOPIC], run_all)
         return clean
 

@@ -65,10 +65,6 @@ def handle(
 
 
 def _written(server: Server, decided: list[Message], resolved: dict[str, str | None]) -> KafkaError | None:
-    """What the disk had against it. Raises KafkaError (UNKNOWN_SERVER_ERROR) where the records are too long in all:
-    each has its entity's names."""
+    """What the disk had against it. Raises as `try_append`."""
     with server.quotas.resolved(resolved):
-        failure = server.metadata.try_append(decided)
-    if failure is not None and failure.error is Error.UNKNOWN_SERVER_ERROR:
-        raise failure
-    return failure
+        return server.metadata.try_append(decided)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.metadata.record_bounds import MAX_RECORDS_PER_REQUEST
 from broker.metadata.replica_decisions import reassigned
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
@@ -27,21 +28,40 @@ def handle(
 ) -> AlterPartitionReassignmentsResponse:
     if not request.topics:
         return AlterPartitionReassignmentsResponse(error_message="")
-    late = request.timeout_ms <= 0
+    try:
+        if request.timeout_ms <= 0:
+            raise KafkaError(Error.REQUEST_TIMED_OUT)
+        return _reassign(server, request)
+    except KafkaError as refusal:
+        return AlterPartitionReassignmentsResponse(
+            error_code=refusal.error,
+            error_message=refusal.message,
+            responses=[
+                ReassignableTopicResponse(
+                    name=topic.name,
+                    partitions=[_result(wanted.partition_index, refusal) for wanted in topic.partitions],
+                )
+                for topic in request.topics
+            ],
+        )
+
+
+def _reassign(
+    server: Server, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """Raises KafkaError (UNKNOWN_SERVER_ERROR) where the records are too long. Of too many, Kafka's loop over the
+    partitions catches what the bound throws: those past it are answered with UNKNOWN_SERVER_ERROR, the others are
+    reassigned."""
     response = AlterPartitionReassignmentsResponse(
-        error_code=Error.REQUEST_TIMED_OUT if late else Error.NONE, error_message=None
+        error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
     )
-    if not late:
-        response.allow_replication_factor_change = request.allow_replication_factor_change
     decided: list[Message] = []
     for topic in request.topics:
         answer = ReassignableTopicResponse(name=topic.name)
         for wanted in topic.partitions:
-            result = ReassignablePartitionResponse(partition_index=wanted.partition_index, error_message=None)
+            error: KafkaError | None = None
             try:
-                if late:
-                    raise KafkaError(Error.REQUEST_TIMED_OUT)
-                decided += reassigned(
+                new = reassigned(
                     server.metadata.image,
                     topic.name,
                     wanted.partition_index,
@@ -50,9 +70,12 @@ def handle(
                     online=server.online_directories,
                     allow_factor_change=request.allow_replication_factor_change,
                 )
-            except KafkaError as error:
-                result.error_code, result.error_message = error.error, error.message
-            answer.partitions.append(result)
+                if len(decided) + len(new) > MAX_RECORDS_PER_REQUEST:
+                    raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+                decided += new
+            except KafkaError as refused:
+                error = refused
+            answer.partitions.append(_result(wanted.partition_index, error))
         response.responses.append(answer)
     failure = server.metadata.try_append(decided)
     if failure is not None:
@@ -60,3 +83,11 @@ def handle(
             for result in answer.partitions:
                 result.error_code = result.error_code or failure.error
     return response
+
+
+def _result(index: int, error: KafkaError | None) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=index,
+        error_code=Error.NONE if error is None else error.error,
+        error_message=None if error is None else error.message,
+    )

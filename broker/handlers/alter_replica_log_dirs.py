@@ -80,7 +80,8 @@ def _move(server: Server, name: str, index: int, path: str) -> Error:
         if partition.move is not None and partition.move.directory is not directory:
             server.moves.cancel(partition)
         if partition.directory is not directory and partition.move is None and None in known.values():
-            # one in the directory that is offline may be on its way already
+            # One in the directory that is offline may be on its way already. And what `FailingDirectories` has still to
+            # record, that a partition stayed where it was, must not come after a newer move of that partition.
             return Error.KAFKA_STORAGE_ERROR
         server.moves.begin(partition, directory_id)
     except FAULTS as error:

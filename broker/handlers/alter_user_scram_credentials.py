@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.metadata.scram_decisions import altered
-from protocol.errors import Error
+from protocol.errors import Error, KafkaError
 from protocol.messages.scram import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -24,7 +24,11 @@ def handle(
     server: Server, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     decided, outcomes = altered(server.metadata.image, request.deletions, request.upsertions)
-    failure = server.metadata.try_append(decided)
+    try:
+        failure = server.metadata.try_append(decided)
+    except KafkaError as refusal:
+        failure = None
+        outcomes = dict.fromkeys(sorted(outcomes), refusal)
     if failure is not None:
         outcomes = {user: refusal or failure for user, refusal in outcomes.items()}
     return AlterUserScramCredentialsResponse(

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.metadata.image import TopicImage
-from protocol.errors import Error
+from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -84,7 +84,12 @@ def handle(server: Server, context: RequestContext, request: DeleteTopicsRequest
         else:
             to_delete[found.topic_id] = found
     mutations = server.quotas.mutations_of(context, strict_since=5, now_ms=server.clock.now_ms())
-    for deleted, failure in server.topics.delete([*to_delete.values()], take=mutations.take):
+    try:
+        outcomes = server.topics.delete([*to_delete.values()], take=mutations.take)
+    except KafkaError as refusal:
+        response = _error(asked, refusal.error)
+        outcomes = []
+    for deleted, failure in outcomes:
         if failure is None:
             response.responses.append(DeletableTopicResult(name=deleted.name, topic_id=deleted.topic_id))
         else:

@@ -119,13 +119,19 @@ class MetadataLog:
             self._append_records([records.AbortTransactionRecord(reason="Controller failover")])
             self._has_open_transaction = False
 
-    def append(self, decided: Sequence[Message]) -> None:
-        """Write a decision and apply it. Nothing is applied unless it is in the log.
+    def append(self, decided: Sequence[Message], *, may_split: bool = False) -> None:
+        """Write a decision and apply it, all of it or none. Nothing is applied unless it is in the log.
 
-        Raises KafkaError where it can't be written: of a decision of several batches, those before are in force then
-        (no request makes so many records, see `record_bounds`). UNKNOWN_SERVER_ERROR is that of a batch above 8 MiB.
-        Raises BrokenInvariantError where it is written and yet can't be applied or followed.
+        `may_split`: more than 10,000 records are several batches, each in force by itself. That is for what happens to
+        this node, its start, its stop and its disks, and never for a request (Kafka: `ControllerResult.of` and
+        `atomicOf`).
+
+        Raises KafkaError where it can't be written: UNKNOWN_SERVER_ERROR where it is too large, in records or above
+        8 MiB. Of several batches those before are in force then. Raises BrokenInvariantError where it is written and
+        yet can't be applied or followed.
         """
+        if len(decided) > MAX_RECORDS_PER_BATCH and not may_split:
+            raise _too_large(f"{len(decided)} records are no single batch")
         metadata_version = self._metadata_version
         applied = False
         try:
@@ -144,13 +150,20 @@ class MetadataLog:
         self._changed()
 
     def try_append(self, decided: Sequence[Message]) -> KafkaError | None:
-        """`append` for a request: what is said to those who asked where it can't be written, None where it could."""
+        """`append` for a request: what is said to those who asked where it can't be written, None where it could.
+
+        Raises KafkaError (UNKNOWN_SERVER_ERROR) where it is too large: then the request as a whole is given up, and
+        what was refused before or named twice is told the same (Kafka: `AbstractRequest.getErrorResponse`).
+        """
         try:
             if decided:
                 self.append(decided)
         except KafkaError as error:
             logger.error("a change can't be written to the metadata log: %s", error)
-            return KafkaError(error.error)  # the disk's own words are for the log alone
+            failure = KafkaError(error.error)  # the disk's own words are for the log alone
+            if failure.error is Error.UNKNOWN_SERVER_ERROR:
+                raise failure from error
+            return failure
         return None
 
     def append_transaction(self, name: str, decided: Sequence[Message]) -> None:
@@ -183,9 +196,7 @@ class MetadataLog:
         values = self._encoded(decided, metadata_version)
         batch = build_batch([(now_ms, None, value, ()) for value in values])
         if len(batch) > MAX_BATCH_BYTES:
-            raise KafkaError(
-                Error.UNKNOWN_SERVER_ERROR
-            )  # as in Kafka, whose controller begins a new epoch over it
+            raise _too_large(f"a batch of {len(batch)} bytes")
         self._append_batch(batch)
 
     def _encoded(self, decided: Iterable[Message], metadata_version: int | None = None) -> Iterator[bytes]:
@@ -228,3 +239,8 @@ class MetadataLog:
     def last_applied_offset(self) -> int:
         """The offset of the last record applied (Kafka: `MetadataProvenance.lastContainedOffset`)."""
         return self.log.log_end_offset - 1
+
+
+def _too_large(what: str) -> KafkaError:
+    """As in Kafka, whose controller begins a new epoch over it."""
+    return KafkaError(Error.UNKNOWN_SERVER_ERROR, f"{what}, which the metadata log doesn't take")

@@ -224,7 +224,9 @@ class ClientQuotas:
         }
         self.connections.limits = {}
         self.connections.default = None
-        before = {**self._addresses, **self._looked_up}
+        # a host that the request was refused over may have a quota, whose address stays what it was
+        found = {host: address for host, address in self._looked_up.items() if address is not None}
+        before = {**self._addresses, **found}
         self._addresses = {}
         for record in image.kept.of_type(ClientQuotaRecord):
             assert isinstance(record, ClientQuotaRecord)

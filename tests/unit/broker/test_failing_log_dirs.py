@@ -23,6 +23,7 @@ from broker.handlers import (
     metadata,
     offset_for_leader_epoch,
 )
+from broker.metadata import metadata_log
 from broker.server import Server
 from broker.start_error import StartError
 from protocol.errors import Error
@@ -336,3 +337,19 @@ async def test_a_log_that_cannot_be_opened_stops_a_broker_with_no_other_director
     refuse("/a/t-0", "list_directory")
     with pytest.raises(StartError, match="can't be opened"):
         await started(tmp_path, "a")
+
+
+@in_loop
+async def test_more_that_is_offline_than_one_batch_holds_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await filled(tmp_path)
+    node.topics.create([CreatableTopic(name="u", num_partitions=6, replication_factor=1)])
+    monkeypatch.setattr(metadata_log, "MAX_RECORDS_PER_BATCH", 2)
+    await fail(node)
+    offline = node.partitions.offline()
+    assert len(offline) == 3
+    topics = node.metadata.image.topics_by_id
+    assert {topics[topic_id].partitions[index].leader for topic_id, index in offline} == {-1}
+    await node.stop()
+    assert node.failure is None

@@ -148,6 +148,22 @@ async def test_what_it_left_is_described_and_goes_on_once_the_directory_is_back(
     await again.stop()
 
 
+@in_loop
+async def test_what_it_left_that_cannot_be_synced_leaves_no_clean_end(tmp_path: Path) -> None:
+    node = await left_behind(tmp_path)
+    [future] = future_folders(tmp_path, "c")
+    refuse(f"{future}/", "sync")
+    await node.stop()
+    files.set_fault_hook(None)
+    assert not (tmp_path / "c" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    again = await started(tmp_path)
+    partition = again.partitions.get("t", LOST)
+    await until(lambda: partition.move is None)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (LOG_START, RECORDS)
+    await again.stop()
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 @in_loop
 async def test_what_it_left_goes_with_its_topic(tmp_path: Path, restarted: bool) -> None:

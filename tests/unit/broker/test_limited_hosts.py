@@ -280,6 +280,28 @@ async def test_a_host_that_is_gone_at_a_start_is_passed_over(
     await again.stop()
 
 
+@in_loop
+async def test_a_host_that_is_refused_keeps_the_quota_that_it_has(tmp_path: Path, asked: list[str]) -> None:
+    node = await started(tmp_path)
+    assert set_quota(node, "a") is Error.NONE
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alter_client_quotas, "address_of", lambda host: None if host == "a" else "10.0.0.98")
+        entries = [
+            {
+                "entity": [{"entity_type": "ip", "entity_name": host}],
+                "ops": [{"key": RATE, "value": 7.0, "remove": False}],
+            }
+            for host in "ab"
+        ]
+        fields = {"entries": entries, "validate_only": False}
+        context: Any = SimpleNamespace(api_version=1, client_id="c")
+        answer = alter_client_quotas.handle(node, context, message_from(APIS[49].request, fields, 1))
+    assert [entry.error_code for entry in answer.entries] == [Error.INVALID_REQUEST, Error.NONE]
+    assert node.quotas.connections.limits == {"10.0.0.97": 5, "10.0.0.98": 7}
+    assert asked == ["a"]
+    await node.stop()
+
+
 NO_NUMBERS: list[tuple[str, str, Callable[[Server], object]]] = [
     ("client-id", "producer_byte_rate", lambda node: node.quotas.produce.charge("127.0.0.1", 10.0, 1)),
     ("client-id", "consumer_byte_rate", lambda node: node.quotas.fetch.charge("127.0.0.1", 10.0, 1)),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from broker.clock import ManualClock
-from broker.metadata import registration, topic_decisions
+from broker.metadata import metadata_log, registration, topic_decisions
 from broker.metadata.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.metadata.metadata_log import MetadataLog
 from broker.metadata.record_serde import decode_record, encode_record
@@ -125,6 +125,27 @@ def test_a_restart_finds_what_was_applied(metadata: MetadataLog) -> None:
     metadata.append(topic_decisions.removed_topic(metadata.image.topics["b"]))
     metadata.append(registration.take_leadership_away(metadata.image, NODE))
     assert set(metadata.image.topics) == {"a"}
+    assert state(replayed(metadata).image) == state(metadata.image)
+
+
+def test_a_decision_of_more_than_one_batch_is_written_where_it_may_be_and_else_not_at_all(
+    metadata: MetadataLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata_log, "MAX_RECORDS_PER_BATCH", 2)
+    decided: list[Message] = [
+        records.ProducerIdsRecord(broker_id=NODE, broker_epoch=1, next_producer_id=number)
+        for number in (1000, 2000, 3000)
+    ]
+    before = metadata.next_offset
+    for refused in (metadata.append, metadata.try_append):
+        with pytest.raises(KafkaError) as refusal:
+            refused(decided)
+        assert refusal.value.error is Error.UNKNOWN_SERVER_ERROR
+    assert metadata.next_offset == before
+    metadata.append(decided[:2])
+    metadata.append(decided, may_split=True)
+    assert metadata.next_offset == before + 5
+    assert metadata.image.next_producer_id == 3000
     assert state(replayed(metadata).image) == state(metadata.image)
 
 

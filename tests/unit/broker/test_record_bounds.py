@@ -12,12 +12,15 @@ import pytest
 
 from broker.handlers import (
     alter_client_quotas,
+    alter_partition_reassignments,
+    alter_user_scram_credentials,
     create_partitions,
     create_topics,
     delete_topics,
+    elect_leaders,
     incremental_alter_configs,
 )
-from broker.metadata import metadata_log, record_bounds, topic_decisions
+from broker.metadata import metadata_log, record_bounds, registration, topic_decisions
 from broker.metadata.record_bounds import MAX_RECORDS_PER_REQUEST
 from broker.server import Server
 from protocol.apis import APIS
@@ -26,7 +29,7 @@ from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
 from storage import files
 from tests.compare.plain import message_from
-from tests.support.whole_server import in_loop, started
+from tests.support.whole_server import crash, in_loop, started
 
 GROUP, TOPIC, BROKER = 32, 2, 4
 FEW = 10
@@ -45,8 +48,9 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     import broker.config_resources
     import broker.topics
 
-    for module in (record_bounds, broker.topics, broker.config_resources):
+    for module in (record_bounds, broker.topics, broker.config_resources, alter_partition_reassignments):
         monkeypatch.setattr(module, "MAX_RECORDS_PER_REQUEST", FEW)
+    monkeypatch.setattr(metadata_log, "MAX_RECORDS_PER_BATCH", FEW)
 
 
 def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[str, Any]) -> Any:
@@ -84,6 +88,60 @@ def alter(node: Server, *resources: tuple[int, str, dict[str, str]], only: bool 
     ]
     fields = {"resources": wanted, "validate_only": only}
     return codes(ask(node, incremental_alter_configs, 44, 1, fields).responses)
+
+
+def store(node: Server, *users: str) -> dict[str, tuple[Error, str | None]]:
+    credential = {"mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": b"p" * 32}
+    fields = {"deletions": [], "upsertions": [{"name": user, **credential} for user in users]}
+    results = ask(node, alter_user_scram_credentials, 51, 0, fields).results
+    return {result.user: (Error(result.error_code), result.error_message) for result in results}
+
+
+def elect(node: Server, *names: str) -> tuple[Error, list[tuple[str, list[Error]]]]:
+    """All partitions of the topics, or without any those of all."""
+    topics = [{"topic": name, "partitions": [*node.metadata.image.topics[name].partitions]} for name in names]
+    fields = {"election_type": 0, "topic_partitions": topics or None, "timeout_ms": TIMEOUT_MS}
+    answer = ask(node, elect_leaders, 43, 2, fields)
+    results = [(topic.topic, codes(topic.partition_result)) for topic in answer.replica_election_results]
+    return Error(answer.error_code), results
+
+
+def reassign(node: Server, *partitions: tuple[str, int]) -> tuple[Error, list[Error]]:
+    topics = [
+        {"name": name, "partitions": [{"partition_index": index, "replicas": [node.node_id]}]}
+        for name, index in partitions
+    ]
+    fields = {"timeout_ms": TIMEOUT_MS, "allow_replication_factor_change": True, "topics": topics}
+    answer = ask(node, alter_partition_reassignments, 45, 1, fields)
+    assert [topic.name for topic in answer.responses] == [name for name, _ in partitions]
+    return Error(answer.error_code), [
+        error for topic in answer.responses for error in codes(topic.partitions)
+    ]
+
+
+def leaderless(node: Server) -> list[tuple[str, int]]:
+    return [
+        (name, index)
+        for name, topic in node.metadata.image.topics.items()
+        for index, partition in topic.partitions.items()
+        if partition.leader != node.node_id
+    ]
+
+
+def add_replica(node: Server, name: str) -> None:
+    """To all partitions of the topic, as a cluster of several nodes may have left it."""
+    topic = node.metadata.image.topics[name]
+    for index, partition in topic.partitions.items():
+        node.metadata.append(
+            [
+                records.PartitionChangeRecord(
+                    partition_id=index,
+                    topic_id=topic.topic_id,
+                    replicas=[node.node_id, 7],
+                    directories=[*partition.directories, b"7" * 16],
+                )
+            ]
+        )
 
 
 def groups(number: int) -> list[tuple[int, str, dict[str, str]]]:
@@ -137,10 +195,165 @@ async def test_a_batch_too_large_in_bytes_is_refused(tmp_path: Path, monkeypatch
     node = await started(tmp_path)
     before = node.metadata.next_offset
     monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 2000)
-    assert create(node, ("a", 100)) == [Error.UNKNOWN_SERVER_ERROR]
+    assert create(node, ("a", 100), ("a/b", 1), ("b", 1), ("b", 1)) == [Error.UNKNOWN_SERVER_ERROR] * 4
     assert node.metadata.next_offset == before
     assert create(node, ("a", 1)) == [Error.NONE]
+
+    assert grow(node, ("a", 100), ("a/b", 2), ("b", 1), ("b", 1)) == dict.fromkeys(
+        ("a", "a/b", "b"), Error.UNKNOWN_SERVER_ERROR
+    )
+    assert node.metadata.next_offset == before + 2
+    assert grow(node, ("a", 2)) == {"a": Error.NONE}
     await node.stop()
+
+
+@in_loop
+async def test_a_deletion_too_large_in_bytes_is_refused_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(tmp_path)
+    create(node, ("a", 1))
+    monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 10)
+    fields = {"topic_names": ["a", "nowhere", "b", "b"], "timeout_ms": TIMEOUT_MS}
+    answered = ask(node, delete_topics, 20, 5, fields).responses
+    assert [(topic.name, topic.error_message) for topic in answered] == [
+        ("a", None),
+        ("nowhere", None),
+        ("b", None),
+        ("b", None),
+    ]
+    assert codes(answered) == [Error.UNKNOWN_SERVER_ERROR] * 4
+    assert "a" in node.metadata.image.topics
+    monkeypatch.undo()
+    await node.stop()
+
+
+@in_loop
+async def test_settings_too_long_in_all_are_refused_in_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(tmp_path)
+    before = node.metadata.next_offset
+    monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 2000)
+    nowhere = (TOPIC, "nowhere", {"flush.ms": "1"})
+    twice = (GROUP, "twice", {"consumer.session.timeout.ms": "50000"})
+    answered = alter(node, *groups(100), nowhere, twice, twice)
+    # What the broker refuses itself never comes to the controller.
+    assert answered == [Error.UNKNOWN_SERVER_ERROR] * 101 + [Error.INVALID_REQUEST] * 2
+    assert node.metadata.next_offset == before
+    assert alter(node, *groups(1)) == [Error.NONE]
+    await node.stop()
+
+
+@pytest.mark.parametrize(("limit", "largest"), [("MAX_RECORDS_PER_BATCH", FEW), ("MAX_BATCH_BYTES", 1500)])
+def test_credentials_are_stored_as_one_batch_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, largest: int
+) -> None:
+    @in_loop
+    async def play() -> None:
+        node = await started(tmp_path)
+        before = node.metadata.next_offset
+        users = [f"u{n}" for n in range(FEW)]
+        monkeypatch.setattr(metadata_log, limit, largest)
+        more = [*users, *(f"v{n}" for n in range(FEW))]
+        refused = store(node, *more, "", "twice", "twice")
+        assert [*refused] == sorted({*more, "", "twice"})
+        assert {*refused.values()} == {(Error.UNKNOWN_SERVER_ERROR, None)}
+        assert node.metadata.next_offset == before
+        stored = store(node, *users, "")
+        assert stored.pop("")[0] is Error.UNACCEPTABLE_CREDENTIAL
+        assert stored == dict.fromkeys(users, (Error.NONE, None))
+        assert node.metadata.next_offset == before + FEW
+        await node.stop()
+
+    play()
+
+
+@in_loop
+async def test_leaders_are_elected_up_to_the_bound_or_none(tmp_path: Path, few: None) -> None:
+    node = await started(tmp_path)
+    create(node, ("a", FEW - 1))
+    create(node, ("b", FEW - 1))
+    node.metadata.append(registration.take_leadership_away(node.metadata.image, node.node_id), may_split=True)
+    before = node.metadata.next_offset
+    assert elect(node) == (Error.POLICY_VIOLATION, [])
+    refused = [Error.POLICY_VIOLATION] * (FEW - 1)
+    assert elect(node, "a", "b") == (Error.POLICY_VIOLATION, [("a", refused), ("b", refused)])
+    assert node.metadata.next_offset == before
+    assert elect(node, "a") == (Error.NONE, [("a", [Error.NONE] * (FEW - 1))])
+    assert elect(node) == (Error.NONE, [("a", []), ("b", [Error.NONE] * (FEW - 1))])
+    assert leaderless(node) == []
+    await node.stop()
+
+
+@in_loop
+async def test_an_election_too_large_in_bytes_is_refused_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(tmp_path)
+    create(node, ("a", 1))
+    create(node, ("b", 1))
+    node.metadata.append(
+        registration.take_leadership_away(
+            node.metadata.image, node.node_id, {(node.metadata.image.topics["a"].topic_id, 0)}
+        )
+    )
+    monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 10)
+    refused = [Error.UNKNOWN_SERVER_ERROR]
+    assert elect(node, "a", "b") == (Error.UNKNOWN_SERVER_ERROR, [("a", refused), ("b", refused)])
+    monkeypatch.undo()
+    assert elect(node, "a", "b") == (Error.NONE, [("a", [Error.NONE]), ("b", [Error.ELECTION_NOT_NEEDED])])
+    await node.stop()
+
+
+@in_loop
+async def test_partitions_are_reassigned_up_to_the_bound(tmp_path: Path, few: None) -> None:
+    node = await started(tmp_path)
+    for name in ("a", "b"):
+        create(node, (name, FEW - 1))
+        add_replica(node, name)
+    every = [(name, index) for name in ("a", "b") for index in range(FEW - 1)]
+    # Kafka catches what the bound throws for each partition by itself.
+    answered = [Error.NONE] * FEW + [Error.UNKNOWN_SERVER_ERROR] * (FEW - 2)
+    assert reassign(node, *every) == (Error.NONE, answered)
+    topics = node.metadata.image.topics
+    alone = [len(topics[name].partitions[index].replicas) == 1 for name, index in every]
+    assert alone == [True] * FEW + [False] * (FEW - 2)
+    await node.stop()
+
+
+@in_loop
+async def test_a_reassignment_too_large_in_bytes_is_refused_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(tmp_path)
+    create(node, ("a", 1))
+    add_replica(node, "a")
+    monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 10)
+    refused = [Error.UNKNOWN_SERVER_ERROR] * 2
+    assert reassign(node, ("a", 0), ("a", 7)) == (Error.UNKNOWN_SERVER_ERROR, refused)
+    monkeypatch.undo()
+    assert reassign(node, ("a", 0), ("a", 7)) == (
+        Error.NONE,
+        [Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION],
+    )
+    await node.stop()
+
+
+@in_loop
+async def test_a_start_and_a_stop_write_more_than_one_batch_holds(tmp_path: Path, few: None) -> None:
+    node = await started(tmp_path)
+    create(node, ("a", FEW - 1))
+    create(node, ("b", FEW - 1))
+    await node.stop()
+    assert node.failure is None
+    assert len(leaderless(node)) == 2 * (FEW - 1)
+    again = await started(tmp_path)
+    assert leaderless(again) == []
+    crash(again)
+    after_the_crash = await started(tmp_path)
+    assert leaderless(after_the_crash) == []
+    await after_the_crash.stop()
 
 
 @in_loop

@@ -124,3 +124,42 @@ def test_no_partition_is_in_a_directory_and_on_its_way_there(tmp_path: Path) -> 
         there.open_log("orders", 0, LogConfig(), now_ms=NOW_MS, topic_id=TOPIC_ID)
     for directory in (source, there):
         directory.close()
+
+
+def test_to_leave_a_future_log_waits_for_no_disk_and_the_end_of_the_run_syncs_it(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0", b"1")
+    directory = LogDirectory.open(str(tmp_path / "b"), background=run_at_once)
+    future = directory.open_future(present, "0" * 32, now_ms=NOW_MS)
+    copied(future, present)
+    synced: list[str] = []
+
+    def hook(name: str, path: str, size: int) -> None:
+        if name.startswith("sync"):
+            synced.append(path)
+
+    files.set_fault_hook(hook)
+    directory.leave_future(future)
+    assert synced == []
+    assert [folder.path for folder in directory.future_folders()] == [future.directory]
+    assert future.recovery_point == 0
+    directory.close()
+    assert any(path.startswith(f"{future.directory}/") and path.endswith(".log") for path in synced)
+
+    again = LogDirectory.open(str(tmp_path / "b"), background=run_at_once)
+    assert again.clean
+    assert values(again.open_future(present, "1" * 32, now_ms=NOW_MS)) == [b"0", b"1"]
+    again.close()
+
+
+def test_a_future_log_that_was_left_is_let_go_of_with_its_folder(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0")
+    directory = LogDirectory.open(str(tmp_path / "b"), background=run_at_once)
+    future = directory.open_future(present, "0" * 32, now_ms=NOW_MS)
+    copied(future, present)
+    directory.leave_future(future)
+    [folder] = directory.future_folders()
+    directory.discard_future(folder, "1" * 32)
+    assert future.closed
+    assert not Path(folder.path).exists()
+    directory.close()
+    assert LogDirectory.open(str(tmp_path / "b"), background=run_at_once).clean
