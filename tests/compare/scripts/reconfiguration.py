@@ -12,6 +12,8 @@ from ..config_requests import (
     broker_name,
     change,
     changed,
+    described,
+    resource,
     until_set,
 )
 from ..play import Play, script
@@ -134,21 +136,20 @@ def in_steps(play: Play) -> None:
     until_set(play, BROKER, name, "listener.name.plaintext.num.network.threads", "6")
     altered("four times, for one listener", name, ("listener.name.plaintext.num.network.threads", SET, "12"))
     altered("for all listeners beside it", name, ("num.network.threads", SET, "12"))
+    known("num.network.threads", "12")
     altered("for all brokers", "", ("max.connections", SET, "500"))
     known("max.connections", "500")
     altered("nobody of one listener", name, ("listener.name.plaintext.max.connections", SET, "0"))
     altered("nobody for all brokers", "", ("max.connections", SET, "0"))
-    altered(
-        "taken away",
-        name,
-        *(
-            (key, DELETE, None)
-            for key in (
-                "log.retention.ms",
-                "log.local.retention.ms",
-                "listener.name.plaintext.num.network.threads",
-                "num.network.threads",
-            )
-        ),
-    )
-    altered("taken away for all", "", ("max.connections", DELETE, None))
+    # All of it, for the scripts that come after on the same broker; threads of a listener by halves alone.
+    taken = ("log.retention.ms", "log.local.retention.ms", "listener.name.plaintext.num.network.threads")
+    altered("taken away at once", name, ("num.network.threads", DELETE, None))
+    altered("taken away", name, *((key, DELETE, None) for key in taken), ("num.network.threads", SET, "6"))
+    known("num.network.threads", "6")
+    altered("taken away at last", name, ("num.network.threads", DELETE, None))
+    for_all = ("max.connections", "log.retention.ms")
+    altered("taken away for all", "", *((key, DELETE, None) for key in for_all))
+    known("num.network.threads", "3")
+    until_set(play, BROKER, name, "max.connections", str(2**31 - 1))
+    left = described(resource(BROKER, name, *for_all, *taken, "num.network.threads"), resource(BROKER, ""))
+    play.ask("what is left", "DescribeConfigs", 4, left)
