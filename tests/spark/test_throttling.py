@@ -65,6 +65,7 @@ def write(connection: Wire, transactional_id: str, topic: str, count: int) -> in
     """Commit so many batches; the leader they went to."""
     identity = connection.init_producer_id(transactional_id, TIMEOUT_MS)
     connection.add_partitions(transactional_id, identity, {topic: [0]})
+    wait_for_markers(connection, topic)  # which its leader answers, when it is one
     leader = connection.leaders([topic])[topic][0]
     for number in range(count):
         assert send(connection, leader, transactional_id, topic, identity, number) == number

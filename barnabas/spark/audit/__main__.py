@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import traceback
 from collections.abc import Sequence
@@ -62,10 +63,13 @@ def _audit(options: argparse.Namespace) -> int:
     )
     spark = connector.session("barnabas-audit", options.master)
     # pyspark is there from here on.
+    from pyspark.logger import PySparkLogger
+
     from barnabas.spark.audit.report import audit
 
-    # What fails is told in one line.
+    # What fails is told in one line; Spark's own reports go by the JVM's log and by a Python one.
     spark.sparkContext.setLogLevel("OFF")
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
         table = audit(
             spark,
