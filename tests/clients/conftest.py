@@ -26,7 +26,8 @@ def bootstrap() -> Iterator[str]:
     if running:
         yield running
     else:
-        with barnabas.Broker() as broker:
+        # Some write records of 1970, which retention would take once the tests run for some minutes.
+        with barnabas.Broker(config={"log.retention.check.interval.ms": 24 * 3_600_000}) as broker:
             yield broker.bootstrap
 
 

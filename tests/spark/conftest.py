@@ -58,11 +58,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores, with Spark's own Kafka connector."""
     need_program("java")
     pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
+    from py4j.protocol import Py4JError
+
     # A second compiler costs a short session more than it gains.
     options = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     session = make_session(tmp_path_factory.mktemp("spark"), **options)
     yield session
-    session.stop()
+    with contextlib.suppress(Py4JError, OSError):  # a JVM that has ended needs no stop
+        session.stop()
 
 
 def make_session(folder: Path, master: str = "local[2]", **settings: Any) -> SparkSession:

@@ -25,6 +25,7 @@ from tests.spark.conftest import BROKERS
 from tests.spark.outputs import create, read, values, wait_for_markers
 from tests.support.kafka_server import KafkaServer, Server
 from tests.support.requirements import need_apache_kafka
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,6 +104,13 @@ def say_epoch(server: Server, transactional_id: str, producer_id: int, epoch: in
     # The one that may write to internal topics.
     connection = Wire(server.bootstrap, {}, 30_000, "__admin_client")
     connection.connect()
+
+    def is_over() -> bool:
+        last = connection.describe_transaction(transactional_id)
+        return last is not None and last.state == "CompleteCommit"
+
+    # Kafka answers a commit ahead of the last record of it, which would come behind this one.
+    until(is_over, "the transaction is over")
     leaders = connection.leaders([TRANSACTIONS])[TRANSACTIONS]
     partition = partition_of_key(transactional_id, len(leaders))
     connection.wait(connection.send(leaders[partition], None, TRANSACTIONS, partition, batch))  # type: ignore[arg-type]
