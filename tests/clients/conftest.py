@@ -26,8 +26,7 @@ def bootstrap() -> Iterator[str]:
     if running:
         yield running
     else:
-        # Some write records of 1970, which retention would take once the tests run for some minutes.
-        with barnabas.Broker(config={"log.retention.check.interval.ms": 24 * 3_600_000}) as broker:
+        with barnabas.Broker() as broker:
             yield broker.bootstrap
 
 

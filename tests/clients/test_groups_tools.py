@@ -31,7 +31,8 @@ def kafka(needs_kafka: Tool, bootstrap: str) -> Tool:
 
 
 def filled(bootstrap: str, topic: str, count: int = 20, partitions: int = 2) -> None:
-    create_topic(bootstrap, topic, partitions=partitions)
+    # The records are of 1970, and retention would take them whenever it comes by.
+    create_topic(bootstrap, topic, partitions=partitions, config={"retention.ms": "-1"})
     send(
         bootstrap,
         topic,
