@@ -53,7 +53,8 @@ def next_identity(
     """
     last = _last(connection, transactional_id)
     if last is not None and last.state == COMMITTED:
-        lost = [one for one in _open(connection, leaders) if one[3:5] == last[1:]]
+        committed_last = (last.producer_id, last.epoch)
+        lost = [one for one in _open(connection, leaders) if (one.producer_id, one.epoch) == committed_last]
         _end(connection, lost, commit=True)
     identity = take()
     if last is not None:
