@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from broker.command_line import parse_command_line
 from broker.config.errors import UsageError
+from broker.process.command_line import parse_command_line
 
 
 def main() -> int:
@@ -16,7 +16,7 @@ def main() -> int:
     except UsageError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return error.exit_status
-    from broker.run import run
+    from broker.process.run import run
 
     return run(options)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.metadata.image import MetadataContradictionError
+from broker.controller.image import MetadataContradictionError
 
 
 class BrokenInvariantError(Exception):

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
-from storage.log_config import LONG_MAX
+from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
     from broker.server import Server
-    from storage.log_directory import LogDirectory
-    from storage.partition_log import PartitionLog
+    from storage.directory.log_directory import LogDirectory
+    from storage.log.partition_log import PartitionLog
 
 log = logging.getLogger("barnabas.housekeeping")
 

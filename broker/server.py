@@ -13,50 +13,51 @@ import resource
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from broker.background import BackgroundThread, run_all
 from broker.broken_invariant import stops_the_broker
-from broker.clock import Clock, SystemClock
 from broker.config.consistency import CONNECTIONS_PER_HOST
 from broker.config.topic_config import check_topic_configs, log_config_of_metadata, log_config_of_topic
+from broker.controller import registration
+from broker.controller.bootstrap import bootstrap_records
+from broker.controller.image import BROKER_RESOURCE, ClusterImage, MetadataContradictionError
+from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
+from broker.controller.snapshots import SnapshotPolicy
+from broker.controller.topic_decisions import Placement
+from broker.controller.topic_names import is_internal
+from broker.controller.topics import Topics
 from broker.coordination.groups import Groups
 from broker.coordination.hosted_shard import PartitionWorld
-from broker.coordination.loop_timers import LoopTimers
 from broker.coordination.markers import TxnMarkers
 from broker.coordination.transactions import Transactions
-from broker.directories import Directories, open_directories
-from broker.dispatch import Dispatcher
-from broker.failing_directories import FailingDirectories
-from broker.fetch_sessions import FetchSessions
-from broker.folders import find_folders, settle_moves
+from broker.disks import placement
+from broker.disks.directories import Directories, open_directories
+from broker.disks.failing_directories import FailingDirectories
+from broker.disks.folders import find_folders, settle_moves
+from broker.disks.log_dir_moves import LogDirMoves
+from broker.environment.background import BackgroundThread, run_all
+from broker.environment.chance import random_uuid
+from broker.environment.clock import Clock, SystemClock
+from broker.environment.timers import LoopTimers
 from broker.housekeeping import Housekeeping
-from broker.listener import ConnectionLimits, Listener
-from broker.log_dir_moves import LogDirMoves
-from broker.metadata import placement, registration
-from broker.metadata.bootstrap import bootstrap_records
-from broker.metadata.image import BROKER_RESOURCE, ClusterImage, MetadataContradictionError
-from broker.metadata.metadata_log import METADATA_TOPIC_ID, MetadataLog
-from broker.metadata.snapshots import SnapshotPolicy
-from broker.metadata.topic_decisions import Placement
-from broker.metadata.topic_names import is_internal
-from broker.partitions import FAULTS as LOG_FAULTS
-from broker.partitions import Partition, Partitions
+from broker.network.dispatch import Dispatcher
+from broker.network.listener import ConnectionLimits, Listener
+from broker.process.start_error import StartError
 from broker.quotas.client_quotas import ClientQuotas
-from broker.random_ids import random_uuid
-from broker.start_error import StartError
-from broker.topics import Topics
+from broker.replicas.fetch_sessions import FetchSessions
+from broker.replicas.partitions import FAULTS as LOG_FAULTS
+from broker.replicas.partitions import Partition, Partitions
 from coordinator.transaction.producer_ids import ProducerIds
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata_records import ProducerIdsRecord
-from protocol.primitives import uuid_to_text
+from protocol.wire.primitives import uuid_to_text
 from storage import files
-from storage.log_directory import METADATA_TOPIC
+from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Collection
 
     from broker.config.broker_config import BrokerConfig
-    from storage.log_directory import LogDirectory
+    from storage.directory.log_directory import LogDirectory
 
 log = logging.getLogger("barnabas.server")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from protocol.errors import Error
-from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 Bytes = bytes | bytearray | memoryview
 Record = tuple[bytes, bytes | None]

@@ -8,7 +8,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.schema import LATEST, Message
+from protocol.wire.schema import LATEST, Message
 
 NEVER_FLEXIBLE: Final = LATEST + 1
 """The first flexible version of an API that has none."""

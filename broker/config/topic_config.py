@@ -18,7 +18,7 @@ from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from storage.log_config import LogConfig
+    from storage.log.log_config import LogConfig
 
 
 def check_topic_configs(config: BrokerConfig, overrides: Mapping[str, str | None]) -> None:
@@ -137,7 +137,7 @@ def _topic_setting(
 
 def log_config_of_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     """A topic's settings as its partitions' logs take them."""
-    from storage.log_config import LogConfig
+    from storage.log.log_config import LogConfig
 
     values = topic_values(config, overrides)
 
@@ -187,7 +187,7 @@ def log_config_of_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> L
 
 def log_config_of_metadata(config: BrokerConfig) -> LogConfig:
     """What `__cluster_metadata` is kept by: only snapshots let its segments go (KafkaRaftLog.createLog)."""
-    from storage.log_config import LogConfig
+    from storage.log.log_config import LogConfig
 
     segment_bytes = config.get_optional_int("internal.metadata.log.segment.bytes")
     if segment_bytes is None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from coordinator.group.topics import TopicMetadata
 
 if TYPE_CHECKING:
-    from broker.metadata.image import ClusterImage, TopicChanges, TopicImage
-    from broker.metadata.metadata_log import MetadataLog
+    from broker.controller.image import ClusterImage, TopicChanges, TopicImage
+    from broker.controller.metadata_log import MetadataLog
 
 
 class ClusterTopics:

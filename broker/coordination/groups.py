@@ -11,20 +11,20 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.config.group_config import consumer_timeouts
+from broker.controller.image import GROUP_RESOURCE
 from broker.coordination.cluster_topics import ClusterTopics
 from broker.coordination.hosted_shards import HostedShards
-from broker.metadata.image import GROUP_RESOURCE
 from coordinator.group.settings import ConsumerTimeouts, GroupSettings
 from coordinator.group.shard import Client, GroupShard
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.context import RequestContext
+    from broker.controller.image import TopicChanges
+    from broker.controller.metadata_log import MetadataLog
     from broker.coordination.hosted_shard import PartitionWorld
-    from broker.metadata.image import TopicChanges
-    from broker.metadata.metadata_log import MetadataLog
-    from broker.partitions import Partition, Partitions
+    from broker.network.context import RequestContext
+    from broker.replicas.partitions import Partition, Partitions
 
 log = logging.getLogger("barnabas.coordination")
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from coordinator.ports import Bytes, Record, append_error
 from protocol.errors import Error, KafkaError
-from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from protocol.records import COMMIT, build_batch, read_control_type, read_records
-from storage.results import AppendOrigin
-from storage.verification import Verification
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.records.records import COMMIT, build_batch, read_control_type, read_records
+from storage.log.results import AppendOrigin
+from storage.producers.announcements import Verification
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
-    from broker.coordination.loop_timers import LoopTimers
-    from broker.partitions import Partition
-    from storage.partition_log import PartitionLog
+    from broker.environment.clock import Clock
+    from broker.environment.timers import LoopTimers
+    from broker.replicas.partitions import Partition
+    from storage.log.partition_log import PartitionLog
 
 
 class ReplayedShard(Protocol):

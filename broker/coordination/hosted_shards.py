@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.coordination.hosted_shard import PartitionWorld, ReplayedShard, replay
-from coordinator.java_hash import partition_of_key
+from coordinator.java.hashes import partition_of_key
 from protocol.errors import CodecError, Error, KafkaError
-from protocol.record_batch import CorruptRecordError
+from protocol.records.batch import CorruptRecordError
 
 if TYPE_CHECKING:
-    from broker.partitions import Partition, Partitions
+    from broker.replicas.partitions import Partition, Partitions
 
 log = logging.getLogger("barnabas.coordination")
 

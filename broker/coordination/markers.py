@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from protocol.errors import Error, KafkaError
-from protocol.record_batch import LOG_APPEND_TIME, patch_max_timestamp
-from protocol.records import ABORT, COMMIT, build_end_txn_marker
-from storage.producer_state import Marker
-from storage.results import AppendOrigin
+from protocol.records.batch import LOG_APPEND_TIME, patch_max_timestamp
+from protocol.records.records import ABORT, COMMIT, build_end_txn_marker
+from storage.log.results import AppendOrigin
+from storage.producers.producer_state import Marker
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
+    from broker.controller.image import ClusterImage
     from broker.coordination.groups import Groups
-    from broker.metadata.image import ClusterImage
-    from broker.partitions import Partition, Partitions
+    from broker.environment.clock import Clock
+    from broker.replicas.partitions import Partition, Partitions
     from coordinator.ports import MarkerAnswers, TopicPartition, TxnMarker
 
     Done = Callable[[MarkerAnswers], None]

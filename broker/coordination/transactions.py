@@ -16,7 +16,7 @@ from protocol.errors import Error, KafkaError
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.coordination.hosted_shard import PartitionWorld
-    from broker.partitions import Partition, Partitions
+    from broker.replicas.partitions import Partition, Partitions
     from coordinator.ports import Markers
 
 TRANSACTION_TOPIC = "__transaction_state"

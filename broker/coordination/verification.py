@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from broker.partitions import Partition
+    from broker.replicas.partitions import Partition
     from broker.server import Server
-    from storage.verification import Verification
+    from storage.producers.announcements import Verification
 
 TRANSACTION_VERSION_2 = 2
 

@@ -14,7 +14,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 PRODUCER_FENCED_VERSION = 2

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from broker.controller.topic_names import is_internal
 from broker.coordination.fencing import as_known
-from broker.metadata.topic_names import is_internal
 from coordinator.ports import TopicPartition
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import (
@@ -27,7 +27,7 @@ from protocol.messages.transactions import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 PRODUCER_FENCED_VERSION = 2

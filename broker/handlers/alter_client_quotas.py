@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.addresses import address_of
-from broker.metadata.quota_decisions import altered
+from broker.controller.quota_decisions import altered
+from broker.network.addresses import address_of
 from protocol.errors import Error, KafkaError
 from protocol.messages.quotas import (
     AlterClientQuotasRequest,
@@ -16,10 +16,10 @@ from protocol.messages.quotas import (
     AlterEntryResult,
     EntityData,
 )
-from protocol.schema import Message
+from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.config.alterations import Alteration, Operation, check_request
-from broker.config_resources import alter, check_resource
-from broker.metadata import config_decisions
+from broker.config.resources import alter, check_resource
+from broker.controller import config_decisions
 from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
-from protocol.schema import Message
+from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

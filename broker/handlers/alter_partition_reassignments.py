@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.record_bounds import MAX_RECORDS_PER_REQUEST
-from broker.metadata.replica_decisions import reassigned
+from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
+from broker.controller.replica_decisions import reassigned
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     AlterPartitionReassignmentsRequest,
@@ -16,10 +16,10 @@ from protocol.messages.cluster_admin import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from protocol.schema import Message
+from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -11,8 +11,8 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from broker.log_directories import log_directories
-from broker.partitions import FAULTS
+from broker.disks.log_directories import log_directories
+from broker.replicas.partitions import FAULTS
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     AlterReplicaLogDirPartitionResult,
@@ -22,7 +22,7 @@ from protocol.messages.cluster_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 log = logging.getLogger("barnabas.log_dirs")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.scram_decisions import altered
+from broker.controller.scram_decisions import altered
 from protocol.errors import Error, KafkaError
 from protocol.messages.scram import (
     AlterUserScramCredentialsRequest,
@@ -16,7 +16,7 @@ from protocol.messages.scram import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

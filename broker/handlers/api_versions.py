@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from broker.controller.registration import FEATURES, KRAFT_VERSION_RANGE
 from broker.handlers import HANDLERS
-from broker.metadata.registration import FEATURES, KRAFT_VERSION_RANGE
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.errors import Error
 from protocol.messages.api_versions import (
@@ -23,7 +23,7 @@ from protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.authorized_operations import GROUP_OPERATIONS
+from broker.controller.authorized_operations import GROUP_OPERATIONS
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import (
     ConsumerGroupDescribeRequest,
@@ -13,7 +13,7 @@ from protocol.messages.groups_consumer import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -12,7 +12,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 OWN_MEMBER_ID_VERSION = 1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.authorized_operations import NO_AUTHORIZER
+from broker.controller.authorized_operations import NO_AUTHORIZER
 from protocol.errors import Error
 from protocol.messages.acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -8,7 +8,7 @@ from protocol.errors import Error
 from protocol.messages.delegation_tokens import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 PRINCIPAL_TYPE, ANONYMOUS = "User", "ANONYMOUS"  # KafkaPrincipal.ANONYMOUS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from coordinator.java_maps import JavaMap
+from coordinator.java.maps import JavaMap
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -15,7 +15,7 @@ from protocol.messages.topics import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -19,10 +19,10 @@ from protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from storage.log_directory import METADATA_TOPIC
+from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -8,7 +8,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_admin import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
     from coordinator.group.shard import GroupShard
 

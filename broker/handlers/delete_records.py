@@ -17,7 +17,7 @@ from protocol.messages.topics import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 HIGH_WATERMARK = -1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.metadata.image import TopicImage
+from broker.controller.image import TopicImage
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
     DeletableTopicResult,
@@ -17,10 +17,10 @@ from protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from protocol.schema import ZERO_UUID
+from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

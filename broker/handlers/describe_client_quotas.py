@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.quota_decisions import matching
+from broker.controller.quota_decisions import matching
 from protocol.errors import KafkaError
 from protocol.messages.quotas import (
     DescribeClientQuotasRequest,
@@ -15,7 +15,7 @@ from protocol.messages.quotas import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

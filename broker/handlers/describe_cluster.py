@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.authorized_operations import CLUSTER_OPERATIONS
+from broker.controller.authorized_operations import CLUSTER_OPERATIONS
 from protocol.errors import Error
 from protocol.messages.metadata import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 BROKERS = 1

@@ -17,11 +17,11 @@ from broker.config.definitions import ConfigType
 from broker.config.describe import describe_broker, describe_cluster_defaults, describe_topic
 from broker.config.entries import ConfigEntry, ConfigSource
 from broker.config.group_config import describe_group
-from broker.config_resources import check_broker_name
-from broker.logger_levels import logger_levels
-from broker.metadata.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
-from broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
-from broker.metadata.topic_names import invalid_name_reason
+from broker.config.logger_levels import logger_levels
+from broker.config.resources import check_broker_name
+from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
+from broker.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from broker.controller.topic_names import invalid_name_reason
 from protocol.errors import Error, KafkaError
 from protocol.messages.configs import (
     DescribeConfigsRequest,
@@ -33,7 +33,7 @@ from protocol.messages.configs import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

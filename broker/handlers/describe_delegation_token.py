@@ -11,7 +11,7 @@ from protocol.messages.delegation_tokens import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

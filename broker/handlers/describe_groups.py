@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.authorized_operations import GROUP_OPERATIONS
+from broker.controller.authorized_operations import GROUP_OPERATIONS
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_admin import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from broker.log_directories import log_directories
+from broker.disks.log_directories import log_directories
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     DescribeLogDirsPartition,
@@ -18,13 +18,13 @@ from protocol.messages.cluster_admin import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from storage.log_directory import METADATA_TOPIC
+from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
-    from storage.log_directory import LogDirectory
-    from storage.partition_log import PartitionLog
+    from storage.directory.log_directory import LogDirectory
+    from storage.log.partition_log import PartitionLog
 
 EVERY_DIRECTORY = "*"
 NO_LAG = -1  # DescribeLogDirsResponse.INVALID_OFFSET_LAG

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.topic_names import invalid_name_reason
+from broker.controller.topic_names import invalid_name_reason
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions_admin import (
     DescribedProducer,
@@ -15,7 +15,7 @@ from protocol.messages.transactions_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

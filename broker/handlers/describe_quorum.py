@@ -17,11 +17,11 @@ from protocol.messages.cluster_admin import (
     QuorumReplica,
     QuorumTopic,
 )
-from protocol.schema import ZERO_UUID
-from storage.log_directory import METADATA_TOPIC
+from protocol.wire.schema import ZERO_UUID
+from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.authorized_operations import TOPIC_OPERATIONS
-from broker.metadata.image import TopicImage
-from broker.metadata.placement import offline_replicas
-from broker.metadata.topic_names import invalid_name_reason, is_internal
+from broker.controller.authorized_operations import TOPIC_OPERATIONS
+from broker.controller.image import TopicImage
+from broker.controller.topic_names import invalid_name_reason, is_internal
+from broker.disks.placement import offline_replicas
 from protocol.errors import Error
 from protocol.messages.metadata import (
     Cursor,
@@ -22,7 +22,7 @@ from protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

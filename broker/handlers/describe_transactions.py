@@ -15,7 +15,7 @@ from protocol.messages.transactions_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.metadata.scram_decisions import credentials
+from broker.controller.scram_decisions import credentials
 from protocol.errors import Error
 from protocol.messages.scram import (
     CredentialInfo,
@@ -15,7 +15,7 @@ from protocol.messages.scram import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from broker.metadata.record_bounds import check_records
-from broker.metadata.replica_decisions import PREFERRED, UNCLEAN, elected
+from broker.controller.record_bounds import check_records
+from broker.controller.replica_decisions import PREFERRED, UNCLEAN, elected
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     ElectLeadersRequest,
@@ -14,10 +14,10 @@ from protocol.messages.cluster_admin import (
     PartitionElectionResult,
     ReplicaElectionResult,
 )
-from protocol.schema import Message
+from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

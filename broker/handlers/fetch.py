@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.fetch_sessions import NO_SESSION, FetchPlan, FetchTarget
-from broker.fetching import DelayedFetch, FetchParameters, Reading, Results
-from protocol.codec import encoder
+from broker.replicas.fetch_sessions import NO_SESSION, FetchPlan, FetchTarget
+from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results
 from protocol.errors import Error
 from protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -24,9 +23,10 @@ from protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from protocol.wire.codec import encoder
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 READ_UNCOMMITTED = 0

@@ -11,7 +11,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker import logger_levels
+from broker.config import logger_levels
 from broker.config.alterations import Alteration, Operation, check_request
-from broker.config_resources import alter, check_resource
-from broker.metadata import config_decisions
-from broker.metadata.config_decisions import BROKER_LOGGER_RESOURCE
-from broker.metadata.image import BROKER_RESOURCE
+from broker.config.resources import alter, check_resource
+from broker.controller import config_decisions
+from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE
+from broker.controller.image import BROKER_RESOURCE
 from protocol.errors import Error, KafkaError
 from protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
-from protocol.schema import Message
+from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

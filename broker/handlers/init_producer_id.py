@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from broker.coordination.fencing import as_known
 from protocol.errors import Error, KafkaError
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 PRODUCER_FENCED_VERSION = 4

@@ -12,7 +12,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 BATCH_VERSION = 3

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
-from broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
+from broker.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from protocol.errors import Error
 from protocol.messages.configs import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

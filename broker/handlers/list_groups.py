@@ -8,7 +8,7 @@ from protocol.errors import KafkaError
 from protocol.messages.groups_admin import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

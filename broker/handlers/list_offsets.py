@@ -20,7 +20,7 @@ from protocol.messages.offsets import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 LATEST = -1

@@ -13,7 +13,7 @@ from protocol.messages.cluster_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from coordinator.re2 import Pattern, PatternSyntaxError, compile_pattern
+from coordinator.java.re2 import Pattern, PatternSyntaxError, compile_pattern
 from coordinator.transaction.admin import TransactionFilter, states_named
 from coordinator.transaction.states import STATE_NAMES
 from protocol.errors import Error, KafkaError
@@ -20,7 +20,7 @@ from protocol.messages.transactions_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
     from coordinator.transaction.shard import TransactionShard
 

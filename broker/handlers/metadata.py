@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from broker.metadata.image import NO_LEADER, PartitionImage, TopicImage
-from broker.metadata.placement import offline_replicas
-from broker.metadata.topic_names import invalid_name_reason, is_internal
+from broker.controller.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from broker.controller.image import NO_LEADER, PartitionImage, TopicImage
+from broker.controller.topic_names import invalid_name_reason, is_internal
+from broker.disks.placement import offline_replicas
 from protocol.errors import Error
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -23,10 +23,10 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.schema import ZERO_UUID
+from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

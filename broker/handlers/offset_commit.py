@@ -22,8 +22,8 @@ from protocol.messages.groups_offsets import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from broker.metadata.image import TopicImage
+    from broker.controller.image import TopicImage
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 TOPIC_ID_VERSION = 10

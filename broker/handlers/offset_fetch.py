@@ -22,10 +22,10 @@ from protocol.messages.groups_offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from protocol.schema import ZERO_UUID
+from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 GROUP_ERROR_VERSION = 2

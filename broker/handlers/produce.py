@@ -23,8 +23,8 @@ from struct import Struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from broker.connection import CloseConnectionError
 from broker.coordination.verification import Operation, TransactionalProducer, Verified, add_or_verify
+from broker.network.connection import CloseConnectionError
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -33,15 +33,15 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.record_batch import ATTRIBUTES_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT
-from protocol.record_checks import RecordValidationError, RequestFailedError, check_shape, validate
+from protocol.records.batch import ATTRIBUTES_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT
+from protocol.records.checks import RecordValidationError, RequestFailedError, check_shape, validate
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
-    from broker.partitions import Partition
+    from broker.network.context import RequestContext
+    from broker.replicas.partitions import Partition
     from broker.server import Server
-    from storage.partition_log import PartitionLog
-    from storage.verification import Verification
+    from storage.log.partition_log import PartitionLog
+    from storage.producers.announcements import Verification
 
 ATTRIBUTES_LOW_BYTE_POS = ATTRIBUTES_POS + 1
 _PRODUCER = Struct(">qhi")  # id, epoch, base sequence: neighbours in a batch's header

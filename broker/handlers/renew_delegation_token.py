@@ -8,7 +8,7 @@ from protocol.errors import Error
 from protocol.messages.delegation_tokens import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -8,7 +8,7 @@ from protocol.errors import Error
 from protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -13,7 +13,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 PROTOCOL_VERSION = 5

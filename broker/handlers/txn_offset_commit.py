@@ -23,13 +23,13 @@ from protocol.messages.transactions import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.record_batch import NO_SEQUENCE
-from protocol.schema import ZERO_UUID
+from protocol.records.batch import NO_SEQUENCE
+from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
-    from storage.verification import Verification
+    from storage.producers.announcements import Verification
 
 LOADING_VERSION = 2  # clients before it don't know COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)
 

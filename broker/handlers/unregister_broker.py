@@ -13,7 +13,7 @@ from protocol.messages.cluster_admin import UnregisterBrokerRequest, UnregisterB
 from protocol.messages.metadata_records import UnregisterBrokerRecord
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.feature_decisions import FeatureUpdate, updated
+from broker.controller.feature_decisions import FeatureUpdate, updated
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     UpdatableFeatureResult,
@@ -17,7 +17,7 @@ from protocol.messages.cluster_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

@@ -26,10 +26,10 @@ from protocol.messages.transactions_admin import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from broker.context import RequestContext
+    from broker.network.context import RequestContext
     from broker.server import Server
 
 

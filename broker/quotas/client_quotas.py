@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from broker.addresses import address_of
+from broker.network.addresses import address_of
 from broker.quotas.limits import MISSING, Limits, Name
 from broker.quotas.measures import Rate, TokenBucket, Windows
 from protocol.errors import Error, KafkaError
@@ -20,8 +20,8 @@ from protocol.messages.metadata_records import ClientQuotaRecord
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.context import RequestContext
-    from broker.metadata.image import ClusterImage
+    from broker.controller.image import ClusterImage
+    from broker.network.context import RequestContext
 
 log = logging.getLogger("barnabas.quotas")
 

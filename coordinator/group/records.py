@@ -11,7 +11,6 @@ from struct import Struct
 from typing import NamedTuple
 
 from coordinator.ports import Bytes, Record
-from protocol.codec import decode, encode
 from protocol.errors import CodecError
 from protocol.messages.group_records import (
     GroupMetadataKey,
@@ -37,7 +36,8 @@ from protocol.messages.group_records_consumer import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from protocol.schema import ZERO_UUID, Message
+from protocol.wire.codec import decode, encode
+from protocol.wire.schema import ZERO_UUID, Message
 
 LEGACY_OFFSET_COMMIT = 0
 OFFSET_COMMIT = 1

@@ -32,7 +32,7 @@ from coordinator.group.topics import NoTopics, Topics
 from coordinator.ports import Bytes, Record, World
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupResponse, SyncGroupResponse
-from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 log = logging.getLogger("barnabas.groups")
 

@@ -21,7 +21,7 @@ from coordinator.transaction.states import (
     PREPARE_COMMIT,
 )
 from protocol.errors import Error, KafkaError
-from protocol.record_batch import NO_PRODUCER_ID
+from protocol.records.batch import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable

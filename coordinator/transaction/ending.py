@@ -30,7 +30,7 @@ from coordinator.transaction.states import (
     TransactionState,
 )
 from protocol.errors import Error, KafkaError
-from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from coordinator.transaction.shard import TransactionShard

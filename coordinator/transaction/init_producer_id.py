@@ -17,7 +17,7 @@ from coordinator.transaction.metadata import (
 )
 from coordinator.transaction.states import EMPTY, INIT_PRODUCER_ID
 from protocol.errors import Error, KafkaError
-from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from coordinator.transaction.shard import TransactionShard

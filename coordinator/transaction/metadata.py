@@ -11,7 +11,7 @@ from typing import NamedTuple
 from coordinator.ports import TopicPartition
 from coordinator.transaction.states import EMPTY, ENTERED_FROM, TransactionState
 from protocol.errors import Error, KafkaError
-from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 
 MAX_EPOCH = 32_767
 EXHAUSTED_EPOCH = MAX_EPOCH - 1

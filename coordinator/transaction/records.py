@@ -13,10 +13,10 @@ from struct import Struct
 from coordinator.ports import Bytes
 from coordinator.transaction.metadata import Partitions, TransitMetadata
 from coordinator.transaction.states import EMPTY, TransactionState
-from protocol.codec import decode, encode, encoder
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.wire.codec import decode, encode, encoder
 
 KEY_VERSION = 0
 VALUE_VERSIONS = (0, 1)

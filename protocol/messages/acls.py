@@ -4,7 +4,7 @@ v1 pattern types (KIP-290), v2 flexible, v3 the resource type USER (KIP-373). Ty
 permissions are the codes of Kafka's ResourceType, PatternType, AclOperation and AclPermissionType.
 """
 
-from protocol.schema import Message, Struct, array, int8, int16, int32, string
+from protocol.wire.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class DescribeAclsRequest(Message, api_key=29, versions="1-3", flexible="2+"):

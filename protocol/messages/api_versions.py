@@ -4,7 +4,7 @@ v1 throttle time, v3 flexible (the header of its answer never is), the client's 
 features (KIP-584), v4 a feature's lowest version may be 0 (KAFKA-17011).
 """
 
-from protocol.schema import Message, Struct, array, boolean, int16, int32, int64, string
+from protocol.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
 
 class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):

@@ -10,7 +10,19 @@ UpdateFeatures (57): v1 validate only and downgrade types (KIP-584), v2 no resul
 UnregisterBroker (64): KIP-500.
 """
 
-from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string, uint16, uuid
+from protocol.wire.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uint16,
+    uuid,
+)
 
 
 class DescribableLogDirTopic(Struct):

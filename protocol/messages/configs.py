@@ -5,7 +5,7 @@ AlterConfigs: v2 flexible. IncrementalAlterConfigs (KIP-339): v1 flexible.
 ListConfigResources: v0 lists client metrics (KIP-714), v1 every type of resource (KIP-1142).
 """
 
-from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, string
+from protocol.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
 
 
 class DescribeConfigsResource(Struct):

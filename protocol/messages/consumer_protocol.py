@@ -4,7 +4,7 @@ Both begin with their version (int16). Subscription: v1 owned partitions (KIP-42
 (KIP-792), v3 rack (KIP-881).
 """
 
-from protocol.schema import Message, Struct, array, binary, int32, string
+from protocol.wire.schema import Message, Struct, array, binary, int32, string
 
 
 class TopicPartition(Struct):

@@ -4,7 +4,7 @@ DescribeDelegationToken (41): KIP-48.
 v2 flexible; Create and Describe: v3 owner and requester (KIP-373).
 """
 
-from protocol.schema import Message, Struct, array, binary, int16, int32, int64, string
+from protocol.wire.schema import Message, Struct, array, binary, int16, int32, int64, string
 
 
 class CreatableRenewers(Struct):

@@ -7,8 +7,20 @@ fetched epoch (KIP-595), v13 topic ids (KIP-516), v14 tiered storage (KIP-405), 
 high watermark (KIP-1166).
 """
 
-from protocol.primitives import Bytes
-from protocol.schema import Message, Struct, array, int8, int16, int32, int64, records, string, struct, uuid
+from protocol.wire.primitives import Bytes
+from protocol.wire.schema import (
+    Message,
+    Struct,
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    records,
+    string,
+    struct,
+    uuid,
+)
 
 
 class ReplicaState(Struct):

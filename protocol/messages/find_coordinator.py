@@ -4,7 +4,7 @@ v1 key type (KIP-98): 0 group, 1 transaction, 2 share; v3 flexible, v4 several k
 TRANSACTION_ABORTABLE (KIP-890), v6 share groups (KIP-932).
 """
 
-from protocol.schema import Message, Struct, array, int8, int16, int32, string
+from protocol.wire.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class FindCoordinatorRequest(Message, api_key=10, versions="0-6", flexible="3+"):

@@ -3,7 +3,7 @@
 Keys begin with their type (int16), which is `API_KEY`; values with their version (int16).
 """
 
-from protocol.schema import Message, Struct, array, binary, int32, int64, string, uuid
+from protocol.wire.schema import Message, Struct, array, binary, int32, int64, string, uuid
 
 
 class OffsetCommitKey(Message, api_key=1, versions="0"):

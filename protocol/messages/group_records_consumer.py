@@ -4,7 +4,7 @@ Keys begin with their type (int16), which is `API_KEY`; values with their versio
 epochs: that of the group, of its target assignment, and of each member.
 """
 
-from protocol.schema import Message, Struct, array, binary, int8, int32, int64, string, struct, uuid
+from protocol.wire.schema import Message, Struct, array, binary, int8, int32, int64, string, struct, uuid
 
 
 class ConsumerGroupMetadataKey(Message, api_key=3, versions="0"):

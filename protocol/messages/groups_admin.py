@@ -5,7 +5,7 @@ GROUP_ID_NOT_FOUND (KIP-1043). ListGroups: v3 flexible, v4 states (KIP-518), v5 
 DeleteGroups: v2 flexible.
 """
 
-from protocol.schema import Message, Struct, array, binary, boolean, int16, int32, string
+from protocol.wire.schema import Message, Struct, array, binary, boolean, int16, int32, string
 
 
 class ListGroupsRequest(Message, api_key=16, versions="0-5", flexible="3+"):

@@ -8,7 +8,7 @@ members, v4 flexible. LeaveGroup: v3 several members at once (KIP-345), v4 flexi
 (KIP-800).
 """
 
-from protocol.schema import Message, Struct, array, binary, boolean, int16, int32, string
+from protocol.wire.schema import Message, Struct, array, binary, boolean, int16, int32, string
 
 
 class JoinGroupRequestProtocol(Struct):

@@ -5,7 +5,7 @@ ConsumerGroupHeartbeat: v1 subscription by regular expression, and member ids th
 ConsumerGroupDescribe: v1 member types (KIP-1099).
 """
 
-from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, string, struct, uuid
+from protocol.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string, struct, uuid
 
 
 class TopicPartitions(Struct):

@@ -7,7 +7,7 @@ OffsetFetch: v2 null topics are all, v5 leader epoch, v6 flexible, v7 waits for 
 OffsetDelete: KIP-496.
 """
 
-from protocol.schema import Message, Struct, array, boolean, int16, int32, int64, string, uuid
+from protocol.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string, uuid
 
 
 class OffsetCommitRequestPartition(Struct):

@@ -8,7 +8,7 @@ DescribeCluster: v1 endpoint type (KIP-919), v2 fenced brokers (KIP-1073). Descr
 KIP-966.
 """
 
-from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, string, struct, uuid
+from protocol.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string, struct, uuid
 
 
 class MetadataRequestTopic(Struct):

@@ -4,7 +4,7 @@
 type and version, then the body.
 """
 
-from protocol.schema import (
+from protocol.wire.schema import (
     Message,
     Struct,
     array,

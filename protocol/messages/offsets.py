@@ -6,7 +6,7 @@ timeout for remote lookups (KIP-1075), v11 the earliest offset not yet uploaded 
 OffsetForLeaderEpoch: v2 current leader epoch (KIP-320), v3 replica id, v4 flexible.
 """
 
-from protocol.schema import Message, Struct, array, int8, int16, int32, int64, string
+from protocol.wire.schema import Message, Struct, array, int8, int16, int32, int64, string
 
 
 class ListOffsetsPartition(Struct):

@@ -6,7 +6,7 @@ TRANSACTION_ABORTABLE, v12 partitions join the transaction by themselves (KIP-89
 (KIP-516).
 """
 
-from protocol.schema import Message, Struct, array, int16, int32, int64, records, string, struct, uuid
+from protocol.wire.schema import Message, Struct, array, int16, int32, int64, records, string, struct, uuid
 
 
 class PartitionProduceData(Struct):

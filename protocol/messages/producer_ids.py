@@ -5,7 +5,7 @@ PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890), v6 two-phase comm
 advertised). AllocateProducerIds: KIP-730.
 """
 
-from protocol.schema import Message, boolean, int16, int32, int64, string
+from protocol.wire.schema import Message, boolean, int16, int32, int64, string
 
 
 class InitProducerIdRequest(Message, api_key=22, versions="0-6", flexible="2+"):

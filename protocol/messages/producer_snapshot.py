@@ -3,7 +3,7 @@
 The file is {version int16, crc uint32, entries}; the CRC-32C covers what follows it.
 """
 
-from protocol.schema import Message, Struct, array, int16, int32, int64, uint32
+from protocol.wire.schema import Message, Struct, array, int16, int32, int64, uint32
 
 
 class ProducerEntry(Struct):

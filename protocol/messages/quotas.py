@@ -1,6 +1,6 @@
 """DescribeClientQuotas (48) and AlterClientQuotas (49): KIP-546. v1 flexible."""
 
-from protocol.schema import Message, Struct, array, boolean, float64, int8, int16, int32, string
+from protocol.wire.schema import Message, Struct, array, boolean, float64, int8, int16, int32, string
 
 
 class ComponentData(Struct):

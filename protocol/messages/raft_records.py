@@ -4,7 +4,7 @@ A control record's key is {version int16, type int16}: 2 LeaderChange, 3 Snapsho
 5 KRaftVersion, 6 Voters (KIP-595, KIP-630, KIP-853). `QuorumStateData` is kept as JSON in `quorum-state`.
 """
 
-from protocol.schema import Message, Struct, array, int16, int32, int64, string, struct, uint16, uuid
+from protocol.wire.schema import Message, Struct, array, int16, int32, int64, string, struct, uint16, uuid
 
 
 class LeaderChangeVoter(Struct):

@@ -4,7 +4,7 @@ SaslHandshake: v1 is followed by SaslAuthenticate requests, v0 by bare tokens (K
 v1 the session's lifetime (KIP-368), v2 flexible.
 """
 
-from protocol.schema import Message, array, binary, int16, int64, string
+from protocol.wire.schema import Message, array, binary, int16, int64, string
 
 
 class SaslHandshakeRequest(Message, api_key=17, versions="0-1"):

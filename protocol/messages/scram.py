@@ -3,7 +3,7 @@
 Mechanisms: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
 """
 
-from protocol.schema import Message, Struct, array, binary, int8, int16, int32, string
+from protocol.wire.schema import Message, Struct, array, binary, int8, int16, int32, string
 
 
 class UserName(Struct):

@@ -1,6 +1,6 @@
 """GetTelemetrySubscriptions (71) and PushTelemetry (72): a client's metrics (KIP-714)."""
 
-from protocol.schema import Message, array, binary, boolean, int8, int16, int32, string, uuid
+from protocol.wire.schema import Message, array, binary, boolean, int8, int16, int32, string, uuid
 
 
 class GetTelemetrySubscriptionsRequest(Message, api_key=71, versions="0", flexible="0+"):

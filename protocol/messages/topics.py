@@ -7,7 +7,7 @@ id (KIP-516).
 DeleteRecords: v2 flexible. CreatePartitions: v2 flexible, v3 throttling (KIP-599).
 """
 
-from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string, uuid
+from protocol.wire.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string, uuid
 
 
 class CreatableReplicaAssignment(Struct):

@@ -5,7 +5,7 @@ transactions V2 as tagged fields (KIP-915, KIP-890). A marker's key is {version 
 abort, 1 commit; its value is the version (int16) and `EndTxnMarker` (KIP-98).
 """
 
-from protocol.schema import Message, Struct, array, int8, int16, int32, int64, string
+from protocol.wire.schema import Message, Struct, array, int8, int16, int32, int64, string
 
 
 class TransactionLogKey(Message, api_key=0, versions="0"):

@@ -9,7 +9,7 @@ answers the new one (KIP-890). TxnOffsetCommit: v2 leader epoch, v3 flexible, th
 (KIP-447), v4 TRANSACTION_ABORTABLE, v5 joins the transaction by itself (KIP-890).
 """
 
-from protocol.schema import Message, Struct, array, boolean, int16, int32, int64, string
+from protocol.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
 
 class AddPartitionsToTxnTopic(Struct):

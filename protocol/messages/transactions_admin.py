@@ -6,7 +6,7 @@ and ListTransactions: KIP-664. ListTransactions: v1 running longer than a durati
 for the transactional id (KIP-1152).
 """
 
-from protocol.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string
+from protocol.wire.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string
 
 
 class DescribeTransactionsRequest(Message, api_key=65, versions="0", flexible="0+"):

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from protocol import compression
+from protocol.records import compression
 from tests.support.raw_client import RawClient, fetch_batches
 
 PATIENCE_S = 30.0

@@ -13,12 +13,12 @@ from coordinator.group.records import (
     GroupRecord,
     decode_record,
 )
-from coordinator.java_hash import partition_of_key
-from protocol.codec import encode
+from coordinator.java.hashes import partition_of_key
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from protocol.messages.group_records import GroupMetadataValue
-from protocol.records import read_records
-from protocol.schema import Message
+from protocol.records.records import read_records
+from protocol.wire.codec import encode
+from protocol.wire.schema import Message
 
 from .group_requests import LONG_MS, Fields
 from .masks import member_id

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol import compression
-from storage.partition_log import PartitionLog
+from protocol.records import compression
+from storage.log.partition_log import PartitionLog
 from tests.support.partition_logs import NOW_MS, append, batch, end_transaction, open_log, produced
 
 DumpLog = Callable[..., str]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from protocol.codec import decode, encode
 from protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
-from protocol.records import read_records
+from protocol.records.records import read_records
+from protocol.wire.codec import decode, encode
 
 from .batches import batch, record
 from .masks import moment

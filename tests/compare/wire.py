@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocol.apis import APIS, request_header_version, response_header_version
-from protocol.codec import decoder, encode
+from protocol.wire.codec import decoder, encode
 
 from .plain import message_from
 

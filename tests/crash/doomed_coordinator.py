@@ -128,7 +128,7 @@ def note_the_timeout(time_is_up: Path) -> None:
 
 def note_appends_to_logs(hook: files.FaultHook) -> None:
     """Each append to a log, as the log itself sees it: so that one which passes no point is noticed."""
-    from storage.partition_log import PartitionLog
+    from storage.log.partition_log import PartitionLog
 
     append = PartitionLog.append
 

@@ -26,11 +26,11 @@ from pathlib import Path
 import pytest
 
 from broker.server import Server
-from protocol.record_batch import walk_batches
-from protocol.records import read_records
+from protocol.records.batch import walk_batches
+from protocol.records.records import read_records
 from storage import files
-from storage.checkpoints import read_offsets
-from storage.partition_log import PartitionLog
+from storage.directory.checkpoints import read_offsets
+from storage.log.partition_log import PartitionLog
 from tests.crash.doomed_broker import AT_THE_STOP
 from tests.crash.workload import TOPICS, Workload
 from tests.support.ports import free_ports

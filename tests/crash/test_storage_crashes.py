@@ -13,9 +13,9 @@ import pytest
 
 from storage import files
 from storage.background import run_at_once
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.partition_log import AppendOrigin, PartitionLog
+from storage.directory.log_directory import LogDirectory
+from storage.log.log_config import LogConfig
+from storage.log.partition_log import AppendOrigin, PartitionLog
 from tests.support.killing import WRITES, Killer, run
 from tests.support.log_model import LogModel, Stored, committed_values, stored_batches
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, append, batch, marker

@@ -17,9 +17,9 @@ import pytest
 from protocol.errors import Error, KafkaError
 from storage import files
 from storage.background import run_at_once
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.partition_log import PartitionLog
+from storage.directory.log_directory import LogDirectory
+from storage.log.log_config import LogConfig
+from storage.log.partition_log import PartitionLog
 from tests.support.killing import WRITES, let_go
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, append, batch, produced, values
 

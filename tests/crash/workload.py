@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from protocol.codec import decode, encode
 from protocol.errors import Error
 from protocol.messages.offsets import (
     ListOffsetsPartition,
@@ -28,8 +27,9 @@ from protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from protocol.records import build_batch
-from protocol.schema import Message, Struct
+from protocol.records.records import build_batch
+from protocol.wire.codec import decode, encode
+from protocol.wire.schema import Message, Struct
 
 Answer = TypeVar("Answer", bound=Message)
 

@@ -7,8 +7,8 @@ absent, and so is a tagged one at its default.
 import base64
 from typing import Any
 
-from protocol.primitives import uuid_from_text, uuid_to_text
-from protocol.schema import Field, Struct
+from protocol.wire.primitives import uuid_from_text, uuid_to_text
+from protocol.wire.schema import Field, Struct
 
 
 def to_json(message: Struct, version: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from protocol.codec import decode, decoder, encode
+from protocol.wire.codec import decode, decoder, encode
 from tests.golden.json_form import from_json, to_json
 from tests.support.declared_messages import declared_messages
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from protocol.errors import KafkaError
-from protocol.record_batch import BATCH_OVERHEAD, crc_is_valid, read_header
-from protocol.record_checks import (
+from protocol.records.batch import BATCH_OVERHEAD, crc_is_valid, read_header
+from protocol.records.checks import (
     CheckedBatch,
     RecordRules,
     RecordValidationError,
@@ -21,7 +21,7 @@ from protocol.record_checks import (
     check_shape,
     validate,
 )
-from protocol.records import read_records
+from protocol.records.records import read_records
 
 VECTORS = Path(__file__).parent / "vectors" / "produced_batches.jsonl.gz"
 

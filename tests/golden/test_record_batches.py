@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol import compression
-from protocol.record_batch import (
+from protocol.records.batch import (
     BATCH_OVERHEAD,
     LOG_APPEND_TIME,
     MAGIC,
@@ -17,16 +16,17 @@ from protocol.record_batch import (
     read_header,
     walk_batches,
 )
-from protocol.record_walk import walk_records
-from protocol.records import (
+from protocol.records.records import (
     ABORT,
     COMMIT,
     Record,
     build_batch,
     build_end_txn_marker,
+    compression,
     parse_records,
     read_records,
 )
+from protocol.records.walk import walk_records
 from tests.support.legacy_records import read_legacy_records
 
 VECTORS = Path(__file__).parent / "vectors" / "record_batches.jsonl.gz"

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import barnabas
-from protocol.codec import decode, encode
 from protocol.errors import Error
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from protocol.wire.codec import decode, encode
 from tests.support.apache_kafka import RUNNER
 from tests.support.ports import free_ports
 from tests.support.waiting import process_is_gone, until

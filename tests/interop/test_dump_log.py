@@ -12,8 +12,8 @@ import pytest
 
 from broker.server import Server
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-from protocol.records import ABORT, COMMIT, build_batch, build_end_txn_marker
-from storage.results import AppendOrigin
+from protocol.records.records import ABORT, COMMIT, build_batch, build_end_txn_marker
+from storage.log.results import AppendOrigin
 from tests.support.apache_kafka import RUNNER, TOOL_OPTIONS
 from tests.support.requirements import need_apache_kafka
 from tests.support.whole_server import clock_of, crash, in_loop, started

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.server import Server
-from protocol.primitives import uuid_to_text
-from protocol.record_batch import walk_batches
-from storage.checkpoints import read_partition_metadata
+from protocol.records.batch import walk_batches
+from protocol.wire.primitives import uuid_to_text
+from storage.directory.checkpoints import read_partition_metadata
 from tests.support import kafka_folders
 from tests.support.kafka_folders import DOWN, KILL, NAMES, NOW_MS, SNAPSHOT
 from tests.support.whole_server import crash, in_loop, started

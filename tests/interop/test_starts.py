@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from broker import log_dir_moves
-from broker.command_line import parse_command_line
+from broker.disks import log_dir_moves
+from broker.process.command_line import parse_command_line
 from broker.server import Server
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-from protocol.primitives import uuid_to_text
-from protocol.records import build_batch
+from protocol.records.records import build_batch
+from protocol.wire.primitives import uuid_to_text
 from tests.interop.nodes import Turns
 from tests.support.apache_kafka import RUNNER, tool
 from tests.support.kafka_server import CLUSTER_ID

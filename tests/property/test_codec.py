@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.codec import decode, decoder, encode
 from protocol.errors import CodecError
-from protocol.primitives import encode_unsigned_varint
-from protocol.schema import Message
+from protocol.wire.codec import decode, decoder, encode
+from protocol.wire.primitives import encode_unsigned_varint
+from protocol.wire.schema import Message
 from tests.support.declared_messages import declared_messages
 from tests.support.message_strategies import VERSIONS, messages
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from protocol.errors import Error, KafkaError
-from storage.partition_log import AppendOrigin, PartitionLog
+from storage.log.partition_log import AppendOrigin, PartitionLog
 from tests.support.log_model import LogModel, Stored, committed_values, stored_batches
 from tests.support.partition_logs import NOW_MS, append, batch, marker, open_log
 

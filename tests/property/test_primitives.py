@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import CodecError
-from protocol.primitives import (
+from protocol.wire.primitives import (
     encode_unsigned_varint,
     read_unsigned_varint,
     skip_tagged_fields,

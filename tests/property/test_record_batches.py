@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import compression
-from protocol.compression import DecompressionError
 from protocol.errors import KafkaError
-from protocol.record_batch import (
+from protocol.records.batch import (
     BATCH_OVERHEAD,
     MAX_SEQUENCE,
     BatchHeader,
@@ -22,10 +20,19 @@ from protocol.record_batch import (
     read_header,
     walk_batches,
 )
-from protocol.record_checks import RecordRules, RequestFailedError, check_shape, validate
-from protocol.record_walk import walk_records
-from protocol.records import NewRecord, Record, build_batch, parse_records, read_records, rebuild_batch
-from protocol.varint import VarintTooLongError, append_varint, read_varint, read_varlong, to_int64
+from protocol.records.checks import RecordRules, RequestFailedError, check_shape, validate
+from protocol.records.compression import DecompressionError
+from protocol.records.records import (
+    NewRecord,
+    Record,
+    build_batch,
+    compression,
+    parse_records,
+    read_records,
+    rebuild_batch,
+)
+from protocol.records.walk import walk_records
+from protocol.wire.varint import VarintTooLongError, append_varint, read_varint, read_varlong, to_int64
 from tests.support.legacy_records import read_legacy_records
 from tests.support.record_bytes import NOW_MS, record, varint
 

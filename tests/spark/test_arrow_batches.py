@@ -19,8 +19,8 @@ from barnabas.spark import wire_records
 from barnabas.spark.arrow_batches import Batch, Columns, binary, build, build_groups, spans, stamp
 from barnabas.spark.errors import RowError
 from barnabas.spark.settings import CODECS
-from protocol.record_batch import crc_is_valid, read_header
-from protocol.records import read_records
+from protocol.records.batch import crc_is_valid, read_header
+from protocol.records.records import read_records
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIMESTAMP_MS = 1_700_000_000_123

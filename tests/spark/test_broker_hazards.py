@@ -17,10 +17,10 @@ import pyarrow as pa
 import barnabas
 from barnabas.spark import ExactlyOnceKafkaSink, arrow_batches, wire
 from barnabas.spark.wire import Identity, Wire
-from coordinator.java_hash import partition_of_key
-from protocol.codec import encode
+from coordinator.java.hashes import partition_of_key
 from protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
-from protocol.records import build_batch
+from protocol.records.records import build_batch
+from protocol.wire.codec import encode
 from tests.spark.conftest import BROKERS
 from tests.spark.outputs import create, read, values, wait_for_markers
 from tests.support.kafka_server import KafkaServer, Server

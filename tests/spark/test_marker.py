@@ -17,7 +17,7 @@ from barnabas.spark.errors import MarkerError, QueryFencedError, TryFailedError
 from barnabas.spark.marker import Marker
 from barnabas.spark.wire import EARLIEST, Wire
 from barnabas.spark.wire_records import Record
-from protocol.records import read_records
+from protocol.records.records import read_records
 
 Name = Callable[[str], str]
 

@@ -4,7 +4,7 @@ import importlib
 import pkgutil
 
 import protocol.messages
-from protocol.schema import Message
+from protocol.wire.schema import Message
 
 
 def declared_messages() -> dict[str, type[Message]]:

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from struct import Struct
 from struct import error as StructError
 
-from protocol import compression
-from protocol.record_batch import NO_SEQUENCE, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT, Bytes, CorruptRecordError
-from protocol.records import Record
+from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT, Bytes, CorruptRecordError
+from protocol.records.records import Record, compression
 
 _ENTRY = Struct(">qi")
 _HEAD = Struct(">Ibb")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocol.record_batch import BatchHeader, read_header, walk_batches
-from protocol.records import ABORT, read_control_type, read_records
-from storage.partition_log import PartitionLog
+from protocol.records.batch import BatchHeader, read_header, walk_batches
+from protocol.records.records import ABORT, read_control_type, read_records
+from storage.log.partition_log import PartitionLog
 from tests.support.partition_logs import batches
 
 

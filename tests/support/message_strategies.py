@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from protocol.schema import Field, Message, Struct
+from protocol.wire.schema import Field, Message, Struct
 from tests.support.declared_messages import declared_messages
 
 VERSIONS = [

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from protocol.record_batch import BatchHeader, read_header, walk_batches
-from protocol.records import ABORT, COMMIT, build_batch, build_end_txn_marker, read_records
+from protocol.records.batch import BatchHeader, read_header, walk_batches
+from protocol.records.records import ABORT, COMMIT, build_batch, build_end_txn_marker, read_records
 from storage.background import Background, Then, Work, run_at_once
-from storage.log_config import LogConfig
-from storage.partition_log import AppendOrigin, AppendResult, PartitionLog
-from storage.segment_files import file_path
+from storage.log.log_config import LogConfig
+from storage.log.partition_log import AppendOrigin, AppendResult, PartitionLog
+from storage.log.segment_files import file_path
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 NOW_MS = 1_700_000_000_000

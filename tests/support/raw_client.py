@@ -6,11 +6,11 @@ import socket
 import struct
 from collections.abc import Iterator
 
-from protocol.codec import decode, encode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.record_batch import BatchHeader, walk_batches
-from protocol.schema import Message
+from protocol.records.batch import BatchHeader, walk_batches
+from protocol.wire.codec import decode, encode
+from protocol.wire.schema import Message
 
 # The newest versions that still name topics, and have headers without tagged fields.
 PRODUCE_VERSION = 8

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from protocol.record_batch import BatchHeader
-from protocol.records import seal_batch
-from protocol.varint import append_varint
+from protocol.records.batch import BatchHeader
+from protocol.records.records import seal_batch
+from protocol.wire.varint import append_varint
 
 NOW_MS = 1_700_000_000_000
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from protocol.apis import APIS
-from protocol.codec import decode, encode
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -32,8 +31,9 @@ from protocol.messages.transactions import (
     TxnOffsetCommitRequestTopic,
 )
 from protocol.messages.transactions_admin import DescribedTransaction, DescribeTransactionsRequest
-from protocol.record_batch import walk_batches
-from protocol.records import ABORT, build_batch, read_control_type, read_records
+from protocol.records.batch import walk_batches
+from protocol.records.records import ABORT, build_batch, read_control_type, read_records
+from protocol.wire.codec import decode, encode
 
 PATIENCE_S = 30.0
 LATEST = -1

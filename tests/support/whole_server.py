@@ -8,8 +8,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from broker.clock import ManualClock
-from broker.command_line import parse_command_line
+from broker.environment.clock import ManualClock
+from broker.process.command_line import parse_command_line
 from broker.server import Server
 
 

@@ -13,7 +13,7 @@ from coordinator.group.classic import votes
 from coordinator.group.classic.member import ClassicMember, JoinReply, Protocols
 from coordinator.group.classic.states import COMPLETING, DEAD, EMPTY, ENTERED_FROM, STABLE, State
 from coordinator.group.classic.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from coordinator.java_maps import JavaHashMap
+from coordinator.java.maps import JavaHashMap
 from protocol.errors import Error
 from protocol.messages.group_records import GroupMetadataValue, MemberMetadata
 from protocol.messages.groups_classic import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from struct import Struct
 
-from protocol.codec import decode
 from protocol.errors import CodecError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from protocol.wire.codec import decode
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

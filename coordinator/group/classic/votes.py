@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from coordinator.java_maps import JavaHashMap
+from coordinator.java.maps import JavaHashMap
 
 
 def candidates(supported: Sequence[Sequence[str]]) -> set[str]:

@@ -19,7 +19,7 @@ from coordinator.group.consumer.regexes import RegexChange
 from coordinator.group.consumer.states import MemberState
 from coordinator.group.consumer.target import update_target
 from coordinator.group.records import AnyRecord
-from coordinator.java_maps import JavaSet
+from coordinator.java.maps import JavaSet
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from protocol.messages.groups_classic import (
@@ -31,7 +31,7 @@ from protocol.messages.groups_classic import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from protocol.primitives import uuid_to_text
+from protocol.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
     from coordinator.group.shard import Client, GroupShard

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.group.consumer.member import ConsumerMember, Target
 from coordinator.group.topics import Topics
-from coordinator.java_maps import JavaMap
+from coordinator.java.maps import JavaMap
 from protocol.messages.groups_consumer import (
     DescribedAssignment,
     DescribedGroup,

@@ -10,14 +10,14 @@ from struct import Struct
 
 from coordinator.group.consumer.member import Assigned, Owned, Target
 from coordinator.group.topics import Topics
-from coordinator.java_maps import JavaMap, JavaSet
-from protocol.codec import decode, encode
+from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import CodecError
 from protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,
 )
+from protocol.wire.codec import decode, encode
 
 NEWEST_VERSION = 3
 _INT16 = Struct(">h")

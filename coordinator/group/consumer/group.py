@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned, Target
 from coordinator.group.consumer.states import GROUP_STATES, GroupState, MemberState
-from coordinator.java_maps import JavaMap, JavaSet, TimelineTable
+from coordinator.java.maps import JavaMap, JavaSet, TimelineTable
 from protocol.errors import Error, KafkaError
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

@@ -38,7 +38,7 @@ from coordinator.group.consumer.states import (
 )
 from coordinator.group.consumer.target import subscribed_names, update_target
 from coordinator.group.records import AnyRecord
-from coordinator.java_maps import JavaSet
+from coordinator.java.maps import JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import (
     Assignment,
@@ -46,7 +46,7 @@ from protocol.messages.groups_consumer import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from protocol.primitives import uuid_to_text
+from protocol.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
     from coordinator.group.shard import Client, GroupShard

@@ -20,7 +20,7 @@ from coordinator.group.consumer.records import (
 )
 from coordinator.group.consumer.states import LEAVE_STATIC_EPOCH
 from coordinator.group.records import AnyRecord
-from coordinator.java_maps import JavaMap
+from coordinator.java.maps import JavaMap
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 

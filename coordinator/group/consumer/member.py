@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from coordinator.group.consumer.states import MemberState
-from coordinator.java_maps import JavaMap, JavaSet
+from coordinator.java.maps import JavaMap, JavaSet
 from protocol.messages.group_records_consumer import (
     ClassicMemberMetadata,
     ClassicProtocol,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, MutableMapping
 from struct import Struct
 
+from coordinator.group.consumer.xxh3 import xxh3_64
 from coordinator.group.topics import TopicMetadata, Topics
-from protocol.xxh3 import xxh3_64
 
 _INT32 = Struct("<i")
 _INT64 = Struct("<q")

@@ -28,7 +28,7 @@ from coordinator.group.consumer.records import (
     target_record,
 )
 from coordinator.group.records import AnyRecord, GroupRecord
-from coordinator.java_maps import JavaMap, JavaSet
+from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupResponse
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned, Target
 from coordinator.group.consumer.states import RECONCILE, MemberState, Step
-from coordinator.java_maps import JavaMap, JavaSet
+from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 
 NOBODY = -1

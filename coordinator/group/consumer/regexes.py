@@ -19,8 +19,8 @@ from coordinator.group.consumer.member import ConsumerMember
 from coordinator.group.consumer.metadata_hash import group_hash
 from coordinator.group.consumer.records import epoch_record, regex_record
 from coordinator.group.records import AnyRecord
-from coordinator.java_maps import JavaMap, JavaSet
-from coordinator.re2 import Pattern, PatternSyntaxError, compile_pattern
+from coordinator.java.maps import JavaMap, JavaSet
+from coordinator.java.re2 import Pattern, PatternSyntaxError, compile_pattern
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:

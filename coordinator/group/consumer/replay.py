@@ -15,7 +15,7 @@ from coordinator.group.consumer.group import NO_EPOCH, ConsumerGroup, ResolvedRe
 from coordinator.group.consumer.member import ConsumerMember, target_from
 from coordinator.group.consumer.states import LEAVE_EPOCH
 from coordinator.group.records import ConsumerGroupRecord
-from coordinator.java_maps import JavaMap, JavaSet
+from coordinator.java.maps import JavaMap, JavaSet
 from protocol.messages import group_records_consumer as messages
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from coordinator.group.consumer.member import ConsumerMember, Target, same_targe
 from coordinator.group.consumer.records import target_epoch_record, target_record
 from coordinator.group.records import AnyRecord
 from coordinator.group.topics import Topics
-from coordinator.java_maps import JavaMap
+from coordinator.java.maps import JavaMap
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:

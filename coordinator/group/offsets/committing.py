@@ -24,7 +24,7 @@ from coordinator.group.classic.states import (
 from coordinator.group.consumer.commits import check_commit
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from protocol.errors import Error, KafkaError
-from protocol.schema import ZERO_UUID
+from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from coordinator.group.classic.group import ClassicGroup

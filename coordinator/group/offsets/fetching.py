@@ -16,7 +16,7 @@ from protocol.messages.groups_offsets import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from protocol.schema import ZERO_UUID
+from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from coordinator.group.shard import GroupShard

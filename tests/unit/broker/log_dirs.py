@@ -9,15 +9,15 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from broker.clock import ManualClock
-from broker.command_line import parse_command_line
+from broker.environment.clock import ManualClock
 from broker.handlers import alter_replica_log_dirs, produce
+from broker.process.command_line import parse_command_line
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
-from protocol.primitives import uuid_from_text
-from protocol.records import build_batch
+from protocol.records.records import build_batch
+from protocol.wire.primitives import uuid_from_text
 from storage import files
 from tests.compare.plain import message_from
 

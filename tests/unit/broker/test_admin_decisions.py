@@ -10,21 +10,21 @@ import pytest
 from broker.config.alterations import Alteration
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
-from broker.metadata import config_decisions, feature_decisions, replica_decisions, scram_decisions
-from broker.metadata.feature_decisions import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate
-from broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
-from broker.metadata.placement import UNASSIGNED
-from broker.metadata.registration import (
+from broker.controller import config_decisions, feature_decisions, replica_decisions, scram_decisions
+from broker.controller.feature_decisions import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate
+from broker.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from broker.controller.registration import (
     elect,
     feature_levels,
     min_insync_replicas,
     register_broker,
     take_leadership_away,
 )
+from broker.disks.placement import UNASSIGNED
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion
-from protocol.schema import Message
+from protocol.wire.schema import Message
 
 NODE = 1
 TOPIC_ID = b"T" * 16

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker import logger_levels
+from broker.config import logger_levels
 from broker.config.alterations import Alteration
 from broker.handlers import (
     alter_configs,
@@ -37,8 +37,8 @@ from protocol.messages.topics import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.records import build_batch
-from storage.partition_log import PartitionLog
+from protocol.records.records import build_batch
+from storage.log.partition_log import PartitionLog
 from tests.support.whole_server import clock_of, crash, in_loop, started
 
 TOPIC, BROKER = 2, 4

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from broker.background import AT_ONCE, run_all
+from broker.environment.background import AT_ONCE, run_all
 
 
 @pytest.mark.parametrize("count", [0, 1, AT_ONCE - 1, AT_ONCE, 3 * AT_ONCE + 5])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.broken_invariant import BrokenInvariantError
-from broker.metadata.image import ClusterImage, MetadataContradictionError
+from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatableTopic

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+from broker.controller.image import TOPIC_RESOURCE, ClusterImage, TopicImage
 from broker.coordination.cluster_topics import ClusterTopics
-from broker.metadata.image import TOPIC_RESOURCE, ClusterImage, TopicImage
 from protocol.messages.metadata_records import (
     ConfigRecord,
     PartitionChangeRecord,
@@ -16,7 +16,7 @@ from protocol.messages.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from protocol.schema import Message
+from protocol.wire.schema import Message
 
 
 class Followed:

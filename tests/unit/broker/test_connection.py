@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.connection import INITIAL_BUFFER_BYTES, CloseConnectionError, Connection
+from broker.network.connection import INITIAL_BUFFER_BYTES, CloseConnectionError, Connection
 from protocol.errors import CodecError
 from tests.support.whole_server import in_loop
 

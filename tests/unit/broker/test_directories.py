@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.clock import ManualClock
-from broker.command_line import parse_command_line
-from broker.metadata.placement import UNASSIGNED
+from broker.disks.placement import UNASSIGNED
+from broker.environment.clock import ManualClock
+from broker.process.command_line import parse_command_line
+from broker.process.start_error import StartError
 from broker.server import Server
-from broker.start_error import StartError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic
-from protocol.primitives import uuid_from_text
-from protocol.records import build_batch
+from protocol.records.records import build_batch
+from protocol.wire.primitives import uuid_from_text
 from storage import files
-from storage.checkpoints import read_properties
+from storage.directory.checkpoints import read_properties
 from tests.support.whole_server import crash, in_loop
 
 PARTITIONS = 6

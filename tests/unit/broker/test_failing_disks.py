@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from broker.fetch_sessions import FetchTarget
-from broker.fetching import DelayedFetch, FetchParameters, Reading
 from broker.handlers import (
     alter_client_quotas,
     alter_configs,
@@ -23,8 +21,10 @@ from broker.handlers import (
     metadata,
     update_features,
 )
+from broker.process.start_error import StartError
+from broker.replicas.fetch_sessions import FetchTarget
+from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading
 from broker.server import Server
-from broker.start_error import StartError
 from protocol.apis import APIS
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition
@@ -37,7 +37,7 @@ from protocol.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
-from protocol.records import build_batch
+from protocol.records.records import build_batch
 from storage import files
 from tests.compare.plain import message_from
 from tests.support.whole_server import clock_of, crash, in_loop, started
@@ -140,7 +140,7 @@ async def test_a_fetch_that_fails_to_look_answers_and_wakes_the_others_behind_it
     create(node, "a")
     append(node, "a")
     fetches = [waiting_fetch(node, 1), waiting_fetch(node, 1)]
-    from storage.partition_log import PartitionLog
+    from storage.log.partition_log import PartitionLog
 
     def refused(*_: object, **__: object) -> int:
         raise KafkaError(Error.KAFKA_STORAGE_ERROR)
@@ -163,7 +163,7 @@ async def test_a_fetch_that_stumbles_ends_with_the_error(
     create(node, "a")
     append(node, "a")
     fetch = waiting_fetch(node, 1, max_wait_ms=max_wait_ms)
-    from storage.partition_log import PartitionLog
+    from storage.log.partition_log import PartitionLog
 
     def stumbles(*_: object, **__: object) -> int:
         raise IndexError("out of it")

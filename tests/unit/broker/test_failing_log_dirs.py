@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.fetch_sessions import FetchTarget
-from broker.fetching import DelayedFetch, FetchParameters, Reading
+from broker.controller import metadata_log
 from broker.handlers import (
     alter_replica_log_dirs,
     delete_records,
@@ -23,9 +22,10 @@ from broker.handlers import (
     metadata,
     offset_for_leader_epoch,
 )
-from broker.metadata import metadata_log
+from broker.process.start_error import StartError
+from broker.replicas.fetch_sessions import FetchTarget
+from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading
 from broker.server import Server
-from broker.start_error import StartError
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition
 from protocol.messages.topics import CreatableTopic

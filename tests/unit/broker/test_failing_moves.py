@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from broker import log_dir_moves
+from broker.disks import log_dir_moves
 from broker.handlers import describe_log_dirs
-from broker.partitions import Partition
+from broker.replicas.partitions import Partition
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
-from protocol.records import build_batch
+from protocol.records.records import build_batch
 from storage import files
 from tests.support.whole_server import crash, in_loop
 from tests.unit.broker.log_dirs import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.fetch_sessions import EVICTION_MS, MAX_EPOCH, FetchPlan, FetchSessions
+from broker.replicas.fetch_sessions import EVICTION_MS, MAX_EPOCH, FetchPlan, FetchSessions
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, ForgottenTopic, PartitionData
 

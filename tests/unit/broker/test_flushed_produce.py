@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import cast
 
-from broker.context import RequestContext
 from broker.handlers.produce import handle
+from broker.network.context import RequestContext
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.produce import (

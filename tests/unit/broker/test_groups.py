@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from broker.broken_invariant import BrokenInvariantError
-from broker.clock import ManualClock
-from broker.context import RequestContext
 from broker.coordination.groups import OFFSETS_TOPIC
-from broker.coordination.loop_timers import LoopTimers
+from broker.environment.clock import ManualClock
+from broker.environment.timers import LoopTimers
 from broker.handlers import HANDLERS
+from broker.network.context import RequestContext
 from broker.server import Server
 from coordinator.group.offsets.committing import Committer, NewOffset
 from protocol.errors import Error, KafkaError
@@ -29,8 +29,8 @@ from protocol.messages.groups_classic import (
     SyncGroupRequestAssignment,
 )
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
-from protocol.records import build_batch, build_end_txn_marker
-from storage.results import AppendOrigin
+from protocol.records.records import build_batch, build_end_txn_marker
+from storage.log.results import AppendOrigin
 from tests.support.whole_server import clock_of, in_loop, started
 
 CLIENT = SimpleNamespace(listener=SimpleNamespace(name="PLAINTEXT"), peer_host="127.0.0.1")

@@ -11,9 +11,9 @@ import pytest
 from broker.coordination.hosted_shard import PartitionWorld
 from broker.coordination.hosted_shards import HostedShards
 from broker.coordination.transactions import TRANSACTION_TOPIC
-from broker.partitions import Partition
+from broker.replicas.partitions import Partition
 from broker.server import Server
-from coordinator.java_hash import partition_of_key
+from coordinator.java.hashes import partition_of_key
 from coordinator.ports import Bytes
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata_records import PartitionChangeRecord

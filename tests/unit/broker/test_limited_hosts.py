@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from broker import addresses, listener
-from broker.addresses import address_of
 from broker.config.consistency import connections_per_host
 from broker.config.errors import ConfigError
 from broker.handlers import alter_client_quotas, incremental_alter_configs
-from broker.listener import ConnectionLimits
+from broker.network import addresses, listener
+from broker.network.addresses import address_of
+from broker.network.listener import ConnectionLimits
+from broker.process.start_error import StartError
 from broker.quotas import client_quotas
 from broker.server import Server
-from broker.start_error import StartError
 from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages import metadata_records as records

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from broker import run
-from broker.command_line import parse_command_line
 from broker.handlers import describe_cluster, find_coordinator, metadata
+from broker.process import run
+from broker.process.command_line import parse_command_line
+from broker.process.start_error import StartError
 from broker.server import Server
-from broker.start_error import StartError
 from protocol.errors import Error
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest

@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from broker import log_dir_moves
-from broker.clock import ManualClock
-from broker.command_line import parse_command_line
+from broker.disks import log_dir_moves
+from broker.environment.clock import ManualClock
 from broker.handlers import alter_replica_log_dirs, describe_log_dirs
-from broker.partitions import Partition
+from broker.process.command_line import parse_command_line
+from broker.replicas.partitions import Partition
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
@@ -25,11 +25,11 @@ from protocol.messages.cluster_admin import (
     DescribeLogDirsRequest,
 )
 from protocol.messages.topics import CreatableTopic
-from protocol.primitives import uuid_from_text
-from protocol.records import build_batch
+from protocol.records.records import build_batch
+from protocol.wire.primitives import uuid_from_text
 from storage import files
-from storage.checkpoints import read_properties
-from storage.results import AppendOrigin
+from storage.directory.checkpoints import read_properties
+from storage.log.results import AppendOrigin
 from tests.support.whole_server import crash, in_loop
 
 NOW_MS = 1_700_000_000_000
@@ -82,7 +82,7 @@ def append(node: Server, value: bytes, **producer: Any) -> None:
 
 
 def values(node: Server) -> list[bytes]:
-    from protocol.records import read_records
+    from protocol.records.records import read_records
 
     log = partition_of(node).log
     found: list[bytes] = []

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from broker.clock import ManualClock
-from broker.metadata import metadata_log, registration, topic_decisions
-from broker.metadata.image import ClusterImage, MetadataContradictionError, TopicImage
-from broker.metadata.metadata_log import MetadataLog
-from broker.metadata.record_serde import decode_record, encode_record
-from broker.metadata.topic_decisions import Placement
+from broker.controller import metadata_log, registration, topic_decisions
+from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
+from broker.controller.metadata_log import MetadataLog
+from broker.controller.record_serde import decode_record, encode_record
+from broker.controller.topic_decisions import Placement
+from broker.environment.clock import ManualClock
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import (
@@ -20,13 +20,13 @@ from protocol.messages.topics import (
     CreatePartitionsAssignment,
     CreatePartitionsTopic,
 )
-from protocol.records import build_batch
-from protocol.schema import Message
+from protocol.records.records import build_batch
+from protocol.wire.schema import Message
 from storage.background import run_at_once
-from storage.log_config import LogConfig
-from storage.log_directory import METADATA_TOPIC
-from storage.partition_log import PartitionLog
-from storage.results import AppendOrigin
+from storage.directory.log_directory import METADATA_TOPIC
+from storage.log.log_config import LogConfig
+from storage.log.partition_log import PartitionLog
+from storage.log.results import AppendOrigin
 
 NODE = 1
 DIRECTORY = bytes(range(16))
@@ -209,7 +209,7 @@ def test_a_record_that_contradicts_the_ones_before_is_refused(record: Message) -
 
 
 def test_every_kind_of_record_has_its_place() -> None:
-    from broker.metadata import image, record_serde
+    from broker.controller import image, record_serde
 
     bracketing = {
         records.BeginTransactionRecord,

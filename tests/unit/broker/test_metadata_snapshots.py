@@ -8,30 +8,30 @@ from typing import Any
 
 import pytest
 
-from broker.clock import ManualClock
-from broker.metadata import registration
-from broker.metadata.image import ClusterImage, MetadataContradictionError, TopicImage
-from broker.metadata.image_records import image_records
-from broker.metadata.metadata_log import MetadataLog
-from broker.metadata.quorum_state import Quorum
-from broker.metadata.record_serde import decode_record, encode_record
-from broker.metadata.record_versions import fitted, written_version
-from broker.metadata.snapshot_file import (
+from broker.controller import registration
+from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
+from broker.controller.image_records import image_records
+from broker.controller.metadata_log import MetadataLog
+from broker.controller.quorum_state import Quorum
+from broker.controller.record_serde import decode_record, encode_record
+from broker.controller.record_versions import fitted, written_version
+from broker.controller.snapshot_file import (
     SnapshotError,
     SnapshotId,
     encode_snapshot,
     parse_name,
     read_snapshot,
 )
-from broker.metadata.snapshots import MetadataSnapshots, SnapshotPolicy
+from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
+from broker.environment.clock import ManualClock
 from protocol.messages import metadata_records as records
 from protocol.messages.raft_records import KRaftVersionFeature, Voter, VotersRecord
-from protocol.record_batch import walk_batches
-from protocol.schema import Message
+from protocol.records.batch import walk_batches
+from protocol.wire.schema import Message
 from storage.background import run_at_once
-from storage.log_config import LogConfig
-from storage.log_directory import METADATA_TOPIC
-from storage.partition_log import PartitionLog
+from storage.directory.log_directory import METADATA_TOPIC
+from storage.log.log_config import LogConfig
+from storage.log.partition_log import PartitionLog
 from tests.support.partition_logs import HeldBackground
 
 NODE = 1

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from broker.connection import Connection
+from broker.network.connection import Connection
 from broker.quotas.client_quotas import IDLE_MS, MEASURES_BEFORE_SWEEP, Measures
 from broker.quotas.limits import MISSING, Limits
 from broker.quotas.measures import MAX_THROTTLE_MS, Rate, TokenBucket, Windows
-from protocol.codec import encode
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
+from protocol.wire.codec import encode
 from tests.support.whole_server import clock_of, in_loop, started
 
 WINDOWS = Windows(samples=11, window_ms=1000)

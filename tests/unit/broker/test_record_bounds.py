@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from broker.controller import metadata_log, record_bounds, registration, topic_decisions
+from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
 from broker.handlers import (
     alter_client_quotas,
     alter_partition_reassignments,
@@ -20,8 +22,6 @@ from broker.handlers import (
     elect_leaders,
     incremental_alter_configs,
 )
-from broker.metadata import metadata_log, record_bounds, registration, topic_decisions
-from broker.metadata.record_bounds import MAX_RECORDS_PER_REQUEST
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error, KafkaError
@@ -45,10 +45,15 @@ def _a_whole_disk_afterwards() -> Iterator[None]:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small bound, where what is counted takes long to make."""
-    import broker.config_resources
-    import broker.topics
+    import broker.config.resources
+    import broker.controller.topics
 
-    for module in (record_bounds, broker.topics, broker.config_resources, alter_partition_reassignments):
+    for module in (
+        record_bounds,
+        broker.controller.topics,
+        broker.config.resources,
+        alter_partition_reassignments,
+    ):
         monkeypatch.setattr(module, "MAX_RECORDS_PER_REQUEST", FEW)
     monkeypatch.setattr(metadata_log, "MAX_RECORDS_PER_BATCH", FEW)
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.process.start_error import StartError
 from broker.server import Server
-from broker.start_error import StartError
 from protocol.messages.topics import CreatableTopic
-from protocol.records import build_batch
+from protocol.records.records import build_batch
 from tests.support.whole_server import crash, in_loop, server, started
 
 

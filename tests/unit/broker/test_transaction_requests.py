@@ -24,7 +24,7 @@ from protocol.messages.transactions_admin import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
-from storage.producer_state import Producer as KnownProducer
+from storage.producers.producer_state import Producer as KnownProducer
 from tests.support.whole_server import clock_of, in_loop, started
 from tests.unit.broker.transactional import (
     Producer,

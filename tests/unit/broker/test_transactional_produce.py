@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from broker.connection import CloseConnectionError
+from broker.controller.image import BROKER_RESOURCE
 from broker.coordination.markers import PER_TURN
-from broker.metadata.image import BROKER_RESOURCE
+from broker.network.connection import CloseConnectionError
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata_records import ConfigRecord
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.record_batch import BATCH_LENGTH_POS, LOG_OVERHEAD
-from protocol.records import build_batch
+from protocol.records.batch import BATCH_LENGTH_POS, LOG_OVERHEAD
+from protocol.records.records import build_batch
 from tests.support.whole_server import clock_of, in_loop
 from tests.unit.broker.transactional import (
     Producer,

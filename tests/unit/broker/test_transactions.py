@@ -11,8 +11,8 @@ from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.topics import CreatePartitionsTopic
 from protocol.messages.transactions_admin import DescribeTransactionsRequest, ListTransactionsRequest
-from protocol.records import build_batch
-from storage.results import AppendOrigin
+from protocol.records.records import build_batch
+from storage.log.results import AppendOrigin
 from tests.support.whole_server import in_loop, started
 from tests.unit.broker.transactional import (
     Producer,

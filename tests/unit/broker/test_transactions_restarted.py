@@ -12,7 +12,7 @@ import pytest
 from broker.coordination.markers import PER_TURN
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.server import Server
-from coordinator.java_hash import partition_of_key
+from coordinator.java.hashes import partition_of_key
 from protocol.errors import Error
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from storage import files

@@ -16,7 +16,7 @@ from protocol.messages.transactions_admin import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from protocol.record_batch import TIMESTAMP_TYPE_BIT
+from protocol.records.batch import TIMESTAMP_TYPE_BIT
 from tests.support.whole_server import clock_of, in_loop
 from tests.unit.broker.transactional import (
     Producer,

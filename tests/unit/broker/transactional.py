@@ -8,8 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from broker.context import RequestContext
 from broker.handlers import HANDLERS
+from broker.network.context import RequestContext
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -27,8 +27,8 @@ from protocol.messages.transactions import (
     TxnOffsetCommitRequestTopic,
 )
 from protocol.messages.transactions_admin import DescribeTransactionsRequest
-from protocol.record_batch import BatchHeader, walk_batches
-from protocol.records import build_batch
+from protocol.records.batch import BatchHeader, walk_batches
+from protocol.records.records import build_batch
 from tests.support.whole_server import started
 
 CLIENT = SimpleNamespace(

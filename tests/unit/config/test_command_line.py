@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.command_line import Options, default_data_directory, parse_command_line
 from broker.config.errors import UsageError
+from broker.process.command_line import Options, default_data_directory, parse_command_line
 
 HOME = {"HOME": "/home/somebody"}
 
@@ -277,7 +277,7 @@ def test_a_start_loads_nothing_slow() -> None:
     }
     program = (
         "import sys; before = set(sys.modules)\n"
-        "from broker.command_line import parse_command_line\n"
+        "from broker.process.command_line import parse_command_line\n"
         "parse_command_line(['--port', '0', '-o', 'num.partitions=3'], {'HOME': '/h'})\n"
         "print(*set(sys.modules) - before)"
     )

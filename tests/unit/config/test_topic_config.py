@@ -16,7 +16,7 @@ from broker.config.topic_config import (
 )
 from broker.config.topic_definitions import ROWS
 from protocol.errors import Error, KafkaError
-from storage.log_config import LogConfig
+from storage.log.log_config import LogConfig
 
 
 def config(**values: str) -> BrokerConfig:

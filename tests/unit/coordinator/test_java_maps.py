@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.java_hash import uuid_hash
-from coordinator.java_maps import JavaMap, JavaSet, TimelineTable
+from coordinator.java.hashes import uuid_hash
+from coordinator.java.maps import JavaMap, JavaSet, TimelineTable
 
 VECTORS = Path(__file__).parent / "data" / "java_maps.jsonl.gz"
 

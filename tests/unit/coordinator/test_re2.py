@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from coordinator.re2 import PatternSyntaxError, alphabet, automaton, compile_pattern
-from coordinator.re2.nodes import MAX_WORK
-from coordinator.re2.syntax import MAX_DEPTH
+from coordinator.java.re2 import PatternSyntaxError, alphabet, automaton, compile_pattern
+from coordinator.java.re2.nodes import MAX_WORK
+from coordinator.java.re2.syntax import MAX_DEPTH
 
 MATCHING = [
     ("orders", "orders", True),

@@ -4,9 +4,9 @@ import struct as packing
 
 import pytest
 
-from protocol.codec import decode, decoder, encode, encoder
 from protocol.errors import CodecError
-from protocol.schema import (
+from protocol.wire.codec import decode, decoder, encode, encoder
+from protocol.wire.schema import (
     Message,
     Struct,
     array,

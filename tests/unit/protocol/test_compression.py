@@ -4,8 +4,8 @@ import sys
 import cramjam
 import pytest
 
-from protocol import compression
-from protocol.compression import (
+from protocol.records import compression
+from protocol.records.compression import (
     GZIP,
     LZ4,
     NONE,

@@ -1,6 +1,6 @@
 import pytest
 
-from protocol.record_batch import (
+from protocol.records.batch import (
     CREATE_TIME,
     LOG_APPEND_TIME,
     MAX_SEQUENCE,

@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from protocol import compression
 from protocol.errors import Error, KafkaError
-from protocol.record_batch import crc_is_valid, patch_crc, read_header
-from protocol.record_checks import (
+from protocol.records import compression
+from protocol.records.batch import crc_is_valid, patch_crc, read_header
+from protocol.records.checks import (
     CheckedBatch,
     RecordRules,
     RecordValidationError,
@@ -15,7 +15,7 @@ from protocol.record_checks import (
     check_shape,
     validate,
 )
-from protocol.records import build_batch, read_records
+from protocol.records.records import build_batch, read_records
 from tests.support.record_bytes import NOW_MS, batch, record
 
 PLAIN = batch([record(0), record(1)])

@@ -2,20 +2,20 @@ import struct
 
 import pytest
 
-from protocol import compression
-from protocol.record_batch import (
+from protocol.records.batch import (
     LOG_APPEND_TIME,
     CorruptRecordError,
     UnsupportedMagicError,
     crc_is_valid,
     read_header,
 )
-from protocol.records import (
+from protocol.records.records import (
     COMMIT,
     Record,
     build_batch,
     build_control_batch,
     build_end_txn_marker,
+    compression,
     read_control_type,
     read_coordinator_epoch,
     read_records,

@@ -1,6 +1,6 @@
 import pytest
 
-from protocol.schema import (
+from protocol.wire.schema import (
     LATEST,
     NEVER,
     ZERO_UUID,

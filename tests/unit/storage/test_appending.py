@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from protocol.record_batch import LOG_APPEND_TIME, crc_is_valid, read_header
-from storage.partition_log import AppendOrigin
+from protocol.records.batch import LOG_APPEND_TIME, crc_is_valid, read_header
+from storage.log.partition_log import AppendOrigin
 from tests.support.partition_logs import (
     NOW_MS,
     TOPIC_ID,

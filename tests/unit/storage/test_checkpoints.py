@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from storage import checkpoints
-from storage.checkpoints import CheckpointError
+from storage.directory import checkpoints
+from storage.directory.checkpoints import CheckpointError
 
 
 def test_offsets_are_written_as_kafka_writes_them_and_read_back(tmp_path: Path) -> None:

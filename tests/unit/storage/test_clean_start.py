@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from storage import files
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
 from tests.support.partition_logs import (
     NOW_MS,
     append,

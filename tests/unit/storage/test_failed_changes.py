@@ -10,8 +10,8 @@ import pytest
 
 from protocol.errors import Error, KafkaError
 from storage import files
-from storage.partition_log import PartitionLog
-from storage.storage_errors import storage_error
+from storage.log.partition_log import PartitionLog
+from storage.log.storage_errors import storage_error
 from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, file, names, open_log, values
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.errors import Error, KafkaError
 from storage import files
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
 from tests.support.partition_logs import (
     NOW_MS,
     append,

@@ -7,8 +7,8 @@ import pytest
 
 from protocol.errors import Error, KafkaError
 from storage import files
-from storage.partition_log import PartitionLog
-from storage.storage_errors import give_up
+from storage.log.partition_log import PartitionLog
+from storage.log.storage_errors import give_up
 from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, open_log
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.offset_index import OffsetIndex
-from storage.time_index import TimeIndex
-from storage.transaction_index import AbortedTxn, TransactionIndex
+from storage.indexes.offset_index import OffsetIndex
+from storage.indexes.time_index import TimeIndex
+from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
 from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, file, ints, open_log
 
 

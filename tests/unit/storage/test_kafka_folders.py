@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from protocol.record_batch import walk_batches
-from protocol.records import ABORT, read_control_type, read_records
+from protocol.records.batch import walk_batches
+from protocol.records.records import ABORT, read_control_type, read_records
 from storage.background import run_at_once
-from storage.checkpoints import read_partition_metadata
-from storage.log_config import LogConfig
-from storage.log_directory import METADATA_TOPIC, LogDirectory, PartitionFolder
-from storage.partition_log import AppendOrigin, PartitionLog
+from storage.directory.checkpoints import read_partition_metadata
+from storage.directory.log_directory import METADATA_TOPIC, LogDirectory, PartitionFolder
+from storage.log.log_config import LogConfig
+from storage.log.partition_log import AppendOrigin, PartitionLog
 from tests.support import kafka_folders
 from tests.support.kafka_folders import DOWN, KILL, NAMES, NOW_MS, SNAPSHOT
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.leader_epochs import LeaderEpochs
+from storage.log.leader_epochs import LeaderEpochs
 from tests.support.partition_logs import append, batch, open_log
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from storage import files
 from storage.background import Background, Work, run_at_once, run_in_turn
-from storage.log_config import LogConfig
-from storage.log_directory import METADATA_TOPIC, LogDirectory
-from storage.partition_log import PartitionLog
-from storage.recovery import InconsistentTopicIdError
+from storage.directory.log_directory import METADATA_TOPIC, LogDirectory
+from storage.log.log_config import LogConfig
+from storage.log.partition_log import PartitionLog
+from storage.log.recovery import InconsistentTopicIdError
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, HeldBackground, append, batch, values
 
 UNIQUE = "0123456789abcdef" * 2

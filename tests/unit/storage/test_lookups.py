@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol import compression
-from storage import lookups
-from storage.partition_log import PartitionLog, TimestampOffset
+from protocol.records import compression
+from storage.log import lookups
+from storage.log.partition_log import PartitionLog, TimestampOffset
 from tests.support.partition_logs import NOW_MS, append, batch, open_log
 
 

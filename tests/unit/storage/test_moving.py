@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from storage import files, moving
+from storage import files
 from storage.background import Background, run_at_once
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.partition_log import PartitionLog
+from storage.directory import moving
+from storage.directory.log_directory import LogDirectory
+from storage.log.log_config import LogConfig
+from storage.log.partition_log import PartitionLog
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, HeldBackground, append, batch, open_log, values
 
 PLENTY = 1 << 20

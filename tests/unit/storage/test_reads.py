@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from protocol.record_batch import read_header, walk_batches
-from storage import files, reads
-from storage.partition_log import AppendOrigin, PartitionLog
-from storage.reads import ENOUGH_BYTES
+from protocol.records.batch import read_header, walk_batches
+from storage import files
+from storage.log import reads
+from storage.log.partition_log import AppendOrigin, PartitionLog
+from storage.log.reads import ENOUGH_BYTES
 from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, headers, open_log
 
 

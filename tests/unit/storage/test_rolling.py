@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from storage.partition_log import AppendOrigin
+from storage.log.partition_log import AppendOrigin
 from tests.support.partition_logs import (
     NOW_MS,
     HeldBackground,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from storage.partition_log import AbortedTransaction, AppendOrigin, PartitionLog
+from storage.log.partition_log import AbortedTransaction, AppendOrigin, PartitionLog
 from tests.support.partition_logs import (
     NOW_MS,
     append,

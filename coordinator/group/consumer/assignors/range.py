@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator.group.consumer.assignors.spec import Assignments, GroupSpec, MemberSpec, Target
-from coordinator.java_maps import JavaMap
+from coordinator.java.maps import JavaMap
 
 
 @dataclass(slots=True)

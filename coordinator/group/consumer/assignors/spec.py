@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from coordinator.java_maps import JavaMap, JavaSet
+from coordinator.java.maps import JavaMap, JavaSet
 
 Target = JavaMap[bytes, Collection[int]]
 Assignments = dict[str, Target]

@@ -15,7 +15,7 @@ from coordinator.group.consumer.assignors.spec import (
     partitions_of,
 )
 from coordinator.group.consumer.assignors.uniform_mixed import assign_mixed
-from coordinator.java_maps import JavaSet
+from coordinator.java.maps import JavaSet
 
 
 def assign_uniform(spec: GroupSpec) -> Assignments:

@@ -17,7 +17,7 @@ from coordinator.group.consumer.assignors.spec import (
     copy_of,
     partitions_of,
 )
-from coordinator.java_maps import JavaSet
+from coordinator.java.maps import JavaSet
 
 NOBODY = -1
 MAX_SWEEPS = 16

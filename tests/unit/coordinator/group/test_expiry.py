@@ -10,9 +10,9 @@ import pytest
 from coordinator.group.offsets.committing import Committer, NewOffset
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from coordinator.ports import Record
-from protocol.codec import encode
 from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from protocol.wire.codec import encode
 from tests.unit.coordinator.world import START_MS, FakeWorld, Groups
 
 MINUTE_MS = 60_000

@@ -8,10 +8,10 @@ import pytest
 
 from coordinator.group.offsets.committing import Committer, NewOffset
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
-from protocol.codec import encode
 from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from protocol.messages.groups_offsets import OffsetFetchRequestTopics, OffsetFetchResponsePartitions
+from protocol.wire.codec import encode
 from tests.unit.coordinator.world import START_MS, Groups
 
 TOPIC_ID = b"t" * 16

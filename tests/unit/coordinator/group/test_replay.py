@@ -13,13 +13,13 @@ from coordinator.group.records import (
     decode_record,
     encode_record,
 )
-from protocol.codec import encode
 from protocol.errors import CodecError, Error
 from protocol.messages.group_records import (
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitValue,
 )
+from protocol.wire.codec import encode
 from tests.unit.coordinator.world import Groups
 
 GROUP_KEY = b"\0\2" + b"\0\1g"

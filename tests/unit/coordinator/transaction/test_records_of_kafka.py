@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.transaction.records import decode_record, encode_key, encode_value
-from protocol.record_batch import read_header
-from protocol.records import Record, read_records
+from protocol.records.batch import read_header
+from protocol.records.records import Record, read_records
 from tests.support.kafka_folders import NAMES, unpack
 
 

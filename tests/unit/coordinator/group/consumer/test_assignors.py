@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.group.consumer.assignors import ASSIGNORS
 from coordinator.group.consumer.assignors.spec import GroupSpec, MemberSpec
-from coordinator.java_maps import JavaMap, JavaSet
+from coordinator.java.maps import JavaMap, JavaSet
 
 VECTORS = Path(__file__).parents[2] / "data" / "assignments.jsonl.gz"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group.consumer.embedded import write_assignment
-from coordinator.java_maps import JavaMap, JavaSet
-from protocol.codec import encode
+from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from protocol.messages.groups_classic import JoinGroupResponse
+from protocol.wire.codec import encode
 from tests.unit.coordinator.group.consumer.consumers import Consumers
 from tests.unit.coordinator.world import Answer
 

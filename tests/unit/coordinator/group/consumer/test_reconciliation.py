@@ -9,7 +9,7 @@ import pytest
 from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned, Target
 from coordinator.group.consumer.reconciliation import reconcile
 from coordinator.group.consumer.states import RECONCILE, MemberState, Step
-from coordinator.java_maps import JavaMap, JavaSet
+from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 
 T, U = b"t" * 16, b"u" * 16

@@ -11,7 +11,7 @@ from coordinator.group.consumer.member import ConsumerMember
 from coordinator.group.consumer.records import assignment_record
 from coordinator.group.records import ConsumerGroupRecord, encode_record
 from coordinator.group.shard import GroupShard
-from coordinator.java_maps import JavaMap
+from coordinator.java.maps import JavaMap
 from protocol.errors import Error
 from protocol.messages.group_records_consumer import (
     ConsumerGroupCurrentMemberAssignmentKey,

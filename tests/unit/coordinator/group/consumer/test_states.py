@@ -7,7 +7,7 @@ import pytest
 from coordinator.group.consumer.heartbeat import relation
 from coordinator.group.consumer.member import ConsumerMember, Owned
 from coordinator.group.consumer.states import EPOCHS, GROUP_STATES, Epoch, GroupState
-from coordinator.java_maps import JavaMap
+from coordinator.java.maps import JavaMap
 from protocol.errors import Error
 from tests.unit.coordinator.group.consumer.consumers import Consumers
 

@@ -1,0 +1,134 @@
+"""Raising and lowering the levels of features (KIP-584): from what is wanted and the image to records, or an error.
+
+Pure functions (Kafka: `FeatureControlManager`, `ConfigurationControlManager.updateFeatures`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from broker.controller.config_decisions import MIN_INSYNC_REPLICAS
+from broker.controller.image import BROKER_RESOURCE, ClusterImage
+from broker.controller.record_versions import METADATA_VERSION
+from broker.controller.registration import ELR_VERSION, FEATURES, KRAFT_VERSION_RANGE
+from coordinator.java.maps import JavaMap
+from protocol.errors import Error, KafkaError
+from protocol.messages import metadata_records as records
+from protocol.wire.schema import Message
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+KRAFT_VERSION = "kraft.version"
+
+# metadata.version at which records came that an older one doesn't know: no way back over it (`MetadataVersion`).
+_METADATA_CHANGED_AT = (7, 8, 11, 13, 14, 15, 17, 23, 30)
+
+# feature → from level 1 on, the metadata.version that it needs
+_NEEDED_METADATA_VERSION = {ELR_VERSION: 23}
+
+
+class FeatureUpdate(NamedTuple):
+    """One feature of an UpdateFeatures request; `upgrade_type` as it came over the wire."""
+
+    feature: str
+    level: int
+    upgrade_type: int
+
+
+def updated(
+    image: ClusterImage,
+    updates: Sequence[FeatureUpdate],
+    *,
+    kraft_version: int,
+    static_min_insync_replicas: int,
+) -> list[Message]:
+    """The records of an update: of all features, or of none. Raises KafkaError (INVALID_UPDATE_VERSION).
+
+    Of several that can't be, the error names the one that Kafka's hash map has first.
+    """
+    wanted: JavaMap[str, FeatureUpdate] = JavaMap()
+    for update in updates:
+        wanted[update.feature] = update
+    levels = {**image.features, **{name: update.level for name, update in wanted.items()}}
+    decided: list[Message] = []
+    for update in wanted.values():
+        if update.feature == KRAFT_VERSION:
+            _check_kraft_version(update, kraft_version)
+            continue
+        _check(update, image.features.get(update.feature, 0), levels)
+        decided.append(records.FeatureLevelRecord(name=update.feature, feature_level=update.level))
+    elr = wanted.get(ELR_VERSION)
+    if elr is not None and elr.level > 0:
+        decided = [*_elr_safety(image, static_min_insync_replicas), *decided]
+    return decided
+
+
+def _check(update: FeatureUpdate, current: int, levels: Mapping[str, int]) -> None:
+    name, level, upgrade_type = update
+    if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise _invalid(update, "There is no such upgrade type.")
+    if level < 0:
+        raise _invalid(update, "A feature version cannot be less than 0.")
+    if name not in FEATURES:
+        raise _invalid(update, "This feature is not supported.")
+    lowest, highest, _ = FEATURES[name]
+    if not lowest <= level <= highest:
+        raise _invalid(update, f"Versions {lowest} to {highest} are supported.")
+    _check_direction(update, current)
+    if name == METADATA_VERSION:
+        changed = [version for version in _METADATA_CHANGED_AT if level < version <= current]
+        if changed:
+            raise KafkaError(
+                Error.INVALID_UPDATE_VERSION,
+                f"Unsupported metadata.version downgrade from {current} to {level}. "
+                f"Metadata of version {changed[0]} may be in the log: there is no way back over it.",
+            )
+    elif level > 0 and levels[METADATA_VERSION] < _NEEDED_METADATA_VERSION.get(name, 0):
+        raise _invalid(update, f"It needs metadata.version {_NEEDED_METADATA_VERSION[name]}.")
+
+
+def _check_direction(update: FeatureUpdate, current: int) -> None:
+    if update.level < current and update.upgrade_type == UPGRADE:
+        raise _invalid(update, "A downgrade has to be asked for as a safe or unsafe one.")
+    if update.level > current and update.upgrade_type != UPGRADE:
+        raise _invalid(update, "Can't downgrade to a newer version.")
+
+
+def _check_kraft_version(update: FeatureUpdate, current: int) -> None:
+    """The voters of this node stand in its configuration; they aren't moved into the log yet (KIP-853)."""
+    lowest, highest = KRAFT_VERSION_RANGE
+    if not lowest <= update.level <= highest:
+        raise _invalid(update, f"Versions {lowest} to {highest} are supported.")
+    _check_direction(update, current)
+    if update.level != current:
+        raise _invalid(update, "This broker can't change it yet.")
+
+
+def _elr_safety(image: ClusterImage, static_min_insync_replicas: int) -> list[Message]:
+    """With eligible leader replicas, min.insync.replicas is a setting of the cluster and of no single broker."""
+    decided: list[Message] = []
+    if MIN_INSYNC_REPLICAS not in image.configs.get((BROKER_RESOURCE, ""), {}):
+        decided.append(
+            records.ConfigRecord(
+                resource_type=BROKER_RESOURCE,
+                resource_name="",
+                name=MIN_INSYNC_REPLICAS,
+                value=str(static_min_insync_replicas),
+            )
+        )
+    decided += (
+        records.ConfigRecord(
+            resource_type=BROKER_RESOURCE, resource_name=name, name=MIN_INSYNC_REPLICAS, value=None
+        )
+        for (kind, name), stored in image.configs.items()
+        if kind == BROKER_RESOURCE and name and MIN_INSYNC_REPLICAS in stored
+    )
+    return decided
+
+
+def _invalid(update: FeatureUpdate, reason: str) -> KafkaError:
+    return KafkaError(
+        Error.INVALID_UPDATE_VERSION,
+        f"Invalid update version {update.level} for feature {update.feature}. {reason}",
+    )

@@ -1,0 +1,310 @@
+"""The cluster's metadata as the records of `__cluster_metadata-0` make it.
+
+`ClusterImage.apply` is the only way that the metadata changes: a running broker appends a record and applies it, a
+starting one replays the log through the same function (Kafka: `MetadataDelta.replay`). A record that contradicts
+what is there raises `MetadataContradictionError`: such a log was not written by Kafka or by us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from broker.controller.kept_records import KEPT, KeptRecords
+from broker.controller.topic_names import collision_key
+from protocol.messages import metadata_records as records
+from protocol.wire.schema import Message
+
+NO_LEADER = -1
+NO_LEADER_CHANGE = -2  # PartitionChangeRecord.leader where the leader stays
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+CLIENT_METRICS_RESOURCE = 16
+GROUP_RESOURCE = 32
+
+
+class MetadataContradictionError(Exception):
+    """A metadata record that can't follow the ones before it."""
+
+
+class PartitionImage:
+    """One partition (Kafka: `PartitionRegistration`)."""
+
+    __slots__ = (
+        "adding_replicas",
+        "directories",
+        "elr",
+        "isr",
+        "last_known_elr",
+        "leader",
+        "leader_epoch",
+        "leader_recovery_state",
+        "partition_epoch",
+        "removing_replicas",
+        "replicas",
+    )
+
+    def __init__(self, record: records.PartitionRecord) -> None:
+        self.replicas = record.replicas
+        self.isr = record.isr
+        self.removing_replicas = record.removing_replicas
+        self.adding_replicas = record.adding_replicas
+        self.leader = record.leader
+        self.leader_recovery_state = record.leader_recovery_state
+        self.leader_epoch = record.leader_epoch
+        self.partition_epoch = record.partition_epoch
+        self.directories = record.directories
+        self.elr = record.eligible_leader_replicas or []
+        self.last_known_elr = record.last_known_elr or []
+
+    def change(self, record: records.PartitionChangeRecord) -> None:
+        """Fields that are null stay; a leader that is set, −1 included, adds one to the leader epoch."""
+        if record.isr is not None:
+            self.isr = record.isr
+        if record.leader != NO_LEADER_CHANGE:
+            self.leader = record.leader
+            self.leader_epoch += 1
+        if record.replicas is not None:
+            self.replicas = record.replicas
+        if record.removing_replicas is not None:
+            self.removing_replicas = record.removing_replicas
+        if record.adding_replicas is not None:
+            self.adding_replicas = record.adding_replicas
+        if record.leader_recovery_state != -1:
+            self.leader_recovery_state = record.leader_recovery_state
+        if record.directories is not None:
+            self.directories = record.directories
+        if record.eligible_leader_replicas is not None:
+            self.elr = record.eligible_leader_replicas
+        if record.last_known_elr is not None:
+            self.last_known_elr = record.last_known_elr
+        self.partition_epoch += 1
+
+
+class TopicImage:
+    """One topic: its id and its partitions by number."""
+
+    __slots__ = ("name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: dict[int, PartitionImage] = {}
+
+
+class BrokerImage:
+    """One broker's registration (Kafka: `BrokerRegistration`)."""
+
+    __slots__ = (
+        "broker_epoch",
+        "cordoned_log_dirs",
+        "fenced",
+        "in_controlled_shutdown",
+        "log_dirs",
+        "record",
+    )
+
+    def __init__(self, record: records.RegisterBrokerRecord) -> None:
+        self.record = record
+        self.broker_epoch = record.broker_epoch
+        self.fenced = record.fenced
+        self.in_controlled_shutdown = record.in_controlled_shutdown
+        self.log_dirs = record.log_dirs
+        self.cordoned_log_dirs = record.cordoned_log_dirs
+
+
+class TopicChanges(NamedTuple):
+    """What became of topics: the names of those that are new or touched in any way, and those that were removed."""
+
+    touched: set[str]
+    removed: list[TopicImage]
+
+
+class ClusterImage:
+    """Everything that the metadata log says."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicImage] = {}
+        self.topics_by_id: dict[bytes, TopicImage] = {}
+        self._names_by_key: dict[
+            str, list[str]
+        ] = {}  # those that can collide (Kafka: topicsWithCollisionChars)
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.features: dict[str, int] = {}
+        self.brokers: dict[int, BrokerImage] = {}
+        self.controllers: dict[int, records.RegisterControllerRecord] = {}
+        self.next_producer_id = 0
+        self.kept = KeptRecords()
+        self.changed_topics: set[str] = set()  # names touched since the last `take_changes`
+        self.removed_topics: list[TopicImage] = []
+        self.broker_configs_changed = False
+
+    def apply(self, record: Message) -> None:
+        """Change the image by one record of the log."""
+        replay = _REPLAY.get(type(record))
+        if replay is None:
+            raise MetadataContradictionError(f"a {type(record).__name__} in the metadata log")
+        replay(self, record)
+
+    def take_changes(self) -> TopicChanges:
+        """Since the last call: what the partitions follow."""
+        changes = TopicChanges(self.changed_topics, self.removed_topics)
+        self.changed_topics, self.removed_topics = set(), []
+        return changes
+
+    def take_broker_config_change(self) -> bool:
+        """Whether settings of brokers changed since the last call."""
+        changed, self.broker_configs_changed = self.broker_configs_changed, False
+        return changed
+
+    def topics_like(self, name: str) -> Sequence[str]:
+        """The names of the topics that one of this name would collide with."""
+        key = collision_key(name)
+        return () if key is None else self._names_by_key.get(key, ())
+
+    def config_of_topic(self, name: str) -> dict[str, str]:
+        return self.configs.get((TOPIC_RESOURCE, name), {})
+
+    # --- one function a record ------------------------------------------------------------------------------
+
+    def _topic(self, record: records.TopicRecord) -> None:
+        if record.name in self.topics:
+            raise MetadataContradictionError(f"topic {record.name} is created twice")
+        topic = TopicImage(record.name, record.topic_id)
+        self.topics[record.name] = topic
+        self.topics_by_id[record.topic_id] = topic
+        key = collision_key(record.name)
+        if key is not None:
+            self._names_by_key.setdefault(key, []).append(record.name)
+        self.changed_topics.add(record.name)
+
+    def _topic_of(self, topic_id: bytes) -> TopicImage:
+        topic = self.topics_by_id.get(topic_id)
+        if topic is None:
+            raise MetadataContradictionError(f"a record of the unknown topic id {topic_id.hex()}")
+        return topic
+
+    def _partition(self, record: records.PartitionRecord) -> None:
+        topic = self._topic_of(record.topic_id)
+        topic.partitions[record.partition_id] = PartitionImage(record)
+        self.changed_topics.add(topic.name)
+
+    def _partition_change(self, record: records.PartitionChangeRecord) -> None:
+        topic = self._topic_of(record.topic_id)
+        partition = topic.partitions.get(record.partition_id)
+        if partition is None:
+            raise MetadataContradictionError(
+                f"a change of the unknown partition {topic.name}-{record.partition_id}"
+            )
+        partition.change(record)
+        self.changed_topics.add(topic.name)
+
+    def _remove_topic(self, record: records.RemoveTopicRecord) -> None:
+        topic = self._topic_of(record.topic_id)
+        del self.topics_by_id[record.topic_id]
+        del self.topics[topic.name]
+        key = collision_key(topic.name)
+        if key is not None:
+            names = self._names_by_key[key]
+            names.remove(topic.name)
+            if not names:
+                del self._names_by_key[key]
+        self.configs.pop((TOPIC_RESOURCE, topic.name), None)
+        self.changed_topics.discard(topic.name)
+        self.removed_topics.append(topic)
+
+    def _clear_elr(self, record: records.ClearElrRecord) -> None:
+        if record.topic_name and record.topic_name not in self.topics:
+            raise MetadataContradictionError(
+                f"eligible leader replicas of the unknown topic {record.topic_name} are cleared"
+            )
+        topics = [self.topics[record.topic_name]] if record.topic_name else [*self.topics.values()]
+        for topic in topics:
+            for partition in topic.partitions.values():
+                partition.elr = []
+                partition.last_known_elr = []
+
+    def _config(self, record: records.ConfigRecord) -> None:
+        key = (record.resource_type, record.resource_name)
+        values = self.configs.setdefault(key, {})
+        if record.value is None:
+            values.pop(record.name, None)
+            if not values:
+                del self.configs[key]
+        else:
+            values[record.name] = record.value
+        if record.resource_type == BROKER_RESOURCE:
+            self.broker_configs_changed = True
+        elif record.resource_type == TOPIC_RESOURCE and record.resource_name in self.topics:
+            self.changed_topics.add(record.resource_name)
+
+    def _feature_level(self, record: records.FeatureLevelRecord) -> None:
+        if record.feature_level == 0:
+            self.features.pop(record.name, None)
+        else:
+            self.features[record.name] = record.feature_level
+
+    def _producer_ids(self, record: records.ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+    def _register_broker(self, record: records.RegisterBrokerRecord) -> None:
+        self.brokers[record.broker_id] = BrokerImage(record)
+
+    def _unregister_broker(self, record: records.UnregisterBrokerRecord) -> None:
+        self.brokers.pop(record.broker_id, None)
+
+    def _broker_registration_change(self, record: records.BrokerRegistrationChangeRecord) -> None:
+        broker = self.brokers.get(record.broker_id)
+        if broker is None:
+            raise MetadataContradictionError(f"a change of the unknown broker {record.broker_id}")
+        if record.fenced != 0:
+            broker.fenced = record.fenced > 0  # 1 fences, −1 lifts the fence, 0 leaves it
+        if record.in_controlled_shutdown != 0:
+            broker.in_controlled_shutdown = record.in_controlled_shutdown > 0
+        if record.log_dirs:
+            broker.log_dirs = record.log_dirs
+        if record.cordoned_log_dirs is not None:
+            broker.cordoned_log_dirs = record.cordoned_log_dirs
+
+    def _fence_broker(self, record: records.FenceBrokerRecord) -> None:
+        self._set_fenced(record.id, True)
+
+    def _unfence_broker(self, record: records.UnfenceBrokerRecord) -> None:
+        self._set_fenced(record.id, False)
+
+    def _set_fenced(self, broker_id: int, fenced: bool) -> None:
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            raise MetadataContradictionError(f"a change of the unknown broker {broker_id}")
+        broker.fenced = fenced
+
+    def _register_controller(self, record: records.RegisterControllerRecord) -> None:
+        self.controllers[record.controller_id] = record
+
+    def _keep(self, record: Message) -> None:
+        self.kept.apply(record)
+
+    def _of_no_effect(self, record: Message) -> None:
+        """Records that Kafka passes over, too."""
+
+
+_REPLAY: dict[type[Message], Callable[[ClusterImage, Any], None]] = {
+    records.TopicRecord: ClusterImage._topic,
+    records.PartitionRecord: ClusterImage._partition,
+    records.PartitionChangeRecord: ClusterImage._partition_change,
+    records.RemoveTopicRecord: ClusterImage._remove_topic,
+    records.ClearElrRecord: ClusterImage._clear_elr,
+    records.ConfigRecord: ClusterImage._config,
+    records.FeatureLevelRecord: ClusterImage._feature_level,
+    records.ProducerIdsRecord: ClusterImage._producer_ids,
+    records.RegisterBrokerRecord: ClusterImage._register_broker,
+    records.UnregisterBrokerRecord: ClusterImage._unregister_broker,
+    records.BrokerRegistrationChangeRecord: ClusterImage._broker_registration_change,
+    records.FenceBrokerRecord: ClusterImage._fence_broker,
+    records.UnfenceBrokerRecord: ClusterImage._unfence_broker,
+    records.RegisterControllerRecord: ClusterImage._register_controller,
+    records.ZkMigrationStateRecord: ClusterImage._of_no_effect,
+    records.NoOpRecord: ClusterImage._of_no_effect,
+    **dict.fromkeys(KEPT, ClusterImage._keep),
+}

@@ -1,0 +1,251 @@
+"""`__cluster_metadata-0`: the log that the cluster's metadata is made of.
+
+Decide → append → apply: `append` writes a decision's records as one batch and applies them to the image; `replay`
+reads the newest snapshot and the log behind it at start, and applies both through the same function. Kafka writes a
+decision's records as one batch where they are atomic, or between BeginTransaction and EndTransaction records
+(KIP-868); both are read. Kafka's NoOp records (metadata.max.idle.interval.ms) are not written: they move the high
+watermark of followers, and here what is appended is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from broker.broken_invariant import BrokenInvariantError
+from broker.controller import quorum_state
+from broker.controller.image import ClusterImage, MetadataContradictionError
+from broker.controller.image_records import image_records
+from broker.controller.quorum_state import LEADER_CHANGE, Quorum, control_key
+from broker.controller.record_serde import decode_record, encode_record
+from broker.controller.record_versions import (
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    fitted,
+    written_version,
+)
+from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
+from protocol.errors import Error, KafkaError
+from protocol.messages import metadata_records as records
+from protocol.records.records import build_batch, build_control_batch, read_records
+from protocol.wire.schema import Message
+from storage.log.partition_log import PartitionLog
+from storage.log.results import AppendOrigin
+
+if TYPE_CHECKING:
+    from broker.environment.clock import Clock
+
+logger = logging.getLogger("barnabas.metadata")
+
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+MAX_RECORDS_PER_BATCH = 10_000  # QuorumController.DEFAULT_MAX_RECORDS_PER_BATCH
+MAX_BATCH_BYTES = 8 * 1024 * 1024  # KafkaRaftClient.MAX_BATCH_SIZE_BYTES
+
+
+class MetadataLog:
+    """The metadata log of a node that is the only voter: appended is committed."""
+
+    def __init__(
+        self, log: PartitionLog, image: ClusterImage, clock: Clock, policy: SnapshotPolicy | None = None
+    ) -> None:
+        self.log = log
+        self.image = image
+        self.epoch = 0  # the leader epoch of this run
+        self.quorum = Quorum()
+        self.snapshots = MetadataSnapshots(log, policy or SnapshotPolicy(), log.background)
+        self.on_change: Callable[[], None] = lambda: None  # called after each decision has been applied
+        self._clock = clock
+        self._has_open_transaction = False  # found by `replay`
+
+    def replay(self) -> None:
+        """Apply the newest snapshot, and everything in the log behind it.
+
+        Raises MetadataContradictionError, CodecError, CorruptRecordError, KafkaError: the folder can't be used.
+        """
+        transaction: list[Message] | None = None
+        position = self.log.log_start_offset
+        snapshot = self.snapshots.load(self._clock.now_ms())
+        if snapshot is not None and self.snapshots.newest is not None:
+            self.quorum = snapshot.quorum
+            for held in snapshot.records:
+                self.image.apply(held)
+            position = self.snapshots.newest.offset
+        self.log.update_high_watermark(self.log.log_end_offset)
+        for header, batch in self.log.batches(position, upper_bound=self.log.log_end_offset):
+            self.snapshots.count(header.size_bytes)
+            for record in read_records(batch):
+                if header.is_control:
+                    self.quorum.apply(record)
+                elif record.value is None:
+                    raise MetadataContradictionError(
+                        f"a null record at offset {record.offset} of the metadata log"
+                    )
+                else:
+                    transaction = self._replay_one(decode_record(bytes(record.value)), transaction)
+        self._has_open_transaction = transaction is not None
+
+    def _replay_one(self, record: Message, transaction: list[Message] | None) -> list[Message] | None:
+        """Records between Begin and End count together, or not at all."""
+        if isinstance(record, records.BeginTransactionRecord):
+            return []
+        if isinstance(record, records.AbortTransactionRecord):
+            return None
+        if isinstance(record, records.EndTransactionRecord):
+            for held in transaction or ():
+                self.image.apply(held)
+            return None
+        if transaction is not None:
+            transaction.append(record)
+            return transaction
+        self.image.apply(record)
+        return None
+
+    def become_leader(self, node_id: int) -> None:
+        """Begin an epoch of our own with a LeaderChange record, as a KRaft leader does before anything else.
+
+        `quorum-state` has it first: an epoch is never used twice. A transaction of the leader before, without its
+        end, is aborted.
+        """
+        newest = self.snapshots.newest
+        known = [self.log.leader_epochs.latest, quorum_state.read_leader_epoch(self.log.directory)]
+        self.epoch = max(0, *known, newest.epoch if newest is not None else 0) + 1
+        self.log.assign_leader_epoch(self.epoch)
+        value = self.quorum.leader_change(node_id)
+        batch = build_control_batch(control_key(LEADER_CHANGE), value, timestamp=self._clock.now_ms())
+        if self.log.created:
+            quorum_state.write_state(self.log.directory, self.quorum.encode_state(node_id, self.epoch))
+            self._append_batch(batch)
+        else:  # the first batch makes the folder
+            self._append_batch(batch)
+            quorum_state.write_state(self.log.directory, self.quorum.encode_state(node_id, self.epoch))
+
+        if self._has_open_transaction:
+            self._append_records([records.AbortTransactionRecord(reason="Controller failover")])
+            self._has_open_transaction = False
+
+    def append(self, decided: Sequence[Message], *, may_split: bool = False) -> None:
+        """Write a decision and apply it, all of it or none. Nothing is applied unless it is in the log.
+
+        `may_split`: more than 10,000 records are several batches, each in force by itself. That is for what happens to
+        this node, its start, its stop and its disks, and never for a request (Kafka: `ControllerResult.of` and
+        `atomicOf`).
+
+        Raises KafkaError where it can't be written: UNKNOWN_SERVER_ERROR where it is too large, in records or above
+        8 MiB. Of several batches those before are in force then. Raises BrokenInvariantError where it is written and
+        yet can't be applied or followed.
+        """
+        if len(decided) > MAX_RECORDS_PER_BATCH and not may_split:
+            raise _too_large(f"{len(decided)} records are no single batch")
+        metadata_version = self._metadata_version
+        applied = False
+        try:
+            for first in range(0, len(decided), MAX_RECORDS_PER_BATCH):
+                part = [
+                    fitted(record, metadata_version)
+                    for record in decided[first : first + MAX_RECORDS_PER_BATCH]
+                ]
+                self._append_records(part)
+                self._apply(part)
+                applied = True
+        except KafkaError:
+            if applied:
+                self._changed()
+            raise
+        self._changed()
+
+    def try_append(self, decided: Sequence[Message]) -> KafkaError | None:
+        """`append` for a request: what is said to those who asked where it can't be written, None where it could.
+
+        Raises KafkaError (UNKNOWN_SERVER_ERROR) where it is too large: then the request as a whole is given up, and
+        what was refused before or named twice is told the same (Kafka: `AbstractRequest.getErrorResponse`).
+        """
+        try:
+            if decided:
+                self.append(decided)
+        except KafkaError as error:
+            logger.error("a change can't be written to the metadata log: %s", error)
+            failure = KafkaError(error.error)  # the disk's own words are for the log alone
+            if failure.error is Error.UNKNOWN_SERVER_ERROR:
+                raise failure from error
+            return failure
+        return None
+
+    def append_transaction(self, name: str, decided: Sequence[Message]) -> None:
+        """Write a decision between Begin and End records, then apply it (the bootstrap records of a new cluster)."""
+        metadata_version = next(
+            (
+                record.feature_level
+                for record in decided
+                if isinstance(record, records.FeatureLevelRecord) and record.name == METADATA_VERSION
+            ),
+            None,
+        )
+        self._append_records(
+            [records.BeginTransactionRecord(name=name), *decided, records.EndTransactionRecord()],
+            metadata_version,
+        )
+        self._apply(decided)
+        self._changed()
+
+    def _apply(self, written: Sequence[Message]) -> None:
+        """What is in the log has to be what is in force: else no start could replay what we go on to write."""
+        try:
+            for record in written:
+                self.image.apply(record)
+        except Exception as error:
+            raise BrokenInvariantError(f"a record that is written can't be applied: {error}") from error
+
+    def _append_records(self, decided: Sequence[Message], metadata_version: int | None = None) -> None:
+        now_ms = self._clock.now_ms()
+        values = self._encoded(decided, metadata_version)
+        batch = build_batch([(now_ms, None, value, ()) for value in values])
+        if len(batch) > MAX_BATCH_BYTES:
+            raise _too_large(f"a batch of {len(batch)} bytes")
+        self._append_batch(batch)
+
+    def _encoded(self, decided: Iterable[Message], metadata_version: int | None = None) -> Iterator[bytes]:
+        if metadata_version is None:
+            metadata_version = self._metadata_version
+        for record in decided:
+            yield encode_record(record, written_version(type(record), metadata_version))
+
+    @property
+    def _metadata_version(self) -> int:
+        return self.image.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
+
+    def _changed(self) -> None:
+        try:
+            self.on_change()
+        except Exception as error:
+            raise BrokenInvariantError(f"a change of the metadata can't be followed: {error}") from error
+        now_ms = self._clock.now_ms()
+        if self.snapshots.is_due(now_ms):
+            self.snapshots.write(
+                self._encoded(image_records(self.image)), self.quorum, epoch=self.epoch, now_ms=now_ms
+            )
+
+    def _append_batch(self, batch: bytearray) -> None:
+        self.log.append(
+            batch,
+            leader_epoch=self.epoch,
+            now_ms=self._clock.now_ms(),
+            origin=AppendOrigin.RAFT_LEADER,
+        )
+        self.log.update_high_watermark(self.log.log_end_offset)
+        self.snapshots.count(len(batch))
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next record gets: a broker's epoch is the offset of its registration."""
+        return self.log.log_end_offset
+
+    @property
+    def last_applied_offset(self) -> int:
+        """The offset of the last record applied (Kafka: `MetadataProvenance.lastContainedOffset`)."""
+        return self.log.log_end_offset - 1
+
+
+def _too_large(what: str) -> KafkaError:
+    """As in Kafka, whose controller begins a new epoch over it."""
+    return KafkaError(Error.UNKNOWN_SERVER_ERROR, f"{what}, which the metadata log doesn't take")

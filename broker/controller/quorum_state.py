@@ -1,0 +1,114 @@
+"""What the quorum knows of itself: `quorum-state`, and the voters that control records name (KIP-595, KIP-853).
+
+`kraft.version` 0 has its voters in the configuration and writes `quorum-state` with data_version 0; from 1 on
+they stand in the log, with the id of each one's directory, and data_version is 1. Kafka refuses to start on a
+malformed file, and does without a missing one. Source: FileQuorumStateStore.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from protocol.messages.raft_records import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    LeaderChangeVoter,
+    VotersRecord,
+)
+from protocol.records.records import Record, read_control_type
+from protocol.wire.codec import decode, encode
+from protocol.wire.primitives import uuid_to_text
+from protocol.wire.schema import Message
+from storage import files
+
+FILE = "quorum-state"
+
+LEADER_CHANGE = 2  # ControlRecordType
+SNAPSHOT_HEADER = 3
+SNAPSHOT_FOOTER = 4
+KRAFT_VERSION = 5
+KRAFT_VOTERS = 6
+
+NONE = -1
+_ZERO_ID = bytes(16)
+
+
+def control_key(control_type: int) -> bytes:
+    """The key of a control record: its version 0, its type."""
+    return b"\x00\x00" + control_type.to_bytes(2, "big")
+
+
+@dataclass(slots=True)
+class Quorum:
+    """kraft.version, and the voters that the log names where that is 1."""
+
+    kraft_version: int = 0
+    voters: VotersRecord | None = None
+
+    def apply(self, record: Record) -> None:
+        """Take over what a control record says; those of other types change nothing here."""
+        control_type = read_control_type(record.key)
+        if control_type == KRAFT_VERSION:
+            self.kraft_version = decode(KRaftVersionRecord, 0, record.value or b"").kraft_version
+        elif control_type == KRAFT_VOTERS:
+            self.voters = decode(VotersRecord, 0, record.value or b"")
+
+    def control_records(self) -> list[tuple[int, Message]]:
+        """(control type, message) of those that a snapshot holds behind its header."""
+        if self.kraft_version == 0:
+            return []
+        found: list[tuple[int, Message]] = [
+            (KRAFT_VERSION, KRaftVersionRecord(version=0, kraft_version=self.kraft_version))
+        ]
+        if self.voters is not None:
+            found.append((KRAFT_VOTERS, self.voters))
+        return found
+
+    def leader_change(self, node_id: int) -> bytes:
+        """The value of the record with which the node begins to lead. Kafka reads version 0 of it alone."""
+        own = LeaderChangeVoter(voter_id=node_id)
+        voters = [own]
+        if self.voters is not None:
+            voters = [LeaderChangeVoter(voter_id=voter.voter_id) for voter in self.voters.voters]
+        message = LeaderChangeMessage(version=0, leader_id=node_id, voters=voters, granting_voters=[own])
+        return encode(message, 0)
+
+    def encode_state(self, node_id: int, leader_epoch: int) -> bytes:
+        """`quorum-state` of a node that leads."""
+        state: dict[str, object]
+        if self.kraft_version == 0:
+            state = {
+                "clusterId": "",
+                "leaderId": node_id,
+                "leaderEpoch": leader_epoch,
+                "votedId": NONE,
+                "appliedOffset": 0,
+                "currentVoters": [{"voterId": node_id}],
+                "data_version": 0,
+            }
+        else:
+            state = {
+                "leaderId": node_id,
+                "leaderEpoch": leader_epoch,
+                "votedId": NONE,
+                "votedDirectoryId": uuid_to_text(_ZERO_ID),
+                "data_version": 1,
+            }
+        return json.dumps(state, separators=(",", ":")).encode()
+
+
+def read_leader_epoch(directory: str) -> int:
+    """The epoch in the metadata log's `quorum-state`; 0 where there is none, or it says nothing."""
+    try:
+        found = json.loads(files.read_whole(f"{directory}/{FILE}"))
+        return max(int(found["leaderEpoch"]), 0)
+    except FileNotFoundError:
+        return 0
+    except (ValueError, KeyError, TypeError):
+        return 0
+
+
+def write_state(directory: str, state: bytes) -> None:
+    """Synced, and all of it or the one before. Raises OSError."""
+    files.replace_whole(f"{directory}/{FILE}", state)

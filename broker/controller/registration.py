@@ -1,0 +1,160 @@
+"""What a node writes about itself when it starts and stops: the records that Kafka's controller would write for it.
+
+A new cluster begins with the records of Kafka's format step. A start registers the broker anew, lifts its fence and
+elects it leader of its partitions; a controlled shutdown takes leadership away again. A partition's leader epoch
+therefore grows by 2 over a restart, clean or not (Kafka: `ReplicationControlManager`, `ClusterControlManager`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Sequence
+
+from broker.controller.image import BROKER_RESOURCE, NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION
+from broker.disks.placement import is_online
+from protocol.messages import metadata_records as records
+from protocol.wire.schema import Message
+
+TRANSACTION_VERSION = "transaction.version"
+ELR_VERSION = "eligible.leader.replicas.version"
+
+# name → (lowest and highest level supported, level that a new cluster is given), by Kafka 4.3
+FEATURES: dict[str, tuple[int, int, int]] = {
+    METADATA_VERSION: (7, LATEST_METADATA_VERSION, LATEST_METADATA_VERSION),
+    ELR_VERSION: (0, 1, 1),
+    "group.version": (0, 1, 1),
+    "share.version": (0, 1, 1),
+    "streams.version": (0, 1, 1),
+    TRANSACTION_VERSION: (0, 2, 2),
+}
+KRAFT_VERSION_RANGE = (0, 1)  # supported, never finalized by a FeatureLevelRecord
+
+PLAINTEXT = 0  # SecurityProtocol.PLAINTEXT.id
+
+FENCED = 1
+UNFENCED = -1
+IN_CONTROLLED_SHUTDOWN = 1
+
+
+def feature_levels() -> list[Message]:
+    """The levels that formatting a folder leaves as a new cluster's."""
+    return [
+        records.FeatureLevelRecord(name=name, feature_level=level) for name, (_, _, level) in FEATURES.items()
+    ]
+
+
+def min_insync_replicas(value: int) -> Message:
+    """The setting as a dynamic one of the cluster."""
+    return records.ConfigRecord(
+        resource_type=BROKER_RESOURCE, resource_name="", name="min.insync.replicas", value=str(value)
+    )
+
+
+def register_broker(
+    node_id: int,
+    incarnation_id: bytes,
+    broker_epoch: int,
+    listeners: Iterable[tuple[str, str, int]],
+    directory_ids: Sequence[bytes],
+    rack: str | None,
+) -> records.RegisterBrokerRecord:
+    """The registration; its broker epoch is the offset that the record will have."""
+    supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()} | {
+        "kraft.version": KRAFT_VERSION_RANGE
+    }
+    return records.RegisterBrokerRecord(
+        broker_id=node_id,
+        incarnation_id=incarnation_id,
+        broker_epoch=broker_epoch,
+        end_points=[
+            records.BrokerEndpoint(name=name, host=host, port=port, security_protocol=PLAINTEXT)
+            for name, host, port in listeners
+        ],
+        features=[
+            records.BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in supported.items()
+        ],
+        rack=rack,
+        fenced=True,
+        log_dirs=sorted(directory_ids),
+    )
+
+
+def take_leadership_away(
+    image: ClusterImage, node_id: int, of: Container[tuple[bytes, int]] | None = None
+) -> list[Message]:
+    """Leader −1 for each partition that the node leads, or each `of` these, by topic id and number; it stays eligible:
+    by the ELR, or else by an ISR that is never empty."""
+    elr_enabled = image.features.get(ELR_VERSION, 0) > 0
+    return [
+        records.PartitionChangeRecord(
+            partition_id=index,
+            topic_id=topic.topic_id,
+            isr=[replica for replica in partition.isr if replica != node_id],
+            leader=NO_LEADER,
+            eligible_leader_replicas=[node_id],
+            last_known_elr=[node_id],
+        )
+        if elr_enabled
+        else records.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=NO_LEADER)
+        for topic, index, partition in _partitions(image)
+        if partition.leader == node_id and (of is None or (topic.topic_id, index) in of)
+    ]
+
+
+def lose_directory(
+    image: ClusterImage,
+    node_id: int,
+    broker_epoch: int,
+    lost: Container[tuple[bytes, int]],
+    online: Iterable[bytes],
+) -> list[Message]:
+    """A log directory failed: the node doesn't lead the partitions in it any more, and has the others, `online`
+    (Kafka: `ReplicationControlManager.handleDirectoriesOffline`)."""
+    return [
+        *take_leadership_away(image, node_id, lost),
+        records.BrokerRegistrationChangeRecord(
+            broker_id=node_id, broker_epoch=broker_epoch, log_dirs=sorted(online)
+        ),
+    ]
+
+
+def elect(image: ClusterImage, node_id: int, online: Collection[bytes]) -> list[Message]:
+    """The node becomes leader of each partition that is without one, and that it has in one of its directories,
+    `online` being their ids."""
+    return [
+        records.PartitionChangeRecord(
+            partition_id=index,
+            topic_id=topic.topic_id,
+            isr=[node_id],
+            leader=node_id,
+            eligible_leader_replicas=[] if partition.elr else None,
+            last_known_elr=[] if partition.last_known_elr else None,
+        )
+        for topic, index, partition in _partitions(image)
+        if partition.leader == NO_LEADER
+        and node_id in partition.replicas
+        and is_online(partition, node_id, online)
+    ]
+
+
+def unfence(node_id: int, broker_epoch: int) -> Message:
+    return records.BrokerRegistrationChangeRecord(
+        broker_id=node_id, broker_epoch=broker_epoch, fenced=UNFENCED
+    )
+
+
+def fence(node_id: int, broker_epoch: int) -> Message:
+    return records.BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=broker_epoch, fenced=FENCED)
+
+
+def begin_controlled_shutdown(node_id: int, broker_epoch: int) -> Message:
+    return records.BrokerRegistrationChangeRecord(
+        broker_id=node_id, broker_epoch=broker_epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
+    )
+
+
+def _partitions(image: ClusterImage) -> Iterable[tuple[TopicImage, int, PartitionImage]]:
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            yield topic, index, partition

@@ -1,0 +1,107 @@
+"""SCRAM credentials of users (KIP-554): from what is wanted and the image to records, or to an error.
+
+Pure functions (Kafka: `ScramControlManager`, `ScramImage`). What is stored never gives a password away: keys that
+were derived from it, with salt and iterations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+
+from broker.controller.image import ClusterImage
+from protocol.errors import Error, KafkaError
+from protocol.messages import metadata_records as records
+from protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion
+from protocol.wire.schema import Message
+
+# mechanism → its hash (ScramMechanism)
+HASHES = {1: "sha256", 2: "sha512"}
+MIN_ITERATIONS = 4096
+MAX_ITERATIONS = 16384
+
+_TWICE = "A user credential cannot be altered twice in the same request"
+
+
+def credentials(image: ClusterImage) -> dict[tuple[str, int], records.UserScramCredentialRecord]:
+    """The credentials in force by (user, mechanism)."""
+    found = {}
+    for record in image.kept.of_type(records.UserScramCredentialRecord):
+        assert isinstance(record, records.UserScramCredentialRecord)
+        found[record.name, record.mechanism] = record
+    return dict(sorted(found.items()))
+
+
+def altered(
+    image: ClusterImage,
+    deletions: Sequence[ScramCredentialDeletion],
+    upsertions: Sequence[ScramCredentialUpsertion],
+) -> tuple[list[Message], dict[str, KafkaError | None]]:
+    """The records, and by user what speaks against an alteration: the others are made all the same."""
+    known = credentials(image)
+    accepted: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
+    refused: dict[str, KafkaError] = {}
+    every: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*deletions, *upsertions]
+    for wanted in every:
+        user = wanted.name
+        if user in refused:
+            continue
+        try:
+            if accepted.pop(user, None) is not None:
+                raise KafkaError(Error.DUPLICATE_RESOURCE, _TWICE)
+            _check(known, wanted)
+            accepted[user] = wanted
+        except KafkaError as error:
+            refused[user] = error
+    decided: dict[str, Message] = {}
+    for user, wanted in accepted.items():
+        try:
+            decided[user] = (
+                _upserted(wanted) if isinstance(wanted, ScramCredentialUpsertion) else _deleted(wanted)
+            )
+        except KafkaError as error:
+            refused[user] = error
+    return [*decided.values()], {**dict.fromkeys(decided), **refused}
+
+
+def _check(
+    known: dict[tuple[str, int], records.UserScramCredentialRecord],
+    wanted: ScramCredentialDeletion | ScramCredentialUpsertion,
+) -> None:
+    if not wanted.name:
+        raise KafkaError(Error.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if wanted.mechanism not in HASHES:
+        raise KafkaError(Error.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(wanted, ScramCredentialUpsertion):
+        if not MIN_ITERATIONS <= wanted.iterations <= MAX_ITERATIONS:
+            raise KafkaError(
+                Error.UNACCEPTABLE_CREDENTIAL, f"Iterations can be from {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+            )
+    elif (wanted.name, wanted.mechanism) not in known:
+        raise KafkaError(Error.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+
+
+def _deleted(wanted: ScramCredentialDeletion) -> Message:
+    return records.RemoveUserScramCredentialRecord(name=wanted.name, mechanism=wanted.mechanism)
+
+
+def _upserted(wanted: ScramCredentialUpsertion) -> Message:
+    if not wanted.salted_password:
+        raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Java's Mac takes no empty key
+    stored_key, server_key = derived_keys(wanted.mechanism, wanted.salted_password)
+    return records.UserScramCredentialRecord(
+        name=wanted.name,
+        mechanism=wanted.mechanism,
+        salt=wanted.salt,
+        stored_key=stored_key,
+        server_key=server_key,
+        iterations=wanted.iterations,
+    )
+
+
+def derived_keys(mechanism: int, salted_password: bytes) -> tuple[bytes, bytes]:
+    """(stored key, server key) of RFC 5802."""
+    name = HASHES[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", name)
+    return hashlib.new(name, client_key).digest(), hmac.digest(salted_password, b"Server Key", name)

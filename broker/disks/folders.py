@@ -1,0 +1,87 @@
+"""Which partitions have a folder, and where: what a start finds before it opens any log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from broker.process.start_error import StartError
+from protocol.wire.primitives import uuid_to_text
+from storage.directory.log_directory import METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
+    from storage.directory.log_directory import LogDirectory
+
+log = logging.getLogger("barnabas.folders")
+
+
+def settle_moves(
+    image: ClusterImage,
+    directories: Mapping[bytes, LogDirectory],
+    found: dict[tuple[str, int], bytes],
+    any_failed: bool,
+    new_folder_name: Callable[[], str],
+) -> list[tuple[str, int, bytes]]:
+    """What becomes of the `-future` folders: the moves that are to go on, by topic, partition and directory id.
+
+    One without another folder of the partition takes its place, as a move that was interrupted between the two renames
+    leaves it, and is added to `found`. While a log directory has failed the other folder may be in that one: only a
+    record that names the future one's directory says that it isn't.
+    """
+    ids = {topic.name: uuid_to_text(topic.topic_id) for topic in image.topics.values()}
+    moves: dict[tuple[str, int], bytes] = {}
+    for directory_id, directory in directories.items():
+        for folder in directory.future_folders():
+            key = (folder.topic, folder.partition)
+            topic = image.topics.get(folder.topic)
+            partition = None if topic is None else topic.partitions.get(folder.partition)
+            if partition is None or folder.topic_id not in (None, ids[folder.topic]):
+                stray = directory.set_aside(folder, new_folder_name())
+                log.warning("%s belongs to no topic: renamed to %s", folder.path, stray)
+            elif key not in found and (not any_failed or directory_id in partition.directories):
+                log.warning("%s takes the place of the folder that it was to replace", folder.path)
+                directory.promote_folder(folder)
+                found[key] = directory_id
+            elif key in moves or found.get(key) == directory_id:
+                log.warning("%s is of a move that another one came after: deleted", folder.path)
+                directory.discard_future(folder, new_folder_name())
+            elif key in found:
+                moves[key] = directory_id
+    return [(*key, directory_id) for key, directory_id in moves.items()]
+
+
+def find_folders(
+    image: ClusterImage, directories: Mapping[bytes, LogDirectory], new_folder_name: Callable[[], str]
+) -> dict[tuple[str, int], bytes]:
+    """The directory id of each partition that has a folder; `directories` are by directory id.
+
+    Folders that are no topic's of ours, or an earlier one's of the same name, are renamed, never deleted
+    (Kafka: `LogManager.isStrayReplica`); `new_folder_name()` is 32 hex digits, for their names. Raises StartError
+    for two folders of one partition.
+    """
+    found: dict[tuple[str, int], bytes] = {}
+    ids = {topic.name: uuid_to_text(topic.topic_id) for topic in image.topics.values()}
+    for directory_id, directory in directories.items():
+        for folder in directory.folders():
+            if folder.topic == METADATA_TOPIC:
+                continue
+            key = (folder.topic, folder.partition)
+            topic = image.topics.get(folder.topic)
+            if (
+                topic is None
+                or folder.partition not in topic.partitions
+                or folder.topic_id not in (None, ids[folder.topic])
+            ):
+                stray = directory.set_aside(folder, new_folder_name())
+                log.warning("%s belongs to no topic: renamed to %s", folder.path, stray)
+            elif key in found:
+                other = directories[found[key]].path
+                raise StartError(
+                    f"{folder.topic}-{folder.partition} is both in {other} and in {directory.path}: "
+                    "move the one away that is out of date"
+                )
+            else:
+                found[key] = directory_id
+    return found

@@ -1,0 +1,226 @@
+"""Partitions that are on their way from one log directory to another (KIP-113; Kafka: `ReplicaAlterLogDirsThread`).
+
+A move is decided by AlterReplicaLogDirs, or found at the start by its `-future` folder. The future log is filled on the
+loop in slices, each of a few milliseconds, between which everybody else is served; appends go on meanwhile. Once it has
+caught up and is synced as far as the present one, the metadata log is told of the new directory and the two change
+places, within one turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from broker.disks.placement import assignment
+from broker.replicas.partitions import FAULTS, Move
+from storage.directory import moving
+
+if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
+    from broker.environment.clock import Clock
+    from broker.replicas.partitions import Partition, Partitions
+    from protocol.wire.schema import Message
+    from storage.directory.log_directory import LogDirectory
+
+log = logging.getLogger("barnabas.log_dir_moves")
+
+SLICE_BYTES = 512 * 1024
+SLICE_BATCHES = 128
+RETRY_S = 1.0  # replica.fetch.backoff.ms
+BURST_S = 1.0  # alter.log.dirs.replication.quota.window.size.seconds
+
+
+class LogDirMoves:
+    """All moves under way."""
+
+    def __init__(
+        self,
+        node_id: int,
+        directories: Mapping[bytes, LogDirectory],
+        partitions: Partitions,
+        metadata: MetadataLog,
+        clock: Clock,
+        new_folder_name: Callable[[], str],
+        jitter: Callable[[int], int],
+        max_bytes_per_s: Callable[[], int],
+    ) -> None:
+        """`directories` by directory id; `new_folder_name()` is 32 hex digits."""
+        self._node_id = node_id
+        self._directories = directories
+        self._partitions = partitions
+        self._metadata = metadata
+        self._clock = clock
+        self._new_folder_name = new_folder_name
+        self._jitter = jitter
+        self._max_bytes_per_s = max_bytes_per_s
+        self._paid_until_s = 0.0  # what was copied is as much as may be up to then
+        self._moving: dict[Partition, None] = {}
+        self._next: asyncio.Handle | None = None
+        self._stopped = False
+
+    def resume(self, found: Iterable[tuple[str, int, bytes]]) -> None:
+        """At the start: go on with moves that were found, by topic, partition and directory id."""
+        for topic, index, directory_id in found:
+            partition = self._partitions.find(topic, index)
+            if partition is None:
+                continue  # offline: whoever brings it back resumes the move
+            try:
+                self.begin(partition, directory_id)
+            except FAULTS as error:
+                log.error("the move of %s-%d can't go on: %s", topic, index, error)
+
+    def begin(self, partition: Partition, directory_id: bytes) -> None:
+        """Move the partition; what it was on its way to before is given up. Raises one of `FAULTS`."""
+        directory = self._directories[directory_id]
+        move = partition.move
+        if move is not None and move.directory is not directory:
+            self.cancel(partition)
+        if partition.directory is directory or partition.move is not None:
+            return
+        future = directory.open_future(
+            partition.log, self._new_folder_name(), now_ms=self._clock.now_ms(), jitter=self._jitter
+        )
+        partition.move = Move(directory, directory_id, future)
+        log.info(
+            "%s-%d is being moved from %s to %s",
+            partition.topic.name,
+            partition.index,
+            partition.directory.path,
+            directory.path,
+        )
+        self._moving[partition] = None
+        self._soon()
+
+    def cancel(self, partition: Partition) -> None:
+        """Stay where it is. Raises KafkaError where the metadata log takes no record, nothing having changed, or where
+        the disk refuses to give up the folder: the move is over yet."""
+        move = partition.move
+        if move is None:
+            return
+        revert = self._record(partition, self._id_of(partition.directory))
+        if revert:
+            self._metadata.append(revert)
+        partition.move = None
+        self._moving.pop(partition, None)
+        log.info("%s-%d isn't moved any more", partition.topic.name, partition.index)
+        move.directory.delete_future(move.log, self._new_folder_name())
+
+    def directory_failed(self, directory: LogDirectory) -> dict[tuple[bytes, int], bytes]:
+        """Moves from it and to it are over; the next start goes on with those that it can.
+
+        Returns where their partitions are, by topic id and number: a record that says already that they are where they
+        were to go is to be taken back (Kafka: `ReplicaAlterLogDirsThread.removePartitions`).
+        """
+        stayed = {}
+        for partition in [*self._moving]:
+            move = partition.move
+            if move is None or directory not in (partition.directory, move.directory):
+                continue
+            del self._moving[partition]
+            partition.move = None
+            if move.directory is not directory:
+                move.directory.leave_future(move.log)
+            stayed[partition.topic.topic_id, partition.index] = self._id_of(partition.directory)
+        return stayed
+
+    def stop(self) -> None:
+        """The logs are closed as they are; the next start goes on."""
+        self._stopped = True
+        if self._next is not None:
+            self._next.cancel()
+
+    def _soon(self, delay_s: float = 0) -> None:
+        if self._stopped:
+            return
+        loop = asyncio.get_running_loop()
+        if self._next is not None:
+            self._next.cancel()
+        self._next = loop.call_later(delay_s, self._turn) if delay_s else loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """A slice of each move."""
+        self._next = None
+        if self._paid_until_s > self._clock.monotonic_s() + BURST_S:
+            self._soon(RETRY_S)
+            return
+        busy = failed = False
+        for partition in [*self._moving]:
+            move = partition.move
+            if move is None or partition.is_gone:
+                self._moving.pop(partition, None)
+                continue
+            try:
+                busy |= self._advance(partition, move)
+            except FAULTS as error:
+                if not move.failed:
+                    move.failed = True
+                    log.error("%s-%d can't be moved now: %s", partition.topic.name, partition.index, error)
+                failed = True
+        if busy:
+            self._soon()
+        elif failed:
+            self._soon(RETRY_S)
+
+    def _advance(self, partition: Partition, move: Move) -> bool:
+        """Whether there is more to do at once; else somebody is going to call `_soon`."""
+        present, future = partition.log, move.log
+        copied = moving.copy(
+            future,
+            present,
+            max_bytes=SLICE_BYTES,
+            max_batches=SLICE_BATCHES,
+            now_ms=self._clock.now_ms(),
+        )
+        if copied:
+            move.failed = False
+            now_s = self._clock.monotonic_s()
+            self._paid_until_s = max(self._paid_until_s, now_s) + copied / max(1, self._max_bytes_per_s())
+        if not moving.is_caught_up(future, present):
+            return True
+        if move.syncing:
+            return False
+        if future.failure is not None:
+            raise future.failure
+        if future.flush_running or not move.synced:
+            self._sync(move)
+            return False
+        self._change_places(partition, move)
+        return False
+
+    def _sync(self, move: Move) -> None:
+        """What has come so far is synced in the background, so that little is left to be when the places change."""
+        move.synced = move.syncing = True
+        end_offset = move.log.log_end_offset
+        move.log.flush(self._clock.now_ms())
+        loop = asyncio.get_running_loop()
+
+        def then(failure: Exception | None) -> None:
+            move.syncing = False
+            loop.call_soon(self._soon)  # not within the flush, which isn't over while it tells
+
+        move.log.when_flushed(end_offset, then)
+
+    def _change_places(self, partition: Partition, move: Move) -> None:
+        topic, source = partition.topic, partition.directory
+        if move.log.recovery_point < partition.log.recovery_point:
+            moving.sync(move.log)
+        change = self._record(partition, move.directory_id)
+        if change:
+            self._metadata.append(change)
+        move.directory.promote(move.log, partition.log, source, self._new_folder_name())
+        partition.log, partition.directory, partition.move = move.log, move.directory, None
+        self._moving.pop(partition, None)
+        partition.configure(topic.config)
+        log.info("%s-%d was moved to %s", topic.name, partition.index, os.path.abspath(move.directory.path))
+
+    def _id_of(self, directory: LogDirectory) -> bytes:
+        return next(key for key, known in self._directories.items() if known is directory)
+
+    def _record(self, partition: Partition, directory_id: bytes) -> list[Message]:
+        record = assignment(
+            self._metadata.image, partition.topic.topic_id, partition.index, self._node_id, directory_id
+        )
+        return [] if record is None else [record]

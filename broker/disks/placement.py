@@ -1,0 +1,94 @@
+"""Which directory each partition of this node is in (KIP-858): what the records say, and what the folders show.
+
+The folder counts: where a partition was found in another directory than its record names, the record is corrected.
+A partition whose directory isn't there, while one of `log.dirs` has failed, is offline: it may be in that one.
+Source: ReplicaManager.maybeUpdateTopicAssignment, Partition.createLogInAssignedDirectoryId, DirectoryId.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from broker.controller.image import ClusterImage, PartitionImage
+from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION
+from protocol.messages import metadata_records as records
+from protocol.wire.schema import Message
+
+UNASSIGNED = bytes(16)
+MIGRATING = bytes(15) + b"\x02"
+
+
+def directory_of(partition: PartitionImage, node_id: int) -> bytes:
+    """The directory id that the record names for the node, UNASSIGNED where it names none."""
+    place = partition.replicas.index(node_id)
+    return partition.directories[place] if place < len(partition.directories) else UNASSIGNED
+
+
+def is_online(partition: PartitionImage, node_id: int, online: Collection[bytes]) -> bool:
+    """Whether the node can have the partition, `online` being the ids of its directories."""
+    directory_id = directory_of(partition, node_id)
+    return directory_id in (UNASSIGNED, MIGRATING) or directory_id in online
+
+
+def offline_replicas(partition: PartitionImage, node_id: int, online: Collection[bytes]) -> list[int]:
+    """Those of other nodes, and this node's where its directory has failed, `online` being the ids of the others."""
+    return [
+        replica
+        for replica in partition.replicas
+        if replica != node_id or not is_online(partition, node_id, online)
+    ]
+
+
+def corrections(
+    image: ClusterImage,
+    node_id: int,
+    found: Mapping[tuple[str, int], bytes],
+    online: Collection[bytes],
+    any_failed: bool,
+    choose: Callable[[], bytes],
+) -> list[Message]:
+    """The changes that make the records name the directories where partitions are.
+
+    `found`: the directory id of each partition that has a folder; `choose()`: the one for a partition that has none
+    and whose directory is gone for good.
+    """
+    decided: list[Message] = []
+    if image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE:
+        return decided
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            if node_id not in partition.replicas:
+                continue
+            named = directory_of(partition, node_id)
+            actual = found.get((topic.name, index))
+            if (
+                actual is None
+                and named not in online
+                and (named in (UNASSIGNED, MIGRATING) or not any_failed)
+            ):
+                actual = choose()
+            if actual is not None and actual != named:
+                decided.append(_assigned(topic.topic_id, index, partition, node_id, actual))
+    return decided
+
+
+def assignment(
+    image: ClusterImage, topic_id: bytes, index: int, node_id: int, directory_id: bytes
+) -> Message | None:
+    """The change that says where the partition is from now on; None where that is said already, or can't be."""
+    partition = image.topics_by_id[topic_id].partitions[index]
+    if (
+        image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE
+        or directory_of(partition, node_id) == directory_id
+    ):
+        return None
+    return _assigned(topic_id, index, partition, node_id, directory_id)
+
+
+def _assigned(
+    topic_id: bytes, index: int, partition: PartitionImage, node_id: int, directory_id: bytes
+) -> Message:
+    directories = [*partition.directories]
+    directories += [UNASSIGNED] * (len(partition.replicas) - len(directories))
+    directories[partition.replicas.index(node_id)] = directory_id
+    return records.PartitionChangeRecord(partition_id=index, topic_id=topic_id, directories=directories)

@@ -1,0 +1,87 @@
+"""Timers of the coordinators on the loop. The server's clock drives them, so that a test can move time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable
+
+from broker.broken_invariant import stops_the_broker
+from broker.environment.clock import Clock
+from coordinator.timers import TimerQueue
+
+log = logging.getLogger("barnabas.coordination")
+
+
+class LoopTimers:
+    """A queue of timers that the loop looks at when the next one is due; `failed` learns of broken invariants."""
+
+    def __init__(self, clock: Clock, failed: Callable[[BaseException], None]) -> None:
+        self._clock = clock
+        self._failed = failed
+        self._queue = TimerQueue(self._now_ms)
+        self._handle: asyncio.TimerHandle | None = None
+        self._handle_ms = 0
+        self._firing = False
+        self._stopped = False
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_s() * 1000)
+
+    def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
+        self._queue.schedule(key, delay_ms, callback)
+        self._look_again()
+
+    async def sleep(self, delay_ms: int) -> None:
+        """Returns once the delay has passed by the server's clock."""
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.schedule(woken, delay_ms, lambda: None if woken.done() else woken.set_result(None))
+        try:
+            await woken
+        finally:
+            self.cancel(woken)
+
+    def cancel(self, key: Hashable) -> None:
+        self._queue.cancel(key)
+
+    def cancel_where(self, matches: Callable[[Hashable], bool]) -> None:
+        self._queue.cancel_where(matches)
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def fire_due(self) -> None:
+        """Call back whatever is due by the clock. A failure of one is logged, and stops none of the others."""
+        self._handle = None
+        self._firing = True
+        try:
+            while True:
+                try:
+                    self._queue.fire_due()
+                except Exception as error:
+                    log.exception("a timer failed")
+                    if stops_the_broker(error):
+                        self._failed(error)
+                        return
+                else:
+                    break
+        finally:
+            self._firing = False
+        self._look_again()
+
+    def _look_again(self) -> None:
+        next_ms = self._queue.next_ms
+        if next_ms is None or self._stopped or self._firing:
+            return
+        if self._handle is not None:
+            if self._handle_ms <= next_ms:
+                return
+            self._handle.cancel()
+        self._handle_ms = next_ms
+        # One millisecond more than the whole ones that are left: the clock's are cut off.
+        delay_ms = next_ms - self._now_ms()
+        loop = asyncio.get_running_loop()
+        self._handle = loop.call_later(max(delay_ms + 1, 0) / 1000 if delay_ms > 0 else 0, self.fire_due)

@@ -1,0 +1,304 @@
+"""One client's connection: frames in, answers out, one request in work at a time.
+
+A `BufferedProtocol` receives into a buffer of its own, so that a Produce request is checked, patched and written
+to the log where the kernel put it. Kafka serves one request of a connection at a time and answers in order
+(`KafkaChannel.mute`); so do we, by not cutting the next frame before the answer to the last one is known.
+
+`Dispatcher.serve` returns None (nothing to answer: acks=0), a list of chunks (the answer), or a future of such a
+list (the answer waits). Requests that need not wait cost neither a task nor a future, and answers that are ready
+together leave in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from typing import TYPE_CHECKING, cast
+
+from protocol.errors import CodecError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.network.dispatch import Answer, Dispatcher
+    from broker.network.listener import Listener
+
+log = logging.getLogger("barnabas.connection")
+
+_SIZE = struct.Struct(">i")
+
+INITIAL_BUFFER_BYTES = 16 * 1024  # what each idle connection holds
+RETAINED_BUFFER_BYTES = 4 * 1024 * 1024  # a buffer that once held a larger frame is let go
+JOINED_ANSWER_BYTES = 256 * 1024  # below this, one copy is cheaper than a vector of buffers
+UNWRITTEN_BYTES = 1024 * 1024  # of answers that are gathered for one write
+WRITE_HIGH_WATER_BYTES = 4 * 1024 * 1024
+
+
+class CloseConnectionError(Exception):
+    """The connection has to close and this is why: what the client sent can't be answered."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection accepted by a listener."""
+
+    __slots__ = (
+        "_buffer",
+        "_busy",
+        "_dispatcher",
+        "_end",
+        "_later",
+        "_loop_time",
+        "_max_frame_bytes",
+        "_muted",
+        "_start",
+        "_view",
+        "_waiting",
+        "_write_paused",
+        "client_software",
+        "last_active_s",
+        "listener",
+        "peer_host",
+        "peer_port",
+        "reading_paused",
+        "transport",
+    )
+
+    def __init__(self, listener: Listener, dispatcher: Dispatcher, max_frame_bytes: int) -> None:
+        self.listener = listener
+        self.transport: asyncio.Transport | None = None
+        self.peer_host = ""
+        self.peer_port = 0
+        self.client_software: tuple[str, str] | None = None
+        self.last_active_s = 0.0
+        self.reading_paused = False
+        self._dispatcher = dispatcher
+        self._max_frame_bytes = max_frame_bytes
+        self._buffer = bytearray(INITIAL_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start = 0  # where the next frame starts
+        self._end = 0  # where the bytes received end
+        self._busy = False
+        self._waiting: asyncio.Future[Answer] | None = None
+        self._write_paused = False
+        self._muted: asyncio.TimerHandle | None = None
+        loop = asyncio.get_running_loop()
+        self._loop_time: Callable[[], float] = loop.time
+        self._later = loop.call_later
+
+    def __str__(self) -> str:
+        return f"{self.peer_host}:{self.peer_port}"
+
+    # --- asyncio's side -------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.peer_host, self.peer_port = peer[0], peer[1]
+        self.last_active_s = self._loop_time()
+        self.transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        refusal = self.listener.admit(self)
+        if refusal is not None:
+            self.close(refusal)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self.listener.forget(self)
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Room for more bytes: up to the end of the frame at hand, where that is known."""
+        start, end = self._start, self._end
+        if end - start >= 4:
+            frame_end = start + 4 + _SIZE.unpack_from(self._buffer, start)[0]
+            if end < frame_end <= len(self._buffer):
+                return self._view[end:frame_end]
+        if end == len(self._buffer):
+            self._make_room()
+            end = self._end
+        return self._view[end:]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._end += nbytes
+        self.last_active_s = self._loop_time()
+        if self._busy or self._muted is not None:
+            self._bound_backlog()
+        else:
+            self._serve()
+
+    def eof_received(self) -> bool:
+        return False  # half-open connections are of no use to Kafka's clients: close
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if not self._busy:
+            self._serve()
+
+    # --- frames ---------------------------------------------------------------------------------------------
+
+    def _make_room(self) -> None:
+        """Move what is left of the bytes to the front, into a larger buffer where a frame needs it.
+
+        A buffer grows by doubling while a frame's bytes really arrive: its announced length alone allocates nothing.
+        """
+        left = self._end - self._start
+        size = len(self._buffer)
+        if left > size // 2:
+            size *= 2
+        if self._busy or size != len(self._buffer):
+            # The request in work may hold views of the old buffer: its bytes must stay where they are.
+            fresh = bytearray(size)
+            fresh[:left] = self._view[self._start : self._end]
+            self._buffer, self._view = fresh, memoryview(fresh)
+        else:
+            self._buffer[:left] = self._buffer[self._start : self._end]
+        self._start, self._end = 0, left
+
+    def _serve(self) -> None:
+        """Serve every whole frame at hand; stop at one whose answer waits, or when the client doesn't read."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        out: list[bytes | bytearray | memoryview] = []
+        waiting_bytes = 0
+        try:
+            while not self._write_paused and self._muted is None:
+                start = self._start
+                have = self._end - start
+                if have < 4:
+                    break
+                size = _SIZE.unpack_from(self._buffer, start)[0]
+                if size < 0 or size > self._max_frame_bytes:
+                    raise CloseConnectionError(
+                        f"a frame of {size} bytes{_hint(size)}; socket.request.max.bytes is {self._max_frame_bytes}"
+                    )
+                if have < size + 4:
+                    break
+                self._start = start + 4 + size
+                answer = self._dispatcher.serve(self, self._view[start + 4 : start + 4 + size])
+                if answer is None:
+                    continue
+                if isinstance(answer, list):
+                    out += answer
+                    waiting_bytes += sum(map(len, answer))
+                    if waiting_bytes > UNWRITTEN_BYTES:
+                        # Now it shows whether the client reads: if it doesn't, `pause_writing` ends this loop.
+                        self._write(out)
+                        out, waiting_bytes = [], 0
+                else:
+                    self._busy = True
+                    self._waiting = answer
+                    answer.add_done_callback(self._answered)
+                    break
+        except (CodecError, CloseConnectionError) as error:
+            self._write(out)
+            self.close(str(error))
+            return
+        except Exception as error:
+            self._write(out)
+            self.fail(error)
+            return
+        self._write(out)
+        if self._busy or self._write_paused or self._muted is not None:
+            self._bound_backlog()
+            return
+        if self._start == self._end:
+            self._start = self._end = 0
+            if len(self._buffer) > RETAINED_BUFFER_BYTES:
+                self._buffer = bytearray(INITIAL_BUFFER_BYTES)
+                self._view = memoryview(self._buffer)
+        if self.reading_paused and self.transport is not None and not self.transport.is_closing():
+            self.reading_paused = False
+            self.transport.resume_reading()
+
+    def _answered(self, waited: asyncio.Future[Answer]) -> None:
+        self._waiting = None
+        self._busy = False
+        if waited.cancelled():
+            return
+        error = waited.exception()
+        if error is not None:
+            if isinstance(error, CodecError | CloseConnectionError):
+                self.close(str(error))
+            else:
+                self.fail(error)
+            return
+        if self.transport is None:
+            return
+        answer = waited.result()
+        if isinstance(answer, list):
+            self._write(answer)
+        self._serve()
+
+    def _bound_backlog(self) -> None:
+        """While an answer waits, let the client send a little ahead (so that a hang-up is seen), then stop reading."""
+        if self.reading_paused or self.transport is None:
+            return
+        if self._end - self._start >= INITIAL_BUFFER_BYTES:
+            self.reading_paused = True
+            self.transport.pause_reading()
+
+    def mute(self, for_ms: int) -> None:
+        """Serve no further request of this connection for a while: its client is above a quota (KIP-219)."""
+        if self.transport is None:
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._later(for_ms / 1000, self._unmute)
+
+    def refuse_after(self, delay_ms: int) -> None:
+        """Serve nothing, and close in a while: its address connects too often (KIP-612)."""
+        self._muted = self._later(delay_ms / 1000, self.close, "its address makes connections too fast")
+
+    def _unmute(self) -> None:
+        self._muted = None
+        if not self._busy:
+            self._serve()
+
+    # --- answers --------------------------------------------------------------------------------------------
+
+    def _write(self, chunks: list[bytes | bytearray | memoryview]) -> None:
+        if not chunks or self.transport is None or self.transport.is_closing():
+            return
+        self.last_active_s = self._loop_time()
+        if len(chunks) == 1:
+            self.transport.write(chunks[0])
+        elif sum(map(len, chunks)) <= JOINED_ANSWER_BYTES:
+            self.transport.write(b"".join(chunks))
+        else:
+            self.transport.writelines(chunks)
+
+    def close(self, reason: str) -> None:
+        """Close after what is already written, with the reason logged."""
+        if self.transport is not None and not self.transport.is_closing():
+            log.info("closing the connection of %s: %s", self, reason)
+            self.transport.close()
+
+    def fail(self, error: BaseException) -> None:
+        """An error of our own: this connection can't go on; a broken invariant stops the broker."""
+        self._dispatcher.failed(self, error)
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.close()  # behind the answers to the requests before
+
+    def abort(self, reason: str) -> None:
+        """Close at once, dropping what the client has not read."""
+        if self.transport is not None:
+            log.info("aborting the connection of %s: %s", self, reason)
+            self.transport.abort()
+
+
+def _hint(size: int) -> str:
+    """What else the four bytes of a size may be: the beginning of TLS's hello, or of a line of HTTP."""
+    start = size.to_bytes(4, "big", signed=True)
+    if start[:2] == b"\x16\x03":
+        return " (this looks like TLS, and the listener is plaintext)"
+    if start in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"):
+        return " (this looks like HTTP)"
+    return ""

@@ -1,0 +1,32 @@
+"""What a handler knows of the request besides its body."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+
+
+class RequestContext:
+    """One request: who sent it, and by which header."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id")
+
+    def __init__(
+        self,
+        connection: Connection,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+    ) -> None:
+        self.connection = connection
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+
+    @property
+    def listener_name(self) -> str:
+        return self.connection.listener.name

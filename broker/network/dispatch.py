@@ -1,0 +1,166 @@
+"""From a frame to its handler and back to bytes.
+
+Which APIs there are and in which versions stands in `protocol.apis`; which of them are served, in
+`broker.handlers.HANDLERS`. ApiVersions, this dispatch and the table in the docs derive from these two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import struct
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker.broken_invariant import stops_the_broker
+from broker.handlers import HANDLERS
+from broker.network.connection import CloseConnectionError
+from broker.network.context import RequestContext
+from broker.quotas.throttling import charge
+from protocol.apis import API_VERSIONS_KEY, APIS
+from protocol.errors import CodecError, KafkaError
+from protocol.wire.codec import decoder, encoder
+from protocol.wire.headers import decode_request_header
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+    from broker.server import Server
+
+log = logging.getLogger("barnabas.dispatch")
+
+Answer = list[bytes | bytearray | memoryview] | None
+
+PRODUCE_KEY = 0
+
+# A few bytes of a request become an object of some hundred; only Produce's records stay bytes. Kafka has no such limit.
+MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
+
+# One object instead of some dozens, where many answers wait together. A larger one is joined with its neighbours when
+# it is written, if at all, and needs no copy before.
+JOINED_CHUNKS_BYTES = 4 * 1024
+
+_HEAD = struct.Struct(">ii")
+_FLEXIBLE_HEAD = struct.Struct(">iib")
+
+
+class Route:
+    """How one version of one API is decoded, handled and encoded."""
+
+    __slots__ = ("decode", "encode", "flexible_answer", "handle", "response")
+
+    def __init__(self, api_key: int, api_version: int) -> None:
+        api = APIS[api_key]
+        module = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
+        self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = decoder(api.request, api_version)
+        self.response: type[Any] = api.response
+        self.encode: Callable[[Any, list[Any]], None] = encoder(api.response, api_version)
+        self.handle: Callable[[Server, RequestContext, Any], Any] = module.handle
+        self.flexible_answer = api.response_header_version(api_version) >= 1
+
+
+class Dispatcher:
+    """Serves requests of any connection."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._routes: dict[int, Route] = {}
+        self._tasks: set[asyncio.Task[Answer]] = set()
+
+    def serve(self, connection: Connection, frame: memoryview) -> Answer | asyncio.Future[Answer]:
+        """One request's answer; a future of it where the handler has to wait.
+
+        Raises CodecError for bytes that make no sense, CloseConnectionError for a request that can't be answered.
+        """
+        header = decode_request_header(frame, 0, len(frame))
+        api_key, api_version = header.api_key, header.api_version
+        route = self._routes.get(api_key << 16 | api_version & 0xFFFF)
+        if route is None:
+            route = self._route(api_key, api_version)
+            if route is None:
+                return self._unsupported_api_versions(header.correlation_id)
+        if len(frame) > MAX_CONTROL_REQUEST_BYTES and api_key != PRODUCE_KEY:
+            raise CloseConnectionError(f"a {APIS[api_key].name} request of {len(frame)} bytes")
+        request, _ = route.decode(frame, header.body_pos, len(frame))
+        context = RequestContext(connection, api_key, api_version, header.correlation_id, header.client_id)
+        quotas = self._server.quotas
+        began_s = time.perf_counter() if quotas.enforced else 0.0
+        response = route.handle(self._server, context, request)
+        if quotas.enforced and (response is None or isinstance(response, route.response)):
+            self._charge(context, response, len(frame), began_s)
+        if response is None:
+            return None
+        if isinstance(response, route.response):
+            return frame_answer(route, header.correlation_id, response)
+        handled_s = time.perf_counter() - began_s if began_s else 0.0
+        task = asyncio.ensure_future(self._wait(route, context, response, len(frame), handled_s))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _wait(
+        self, route: Route, context: RequestContext, pending: Any, frame_bytes: int, handled_s: float
+    ) -> Answer:
+        response = await pending
+        if self._server.quotas.enforced:
+            self._charge(context, response, frame_bytes, time.perf_counter() - handled_s)
+        return None if response is None else frame_answer(route, context.correlation_id, response)
+
+    def _charge(self, context: RequestContext, response: Any, frame_bytes: int, began_s: float) -> None:
+        handling_s = time.perf_counter() - began_s if began_s else 0.0
+        charge(self._server.quotas, context, response, frame_bytes, handling_s, self._server.clock.now_ms())
+
+    def _route(self, api_key: int, api_version: int) -> Route | None:
+        """The route of an API's version; None for ApiVersions of a version that isn't known."""
+        api = APIS.get(api_key)
+        if api is None or api_key not in HANDLERS:
+            raise CloseConnectionError(f"api key {api_key} is not served")
+        if not api.decodes(api_version):
+            if api_key == API_VERSIONS_KEY:
+                return None
+            lowest = max(api.min_version, api.first_decodable)
+            raise CloseConnectionError(
+                f"{api.name} version {api_version} is not served ({lowest} to {api.max_version} are)"
+            )
+        route = Route(api_key, api_version)
+        self._routes[api_key << 16 | api_version] = route
+        return route
+
+    def _unsupported_api_versions(self, correlation_id: int) -> Answer:
+        """KIP-511: a version that isn't known is answered in version 0, with the range that is."""
+        from broker.handlers.api_versions import unsupported_version
+
+        return frame_answer(self._route_of_version_0(), correlation_id, unsupported_version())
+
+    def _route_of_version_0(self) -> Route:
+        route = self._routes.get(API_VERSIONS_KEY << 16) or self._route(API_VERSIONS_KEY, 0)
+        assert route is not None
+        return route
+
+    def failed(self, connection: Connection, error: BaseException) -> None:
+        """An error of ours while a request was served: the request's connection goes; a broken invariant stops us.
+
+        Other errors don't: a request that a handler stumbles over must not be able to end the broker.
+        """
+        if isinstance(error, KafkaError | OSError | MemoryError):  # the disk or the memory, not the program
+            log.error("a request of %s failed: %s", connection, error or type(error).__name__)
+            return
+        log.error("a request of %s failed", connection, exc_info=error)
+        if stops_the_broker(error):
+            self._server.stop_on_failure(error)
+
+
+def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
+    """A response as chunks: size, header, body; a small one is a single chunk."""
+    chunks: list[bytes | bytearray | memoryview] = [b""]
+    try:
+        route.encode(response, chunks)
+    except CodecError as error:
+        raise RuntimeError(f"an answer of ours can't be encoded: {error}") from error
+    size = sum(map(len, chunks))
+    if route.flexible_answer:
+        chunks[0] = _FLEXIBLE_HEAD.pack(size + 5, correlation_id, 0)
+    else:
+        chunks[0] = _HEAD.pack(size + 4, correlation_id)
+    return [b"".join(chunks)] if size <= JOINED_CHUNKS_BYTES else chunks

@@ -1,0 +1,361 @@
+"""The partitions that this node leads, and how they follow the metadata (Kafka: `ReplicaManager`, `Partition`).
+
+`Partitions.follow` is called after every change of the metadata, a start included: it opens or makes logs, begins
+leader epochs, and takes away what was deleted. Handlers find partitions here by name or by topic id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.disks.placement import MIGRATING, UNASSIGNED, directory_of
+from protocol.errors import Error, KafkaError
+from protocol.records.batch import CorruptRecordError
+from protocol.records.checks import RecordRules
+from protocol.wire.primitives import uuid_to_text
+from storage.directory import moving
+from storage.directory.checkpoints import CheckpointError
+from storage.log.log_config import LogConfig
+from storage.log.recovery import InconsistentTopicIdError
+from storage.log.segment_recovery import UnsupportedFormatError
+
+if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage, PartitionImage, TopicChanges, TopicImage
+    from broker.environment.clock import Clock
+    from broker.replicas.fetching import DelayedFetch
+    from storage.directory.log_directory import LogDirectory
+    from storage.log.partition_log import PartitionLog
+
+log = logging.getLogger("barnabas.partitions")
+
+NO_LEADER_EPOCH = -1
+
+# What opening or deleting a log may end with, without the program being at fault.
+FAULTS = (
+    OSError,
+    KafkaError,
+    CheckpointError,
+    InconsistentTopicIdError,
+    CorruptRecordError,
+    UnsupportedFormatError,
+)
+
+
+class Move:
+    """A partition on its way to another log directory; see `log_dir_moves`."""
+
+    __slots__ = ("directory", "directory_id", "failed", "log", "synced", "syncing")
+
+    def __init__(self, directory: LogDirectory, directory_id: bytes, log: PartitionLog) -> None:
+        self.directory = directory
+        self.directory_id = directory_id
+        self.log = log
+        self.failed = False  # since it last got on: said once
+        self.synced = False
+        self.syncing = False
+
+
+class Partition:
+    """One partition that this node leads."""
+
+    __slots__ = (
+        "directory",
+        "index",
+        "is_gone",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "move",
+        "topic",
+        "waiting",
+    )
+
+    def __init__(
+        self, topic: HostedTopic, index: int, log: PartitionLog, directory: LogDirectory, leader_id: int
+    ) -> None:
+        self.topic = topic
+        self.directory = directory
+        self.index = index
+        self.log = log
+        self.move: Move | None = None
+        self.leader_id = leader_id
+        self.leader_epoch = -1
+        self.is_gone = False
+        self.waiting: set[DelayedFetch] = set()
+        self.configure(topic.config)
+
+    def configure(self, config: LogConfig) -> None:
+        self.log.config = config
+        if self.move is not None:
+            self.move.log.config = moving.config_of_future(config)
+        self.log.verifies_transactions = config.transaction_partition_verification_enable
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Raises KafkaError where a client knows an older leader epoch, or one we don't know yet (KIP-320)."""
+        if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
+            if current_leader_epoch < self.leader_epoch:
+                raise KafkaError(Error.FENCED_LEADER_EPOCH)
+            raise KafkaError(Error.UNKNOWN_LEADER_EPOCH)
+
+    def leader_epoch_passes(self, current_leader_epoch: int) -> bool:
+        return current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch
+
+    def begin_leader_epoch(self, leader_epoch: int) -> None:
+        """On becoming leader the pair (epoch, log end) is written at once, before any record."""
+        if leader_epoch == self.leader_epoch:
+            return
+        self.log.assign_leader_epoch(leader_epoch)
+        self.leader_epoch = leader_epoch
+        self.advance()
+
+    def advance(self) -> None:
+        """After an append: with one replica, what is in the log is committed. Wakes the fetches that wait."""
+        self.log.update_high_watermark(self.log.log_end_offset)
+        if self.waiting:
+            self.wake()
+
+    def wake(self) -> None:
+        for fetch in [*self.waiting]:
+            fetch.recheck()
+
+
+class HostedTopic:
+    """A topic with the partitions of it that this node leads, and its settings in the forms that are used.
+
+    `offline` are those that are in a log directory which can't be used.
+    """
+
+    __slots__ = ("config", "is_internal", "name", "offline", "partitions", "rules", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes, is_internal: bool) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.is_internal = is_internal
+        self.partitions: dict[int, Partition] = {}
+        self.offline: set[int] = set()
+        self.configure(LogConfig())
+
+    def configure(self, config: LogConfig) -> None:
+        """Settings take effect at once, for what is appended from now on."""
+        self.config = config
+        self.rules = RecordRules(
+            max_message_bytes=config.max_message_bytes,
+            message_timestamp_type=config.message_timestamp_type,
+            before_max_ms=config.message_timestamp_before_max_ms,
+            after_max_ms=config.message_timestamp_after_max_ms,
+            compacted="compact" in config.cleanup_policy,
+            compression_type=config.compression_type,
+            compression_level=_compression_level(config),
+        )
+        for partition in self.partitions.values():
+            partition.configure(config)
+
+    def missing(self, index: int) -> Error:
+        """What is said of a partition that isn't among `partitions`."""
+        return Error.KAFKA_STORAGE_ERROR if index in self.offline else Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class Partitions:
+    """All partitions that this node leads."""
+
+    def __init__(
+        self,
+        node_id: int,
+        directories: dict[bytes, LogDirectory],
+        clock: Clock,
+        config_of_topic: Callable[[str], LogConfig],
+        is_internal: Callable[[str], bool],
+        new_folder_name: Callable[[], str],
+        jitter: Callable[[int], int],
+    ) -> None:
+        """`directories` by directory id; the first one takes partitions whose record names none.
+
+        `new_folder_name()` is 32 hex digits, for the folder of a partition that is deleted; `jitter(n)` draws from
+        0 to below n.
+        """
+        self.by_name: dict[str, HostedTopic] = {}
+        self.by_id: dict[bytes, HostedTopic] = {}
+        self._node_id = node_id
+        self._directories = directories
+        self._clock = clock
+        self._config_of_topic = config_of_topic
+        self._is_internal = is_internal
+        self._new_folder_name = new_folder_name
+        self._jitter = jitter
+        self._to_follow: set[str] = set()  # topics with a partition that failed
+        self._to_delete: list[Partition] = []
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        hosted = self.by_name.get(topic)
+        return None if hosted is None else hosted.partitions.get(index)
+
+    def get(self, topic: str, index: int) -> Partition:
+        """Raises KafkaError where there is no such partition here (UNKNOWN_TOPIC_OR_PARTITION), or where its log
+        directory can't be used (KAFKA_STORAGE_ERROR)."""
+        partition = self.find(topic, index)
+        if partition is None:
+            raise KafkaError(self.missing(topic, index))
+        return partition
+
+    def missing(self, topic: str, index: int) -> Error:
+        """What is said of a partition that `find` doesn't find."""
+        hosted = self.by_name.get(topic)
+        return Error.UNKNOWN_TOPIC_OR_PARTITION if hosted is None else hosted.missing(index)
+
+    def all(self) -> list[Partition]:
+        return [partition for topic in self.by_name.values() for partition in topic.partitions.values()]
+
+    def follow(self, image: ClusterImage) -> TopicChanges:
+        """Make the partitions what the metadata says, as far as it changed since the last call: what is returned.
+
+        What the disk refuses is logged and tried again at the next call; until then the partition is offline.
+        """
+        changes = image.take_changes()
+        retried, self._to_delete = self._to_delete, []
+        for partition in retried:
+            self._delete(partition)
+        for topic in changes.removed:
+            self._remove(topic)
+        to_follow = changes.touched | self._to_follow
+        self._to_follow = set()
+        for name in to_follow:
+            if name in image.topics:
+                self._follow_topic(image.topics[name])
+        return changes
+
+    def open_all(self, image: ClusterImage) -> TopicChanges:
+        """`follow` of a start, which opens every partition or ends. Raises what the disk or the files refuse with."""
+        changes = image.take_changes()
+        for name in changes.touched:
+            self._follow_topic(image.topics[name], raising=True)
+        return changes
+
+    def configure_all(self) -> None:
+        """A setting of the broker changed that topics inherit."""
+        for topic in self.by_name.values():
+            topic.configure(self._config_of_topic(topic.name))
+
+    def _follow_topic(self, topic: TopicImage, *, raising: bool = False) -> None:
+        hosted = self.by_name.get(topic.name)
+        if hosted is None:
+            hosted = HostedTopic(topic.name, topic.topic_id, self._is_internal(topic.name))
+            self.by_name[topic.name] = hosted
+            self.by_id[topic.topic_id] = hosted
+        hosted.configure(self._config_of_topic(topic.name))
+        for index, wanted in topic.partitions.items():
+            if self._node_id not in wanted.replicas:
+                continue
+            try:
+                self._follow_partition(hosted, index, wanted)
+            except FAULTS as error:
+                if raising:
+                    raise
+                log.error("%s-%d is offline: %s", topic.name, index, error)
+                self._to_follow.add(topic.name)
+
+    def _follow_partition(self, hosted: HostedTopic, index: int, wanted: PartitionImage) -> None:
+        """Raises one of `FAULTS`; the partition isn't among the topic's then."""
+        partition = hosted.partitions.get(index)
+        if partition is None:
+            directory = None if index in hosted.offline else self._directory_of(wanted)
+            opened = None if directory is None else self._open(directory, hosted, index)
+            if directory is None or opened is None:
+                hosted.offline.add(index)
+                return
+            partition = Partition(hosted, index, opened, directory, self._node_id)
+        if wanted.leader == self._node_id:
+            partition.begin_leader_epoch(wanted.leader_epoch)
+        hosted.partitions[index] = partition
+
+    def _open(self, directory: LogDirectory, hosted: HostedTopic, index: int) -> PartitionLog | None:
+        """The partition's log; None where its directory goes offline. Raises one of `FAULTS`."""
+        try:
+            return directory.open_log(
+                hosted.name,
+                index,
+                hosted.config,
+                now_ms=self._clock.now_ms(),
+                topic_id=uuid_to_text(hosted.topic_id),
+                jitter=self._jitter,
+            )
+        except (OSError, KafkaError) as error:
+            failure = error if isinstance(error, OSError) else error.__cause__
+            if not (isinstance(failure, OSError) and directory.report(failure)):
+                raise
+            log.error("%s-%d can't be opened: %s", hosted.name, index, failure)
+            return None
+
+    def take_offline(self, directory: LogDirectory) -> None:
+        """The directory failed: its partitions are answered with KAFKA_STORAGE_ERROR from now on (Kafka:
+        `ReplicaManager.handleLogDirFailure`)."""
+        for topic in self.by_name.values():
+            for index, partition in [*topic.partitions.items()]:
+                if partition.directory is directory:
+                    del topic.partitions[index]
+                    topic.offline.add(index)
+                    partition.is_gone = True
+                    partition.wake()
+
+    def offline(self) -> set[tuple[bytes, int]]:
+        """Those in a log directory that can't be used, by topic id and number."""
+        return {(topic.topic_id, index) for topic in self.by_name.values() for index in topic.offline}
+
+    def _directory_of(self, wanted: PartitionImage) -> LogDirectory | None:
+        """Where the partition's record says that it is."""
+        directory_id = directory_of(wanted, self._node_id)
+        if directory_id in (UNASSIGNED, MIGRATING):
+            return next(iter(self._directories.values()))
+        return self._directories.get(directory_id)
+
+    def _remove(self, topic: TopicImage) -> None:
+        hosted = self.by_id.pop(topic.topic_id, None)
+        if hosted is None:
+            return
+        if self.by_name.get(hosted.name) is hosted:
+            del self.by_name[hosted.name]
+        for partition in hosted.partitions.values():
+            partition.is_gone = True
+            self._delete(partition)
+            partition.wake()
+        self._discard_unopened_futures(hosted.name)
+
+    def _discard_unopened_futures(self, topic: str) -> None:
+        """Of moves that couldn't go on in this run, their partitions being offline."""
+        for directory in [*self._directories.values()]:
+            for folder in directory.future_folders():
+                if folder.topic == topic:
+                    try:
+                        directory.discard_future(folder, self._new_folder_name())
+                    except OSError as error:
+                        log.error("%s can't be deleted: %s", folder.path, error)
+
+    def _delete(self, partition: Partition) -> None:
+        move, partition.move = partition.move, None
+        if move is not None:
+            try:
+                move.directory.delete_future(move.log, self._new_folder_name())
+            except FAULTS as error:
+                log.error("the future %s can't be deleted: %s", move.log.directory, error)
+        directory, deleted = partition.directory, partition.log
+        if directory.logs.get((deleted.topic, deleted.partition)) is not deleted:
+            return  # its folder has gone, and what came behind that had failed
+        try:
+            directory.delete_log(deleted, self._new_folder_name())
+        except FAULTS as error:
+            log.error("%s-%d can't be deleted: %s", deleted.topic, deleted.partition, error)
+            failure = error.__cause__
+            if not (isinstance(failure, OSError) and directory.report(failure)):
+                self._to_delete.append(partition)
+
+
+def _compression_level(config: LogConfig) -> int | None:
+    """The level for batches that are compressed anew; None for the codec's default."""
+    levels = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
+    level = levels.get(config.compression_type)
+    return None if config.compression_type == "gzip" and level == -1 else level

@@ -1,0 +1,156 @@
+"""The codecs of record batches, with what they may unpack to.
+
+gzip is in the standard library; snappy, lz4 and zstd come with the optional package `cramjam`, imported at first use.
+Sources: org.apache.kafka.common.compress, CompressionType; KIP-110 (zstd), KIP-390 (levels).
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+NONE = 0
+GZIP = 1
+SNAPPY = 2
+LZ4 = 3
+ZSTD = 4
+CODEC_MASK = 0x07
+
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+DEFAULT_LEVELS = {GZIP: -1, LZ4: 9, ZSTD: 3}
+"""Of `compression.gzip.level` and its like."""
+
+MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
+"""What a batch may unpack to. Kafka reads it as a stream and names no limit; this is 256 times what a batch may
+be (`max.message.bytes`), and more than twice what a request may be (`socket.request.max.bytes`)."""
+
+_GZIP_WINDOW_BITS = 31
+
+
+class CodecUnavailableError(Exception):
+    """The codec is Kafka's, but its library isn't installed."""
+
+
+class DecompressionError(Exception):
+    """Bytes that the codec can't read, or a codec that is nobody's."""
+
+
+class DecompressedTooLargeError(DecompressionError):
+    """More than `MAX_DECOMPRESSED_BYTES`."""
+
+
+def is_available(codec: int) -> bool:
+    """Whether batches of this codec can be read and written here. Raises nothing, whatever the number."""
+    if codec in (NONE, GZIP):
+        return True
+    return codec in (SNAPPY, LZ4, ZSTD) and find_spec("cramjam") is not None
+
+
+def decompress(codec: int, data: bytes | bytearray | memoryview) -> bytes:
+    """The uncompressed bytes, at most `MAX_DECOMPRESSED_BYTES` of them.
+
+    Raises `DecompressionError`, `CodecUnavailableError`.
+    """
+    if codec == NONE:
+        return bytes(data)
+    try:
+        if codec == GZIP:
+            return _join_bounded(_gunzip(data))
+        cramjam = _cramjam()
+        try:
+            if codec == SNAPPY:
+                from protocol.records.snappy_framing import decompress_blocks
+
+                return _join_bounded(decompress_blocks(bytes(data), MAX_DECOMPRESSED_BYTES))
+            if codec == LZ4:
+                from protocol.records.lz4_frame import decompress_frame
+
+                return _join_bounded(decompress_frame(bytes(data)))
+            if codec == ZSTD:
+                return _decompress_zstd(data)
+        except cramjam.DecompressionError as error:
+            raise DecompressionError(f"{CODEC_NAMES[codec]}: {error}") from error
+    except (ValueError, struct.error, zlib.error) as error:
+        raise DecompressionError(f"{CODEC_NAMES[codec]}: {error}") from error
+    raise DecompressionError(f"unknown compression type id {codec}")
+
+
+def compress(codec: int, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
+    """The compressed form that Kafka's own clients can read. Raises `CodecUnavailableError`, `ValueError`."""
+    if level is None:
+        level = DEFAULT_LEVELS.get(codec, 0)
+    if codec == NONE:
+        return bytes(data)
+    if codec == GZIP:
+        return zlib.compress(data, level, _GZIP_WINDOW_BITS)
+    cramjam = _cramjam()
+    if codec == SNAPPY:
+        from protocol.records.snappy_framing import compress_blocks
+
+        return compress_blocks(data)
+    if codec == LZ4:
+        from protocol.records.lz4_frame import compress_frame
+
+        return compress_frame(data, level)
+    if codec == ZSTD:
+        return bytes(cramjam.zstd.compress(data, level=level))
+    raise ValueError(f"unknown compression type id {codec}")
+
+
+def _cramjam() -> ModuleType:
+    try:
+        import cramjam
+    except ImportError as error:
+        raise CodecUnavailableError("snappy, lz4 and zstd need the package cramjam") from error
+    module: ModuleType = cramjam
+    return module
+
+
+def _join_bounded(chunks: Iterable[bytes]) -> bytes:
+    parts = []
+    size = 0
+    for chunk in chunks:
+        parts.append(chunk)
+        size += len(chunk)
+        if size > MAX_DECOMPRESSED_BYTES:
+            raise DecompressedTooLargeError(f"more than {MAX_DECOMPRESSED_BYTES} bytes when decompressed")
+    return b"".join(parts)
+
+
+def _gunzip(data: bytes | bytearray | memoryview) -> Iterator[bytes]:
+    """Members one behind the other; what follows them and is none is passed over, as in Java's GZIPInputStream."""
+    rest = bytes(data)
+    first = True
+    while first or rest[:2] == b"\x1f\x8b":
+        member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        yield member.decompress(rest, MAX_DECOMPRESSED_BYTES + 1)
+        if not member.eof:
+            raise ValueError("the stream ends too early")
+        rest = member.unused_data
+        first = False
+
+
+def _decompress_zstd(data: bytes | bytearray | memoryview) -> bytes:
+    cramjam = _cramjam()
+    likely = bytearray(min(MAX_DECOMPRESSED_BYTES, 4 * len(data) + 16384))
+    try:
+        size: int = cramjam.zstd.decompress_into(data, likely)
+        return bytes(memoryview(likely)[:size])
+    except cramjam.DecompressionError:
+        # It packs better than most, or it is corrupt. Of the largest buffer the kernel provides only the pages that
+        # are written to, but at a price that the likely case need not pay.
+        with mmap.mmap(-1, MAX_DECOMPRESSED_BYTES) as largest:
+            try:
+                size = cramjam.zstd.decompress_into(data, largest)
+            except cramjam.DecompressionError as error:
+                if "whole buffer" in str(error):
+                    raise DecompressedTooLargeError(str(error)) from error
+                raise
+            return largest[:size]

@@ -1,0 +1,59 @@
+"""Request and response headers, which stand between a frame's size and its message.
+
+    request   api_key int16 | api_version int16 | correlation_id int32 | client_id nullable string | tagged
+    fields response  correlation_id int32 | tagged fields
+
+The tagged fields are there from the API's first flexible version on; the client id is never a compact string.
+Source: RequestHeader.json and ResponseHeader.json of Kafka; KIP-482.
+"""
+
+import struct
+from typing import NamedTuple
+
+from protocol.apis import APIS
+from protocol.errors import CodecError
+from protocol.wire.primitives import Bytes, skip_tagged_fields
+
+_FIXED = struct.Struct(">hhih")
+_CORRELATION_ID = struct.Struct(">i")
+_CORRELATION_ID_AND_NO_TAGS = struct.Struct(">ix")
+
+
+class RequestHeader(NamedTuple):
+    """`body_pos` is where the message begins. `client_id` is None where it's null, by any negative length."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_pos: int
+
+
+def decode_request_header(data: Bytes, pos: int, end: int) -> RequestHeader:
+    """The header in [pos, end). Whether the version is one that we serve is the caller's to ask.
+
+    CodecError where it's cut short, and where a broker has no such API: Kafka closes the connection on both.
+    """
+    if end - pos < _FIXED.size:
+        raise CodecError(f"a request header cut short: {end - pos} bytes")
+    api_key, api_version, correlation_id, length = _FIXED.unpack_from(data, pos)
+    pos += _FIXED.size
+    api = APIS.get(api_key)
+    if api is None:
+        raise CodecError(f"a broker has no API {api_key}")
+    client_id = None
+    if length >= 0:
+        if length > end - pos:
+            raise CodecError(f"a client id of {length} bytes in a header with {end - pos} left")
+        client_id = str(data[pos : pos + length], "utf-8", "replace")
+        pos += length
+    if api_version >= api.first_flexible:
+        pos = pos + 1 if pos < end and not data[pos] else skip_tagged_fields(data, pos, end)
+    return RequestHeader(api_key, api_version, correlation_id, client_id, pos)
+
+
+def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
+    """The header of an answer to that request. KeyError for a key that a broker doesn't have."""
+    if APIS[api_key].response_header_version(api_version):
+        return _CORRELATION_ID_AND_NO_TAGS.pack(correlation_id)
+    return _CORRELATION_ID.pack(correlation_id)

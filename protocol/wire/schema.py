@@ -1,0 +1,287 @@
+"""What a message is made of: typed classes whose fields say in which versions they travel, and how.
+
+    class TopicProduceData(Struct):
+        name: str = string("0-12", ignorable=True)
+        topic_id: bytes = uuid("13+", ignorable=True)
+        partition_data: list[PartitionProduceData] = array(PartitionProduceData, "0+")
+
+    class ProduceRequest(Message, api_key=0, versions="3-13", flexible="9+"):
+        transactional_id: str | None = string("3+", nullable="3+", default=None)
+        ...
+
+The names are those of Kafka's message definitions in snake case. Every field has a default (Kafka's own, or
+0, False, "", a fresh empty list, the zero uuid), so a message is built from the few fields that matter. A
+struct has only its fields as slots: a misspelt name fails at once.
+
+`codec` turns such a class and a version into a decoder and an encoder. The terms (versions, nullable, tag,
+ignorable, flexible) are those of Kafka's message definitions and of KIP-482.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, dataclass_transform
+
+from protocol.wire.primitives import uuid_to_text
+
+ZERO_UUID: Final = bytes(16)
+LATEST: Final = 32767
+"""The upper end of a range such as "12+"."""
+
+NEVER: Final = (0, -1)
+"""The range that holds no version."""
+
+_ranges: dict[str, tuple[int, int]] = {"": NEVER, "none": NEVER}
+
+
+def parse_versions(text: str) -> tuple[int, int]:
+    """The first and last version of "3", "0-12" or "12+"; `NEVER` for ""."""
+    found = _ranges.get(text)
+    if found is None:
+        first, dash, last = text.partition("-")
+        if dash:
+            found = (int(first), int(last))
+        elif text.endswith("+"):
+            found = (int(text[:-1]), LATEST)
+        else:
+            found = (int(text), int(text))
+        _ranges[text] = found
+    return found
+
+
+class Field:
+    """One field of a struct. `kind` is the name of its specifier ("int32", "string", "array", ...).
+
+    `element` is what an array holds, or the class of a struct: a `Struct` class, or a kind's name.
+    A field with a `tag` (0 and up) is a tagged field in all its versions, and left out at its default.
+    `fresh` says that the default is a mutable value, made anew for each message: an empty list or a struct.
+    """
+
+    __slots__ = ("default", "element", "fresh", "ignorable", "kind", "name", "nullable", "tag", "versions")
+
+    def __init__(
+        self,
+        kind: str,
+        versions: str,
+        default: object,
+        *,
+        element: "type[Struct] | str | None" = None,
+        fresh: bool = False,
+        nullable: str = "",
+        tag: int = -1,
+        ignorable: bool = False,
+    ) -> None:
+        self.name = ""
+        self.kind = kind
+        self.versions = parse_versions(versions)
+        self.default = default
+        self.element = element
+        self.fresh = fresh
+        self.nullable = parse_versions(nullable)
+        self.tag = tag
+        self.ignorable = ignorable
+
+    def in_version(self, version: int) -> bool:
+        return self.versions[0] <= version <= self.versions[1]
+
+    def nullable_in(self, version: int) -> bool:
+        return self.nullable[0] <= version <= self.nullable[1]
+
+
+# The specifiers. They return Any, so that a type checker takes the annotation beside them for the type of the
+# field and takes the field as one with a default.
+
+
+def boolean(versions: str, *, default: bool = False, tag: int = -1, ignorable: bool = False) -> Any:
+    """One byte; anything but 0 is true."""
+    return Field("boolean", versions, default, tag=tag, ignorable=ignorable)
+
+
+def int8(versions: str, *, default: int = 0, tag: int = -1, ignorable: bool = False) -> Any:
+    return Field("int8", versions, default, tag=tag, ignorable=ignorable)
+
+
+def int16(versions: str, *, default: int = 0, tag: int = -1, ignorable: bool = False) -> Any:
+    return Field("int16", versions, default, tag=tag, ignorable=ignorable)
+
+
+def uint16(versions: str, *, default: int = 0, tag: int = -1, ignorable: bool = False) -> Any:
+    return Field("uint16", versions, default, tag=tag, ignorable=ignorable)
+
+
+def int32(versions: str, *, default: int = 0, tag: int = -1, ignorable: bool = False) -> Any:
+    return Field("int32", versions, default, tag=tag, ignorable=ignorable)
+
+
+def uint32(versions: str, *, default: int = 0, tag: int = -1, ignorable: bool = False) -> Any:
+    return Field("uint32", versions, default, tag=tag, ignorable=ignorable)
+
+
+def int64(versions: str, *, default: int = 0, tag: int = -1, ignorable: bool = False) -> Any:
+    return Field("int64", versions, default, tag=tag, ignorable=ignorable)
+
+
+def float64(versions: str, *, default: float = 0.0, tag: int = -1, ignorable: bool = False) -> Any:
+    return Field("float64", versions, default, tag=tag, ignorable=ignorable)
+
+
+def uuid(versions: str, *, tag: int = -1, ignorable: bool = False) -> Any:
+    """16 raw bytes, the zero uuid where nothing is set. `primitives.uuid_to_text` gives Kafka's text form."""
+    return Field("uuid", versions, ZERO_UUID, tag=tag, ignorable=ignorable)
+
+
+def string(
+    versions: str, *, nullable: str = "", default: str | None = "", tag: int = -1, ignorable: bool = False
+) -> Any:
+    """At most 32767 bytes of UTF-8."""
+    return Field("string", versions, default, nullable=nullable, tag=tag, ignorable=ignorable)
+
+
+def binary(
+    versions: str, *, nullable: str = "", default: bytes | None = b"", tag: int = -1, ignorable: bool = False
+) -> Any:
+    """Kafka's type "bytes": decoded as a copy."""
+    return Field("binary", versions, default, nullable=nullable, tag=tag, ignorable=ignorable)
+
+
+def records(versions: str, *, nullable: str = "", tag: int = -1, ignorable: bool = False) -> Any:
+    """Record batches: decoded as a memoryview into the frame; encoded from None, bytes or a list of such."""
+    return Field("records", versions, None, nullable=nullable, tag=tag, ignorable=ignorable)
+
+
+def array(
+    element: "type[Struct] | Callable[..., Any]",
+    versions: str,
+    *,
+    nullable: str = "",
+    default: tuple[()] | None = (),
+    tag: int = -1,
+    ignorable: bool = False,
+) -> Any:
+    """A list of structs, or of primitives named by their specifier: `array(int32, "0+")`."""
+    return Field(
+        "array",
+        versions,
+        default,
+        element=element if isinstance(element, type) else element.__name__,
+        fresh=default is not None,
+        nullable=nullable,
+        tag=tag,
+        ignorable=ignorable,
+    )
+
+
+def struct(
+    element: "type[Struct]", versions: str, *, nullable: str = "", tag: int = -1, ignorable: bool = False
+) -> Any:
+    """A struct in its place. None by default where it may be missing: where it's nullable or tagged.
+
+    A tagged struct of Kafka's defaults to one that holds defaults only, which then isn't written. None stands for just
+    that where it isn't nullable; where it is both, null is a value like any other.
+    """
+    fresh = bool(nullable) == (tag >= 0)
+    field = Field("struct", versions, None, element=element, fresh=fresh, tag=tag, ignorable=ignorable)
+    field.nullable = parse_versions(nullable)
+    return field
+
+
+@dataclass_transform(kw_only_default=True)
+class StructType(type):
+    """Makes a class of a declaration: its fields become slots, and are listed in `FIELDS`."""
+
+    FIELDS: tuple[Field, ...]
+
+    def __new__(
+        mcls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        api_key: int = -1,
+        versions: str = "",
+        flexible: str = "",
+    ) -> "StructType":
+        fields = []
+        for key, value in namespace.items():
+            if type(value) is Field:
+                value.name = key
+                fields.append(value)
+        for field in fields:
+            del namespace[field.name]
+        namespace["__slots__"] = tuple(field.name for field in fields)
+        namespace["FIELDS"] = tuple(fields)
+        if versions:
+            namespace["API_KEY"] = api_key
+            namespace["VERSIONS"] = parse_versions(versions)
+            namespace["FLEXIBLE"] = parse_versions(flexible)
+        return super().__new__(mcls, name, bases, namespace)
+
+
+class Struct(metaclass=StructType):
+    """A part of a message: keyword-only constructor, equality by fields."""
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **values):
+            # The first instance built by hand compiles the constructor of its class: importing stays cheap.
+            cls = type(self)
+            cls.__init__ = _constructor(cls)
+            cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, f.name) == getattr(other, f.name) for f in type(self).FIELDS)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = (f"{field.name}={_shown(field, getattr(self, field.name))}" for field in type(self).FIELDS)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Message(Struct):
+    """A request, a response, or a record of an internal topic: what has versions of its own.
+
+    `API_KEY` is the key of the API for requests and responses, the type of the record for metadata and
+    coordinator records, and -1 for data without one. `VERSIONS` are those that can be decoded and encoded,
+    `FLEXIBLE` those of them with compact lengths and tagged fields (KIP-482).
+    """
+
+    API_KEY: ClassVar[int] = -1
+    VERSIONS: ClassVar[tuple[int, int]] = NEVER
+    FLEXIBLE: ClassVar[tuple[int, int]] = NEVER
+
+
+def _shown(field: Field, value: object) -> str:
+    """A field's value for the eye. Bytes show their length only: they're long, or secret."""
+    if field.kind == "uuid" and isinstance(value, bytes):
+        return uuid_to_text(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    return repr(value)
+
+
+def _constructor(cls: type[Struct]) -> Callable[..., None]:
+    """A compiled `__init__` with one keyword per field."""
+    unset = object()
+    names: dict[str, Any] = {"unset": unset}
+    parameters = []
+    body = []
+    for i, field in enumerate(cls.FIELDS):
+        value = field.name
+        if not field.fresh:
+            names[f"default_{i}"] = field.default
+            parameters.append(f"{field.name}=default_{i}")
+        else:
+            fresh = "[]"
+            if field.kind == "struct":
+                names[f"struct_{i}"] = field.element
+                fresh = f"struct_{i}()"
+            parameters.append(f"{field.name}=unset")
+            value = f"{fresh} if {field.name} is unset else {field.name}"
+        body.append(f"    self.{field.name} = {value}\n")
+    head = ", ".join(["self", "*", *parameters]) if parameters else "self"
+    source = f"def __init__({head}):\n{''.join(body) or '    pass'}\n"
+    exec(source, names)  # noqa: S102
+    constructor: Callable[..., None] = names["__init__"]
+    constructor.__qualname__ = f"{cls.__qualname__}.__init__"
+    return constructor

@@ -1,0 +1,194 @@
+"""The logs and folders of partitions that are being moved to a log directory.
+
+Source: kafka.log.LogManager (getOrCreateLog of a future log, replaceCurrentWithFutureLog).
+"""
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import KafkaError
+from storage import files
+from storage.directory import checkpoints, moving
+from storage.directory.checkpoints import TopicPartition
+from storage.directory.partition_folder import PartitionFolder
+from storage.log import removal
+from storage.log.partition_log import Jitter, PartitionLog
+from storage.log.segment_files import LOG_SUFFIX
+from storage.log.storage_errors import told_to_clients
+
+if TYPE_CHECKING:
+    from storage.directory.log_directory import LogDirectory
+
+FUTURE_DIRECTORY_SUFFIX = "-future"
+
+
+def open_future(
+    directory: "LogDirectory",
+    present: PartitionLog,
+    unique: str,
+    *,
+    now_ms: int,
+    jitter: Jitter = lambda limit: 0,
+) -> PartitionLog:
+    """The log that is going to take the place of the present one, which is in another directory: what an earlier
+    run left of it, or else a new one. `unique` is 32 hex digits. Raises as `open_log` and `moving.begin`; the directory
+    is told what the disk refused, as it is by all that is done with the log."""
+    key = (present.topic, present.partition)
+    assert key not in directory.logs, f"{present.directory} is to be moved to where it is"
+    assert key not in directory._left_futures, "a partition that is offline stays so until the next start"
+    folder = directory._unopened_futures.get(key)
+    name = f"{present.topic}-{present.partition}.{unique}{FUTURE_DIRECTORY_SUFFIX}"
+    found = folder is not None
+    try:
+        future = PartitionLog.open(
+            directory._path(name) if folder is None else folder.path,
+            present.topic,
+            present.partition,
+            moving.config_of_future(present.config),
+            now_ms=now_ms,
+            clean=directory.clean or not found,
+            recovery_point=directory._recovery_points.get(key, 0) if found else 0,
+            log_start_offset=directory._log_starts.get(key, 0) if found else moving.start_offset_of(present),
+            background=directory.background,
+            jitter=jitter,
+            topic_id=present.topic_id,
+            found_topic_id=None if folder is None else folder.topic_id,
+        )
+    except OSError as failure:
+        directory.report(failure)
+        raise
+    future.report = directory.report
+    try:
+        moving.begin(future, present, now_ms)
+    except KafkaError:
+        directory.clean = False
+        _put_back(directory, future)
+        raise
+    directory.futures[key] = future
+    directory._unopened_futures.pop(key, None)
+    directory._recovery_points.pop(key, None)
+    directory._log_starts.pop(key, None)
+    return future
+
+
+def leave_future(directory: "LogDirectory", log: PartitionLog) -> None:
+    """The move can't go on in this run, the partition being offline: its folder waits for a start, as one that was
+    found and not opened. As in Kafka it is kept open, and no more is done with it: what it lacks to be synced is so at
+    the end of the run, with that of the others."""
+    key = (log.topic, log.partition)
+    directory.futures.pop(key)
+    if log.created:
+        directory._left_futures[key] = log
+        _note_unopened(directory, log)
+    else:
+        removal.take_out_of_use(log)
+
+
+def _put_back(directory: "LogDirectory", log: PartitionLog) -> None:
+    removal.take_out_of_use(log)
+    if log.created:
+        _note_unopened(directory, log)
+
+
+def _note_unopened(directory: "LogDirectory", log: PartitionLog) -> None:
+    key = (log.topic, log.partition)
+    directory._unopened_futures[key] = PartitionFolder(log.topic, log.partition, log.directory, log.topic_id)
+    directory._recovery_points[key] = log.recovery_point
+    if log.log_start_offset > log.base_offsets[0]:
+        directory._log_starts[key] = log.log_start_offset
+
+
+def unopened_future_sizes(directory: "LogDirectory") -> dict[TopicPartition, int]:
+    """Of the moves that can't go on in this run, the bytes of their `.log` files, as `PartitionLog.size`."""
+    sizes = {}
+    for key, folder in directory._unopened_futures.items():
+        try:
+            names = [name for name in files.list_directory(folder.path) if name.endswith(LOG_SUFFIX)]
+            sizes[key] = sum(files.size_of(files.File(f"{folder.path}/{name}")) for name in names)
+        except OSError as failure:
+            directory.report(failure)
+    return sizes
+
+
+def delete_future(directory: "LogDirectory", log: PartitionLog, unique: str) -> None:
+    """Gives up moving a partition here. Raises as `delete_log`; the next start then goes on with the move."""
+    key = (log.topic, log.partition)
+    directory.futures.pop(key, None)
+    try:
+        log.delete(unique)
+    finally:
+        directory._forget(key)
+
+
+def discard_future(directory: "LogDirectory", folder: "PartitionFolder", unique: str) -> None:
+    """Deletes the folder of a move that is not to go on. Raises `OSError`, of which the directory is told."""
+    doomed = removal.out_of_use_path(
+        folder.path, folder.topic, folder.partition, unique, removal.DELETE_DIRECTORY_SUFFIX
+    )
+    try:
+        files.rename(folder.path, doomed)
+    except OSError as failure:
+        directory.report(failure)
+        raise
+    finally:
+        forget_unopened(directory, (folder.topic, folder.partition))
+    removal.remove_directory_later(doomed, directory.background, 0)
+
+
+def forget_unopened(directory: "LogDirectory", key: TopicPartition) -> None:
+    """The folder of a move has gone. The checkpoints forget it, which else would count for a new partition of that
+    name; where the partition itself is in the directory they are of that."""
+    directory._unopened_futures.pop(key, None)
+    left = directory._left_futures.pop(key, None)
+    if left is not None:
+        removal.take_out_of_use(left)
+    if key not in directory.logs and key not in directory._unopened:
+        directory._forget(key)
+
+
+def promote_folder(directory: "LogDirectory", folder: "PartitionFolder") -> None:
+    """A folder of a move becomes the partition's, of which there is no other: a crash came in between."""
+    key = (folder.topic, folder.partition)
+    path = directory._path(f"{folder.topic}-{folder.partition}")
+    files.rename(folder.path, path)
+    del directory._unopened_futures[key]
+    directory._unopened[key] = folder._replace(path=path)
+
+
+def promote(
+    directory: "LogDirectory",
+    future: PartitionLog,
+    present: PartitionLog,
+    source: "LogDirectory",
+    unique: str,
+) -> None:
+    """The future log, caught up, takes the place of the present one, which is deleted. See `moving.take_over`.
+
+    Raises `KafkaError` (KAFKA_STORAGE_ERROR), the directory that refused being told, as Kafka's `UnifiedLog.renameDir`
+    does.
+    """
+    key = (future.topic, future.partition)
+    doomed = removal.out_of_use_path(
+        present.directory, present.topic, present.partition, unique, removal.DELETE_DIRECTORY_SUFFIX
+    )
+    was_created = present.created
+    if future.log_start_offset > future.base_offsets[0]:
+        # else a crash would bring back what was deleted: the present one's directory forgets it
+        _write_log_starts(future, directory)
+    moving.take_over(future, present, directory._path(f"{future.topic}-{future.partition}"), doomed)
+    directory.logs[key] = directory.futures.pop(key)
+    source.logs.pop(key, None)
+    source._forget(key)
+    for changed in (directory, source):
+        _sync_names(changed)
+    if was_created:
+        removal.remove_directory_later(doomed, source.background, present.config.file_delete_delay_ms)
+
+
+@told_to_clients
+def _write_log_starts(future: PartitionLog, directory: "LogDirectory") -> None:
+    directory._write_now(checkpoints.LOG_START_FILE, directory._encode_log_starts())
+
+
+def _sync_names(directory: "LogDirectory") -> None:
+    path = directory.path
+    directory.background(lambda: files.sync_directory(path), removal.log_failure)

@@ -1,0 +1,246 @@
+"""Reading batches out of a log by Kafka's size rules, and what a reader must know besides.
+
+Where a read ended is remembered, so that the next read of the same consumer begins with one `pread` and asks
+no index. Source: org.apache.kafka.storage LocalLog.read, LogSegment.read.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error, KafkaError
+from protocol.records.batch import (
+    BATCH_LENGTH_POS,
+    LAST_OFFSET_DELTA_POS,
+    LOG_OVERHEAD,
+    BatchHeader,
+    CorruptRecordError,
+    walk_batches,
+)
+from storage import files
+from storage.log.results import AbortedTransaction, ReadResult
+from storage.log.segment import Segment
+from storage.log.storage_errors import told_to_clients
+
+if TYPE_CHECKING:
+    from storage.log.partition_log import PartitionLog
+
+ENOUGH_BYTES = 2**31 - 1
+"""Of an offset in an earlier segment than the bound: a Fetch from there never waits."""
+REMEMBERED_POSITIONS = 16
+"""Per log: so many consumers read on from where they were without a search."""
+
+_REPLAYED_BYTES = 1024 * 1024
+_WALKED_BYTES = 8192
+_INT32 = Struct(">i")
+_OFFSET_AND_LENGTH = Struct(">qi")
+_NOTHING = ReadResult(b"")
+
+
+@told_to_clients
+def read(
+    log: "PartitionLog", offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = False
+) -> ReadResult:
+    """Batches from the one that holds `offset`, below the offset `upper_bound`, of one segment.
+
+    At most `max_bytes`, the last batch possibly torn; the first one whole whatever its size with
+    `min_one_batch`, else nothing where it doesn't fit. Raises `KafkaError`: OFFSET_OUT_OF_RANGE for an offset
+    below the log start or above the log end, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+    """
+    if offset < log.log_start_offset or offset > log.log_end_offset:
+        raise KafkaError(
+            Error.OFFSET_OUT_OF_RANGE,
+            f"{offset} isn't in {log.log_start_offset} to {log.log_end_offset} of {log.topic}-{log.partition}",
+        )
+    if offset >= upper_bound:
+        return _NOTHING
+    located = _locate(log, offset)
+    if located is None:
+        return _NOTHING
+    slot, segment, position = located
+    limit = _position_of_bound(log, slot, segment, upper_bound)
+    wanted = min(limit - position, max_bytes)
+    if limit <= position:
+        return _NOTHING
+    data = files.read(segment.log, max(wanted, LOG_OVERHEAD), position)
+    if len(data) < LOG_OVERHEAD:
+        raise KafkaError(
+            Error.KAFKA_STORAGE_ERROR,
+            f"{segment.log.path} ends at {position + len(data)}, not at {segment.size}",
+        )
+    first_size = _INT32.unpack_from(data, BATCH_LENGTH_POS)[0] + LOG_OVERHEAD
+    if first_size > wanted:
+        if not min_one_batch:
+            _remember(log, offset, segment.base_offset, position)
+            return ReadResult(b"", True, segment.base_offset, position)
+        data = files.read(segment.log, min(first_size, limit - position), position)
+    if position + len(data) == limit:
+        _remember_limit(log, slot, segment, limit, upper_bound)
+    else:
+        _remember_torn(log, segment, position, data)
+    return ReadResult(data, False, segment.base_offset, position)
+
+
+def batches(
+    log: "PartitionLog", offset: int, *, upper_bound: int
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Each batch from the one that holds `offset`, below the offset `upper_bound`, of all segments: for who replays.
+
+    Raises `KafkaError` as `read` does, KAFKA_STORAGE_ERROR too where no whole batch is left; `CorruptRecordError`.
+    """
+    while offset < upper_bound:
+        found = read(log, offset, _REPLAYED_BYTES, upper_bound=upper_bound, min_one_batch=True)
+        data = memoryview(found.records)
+        following = offset
+        for position, header in walk_batches(data):
+            yield header, data[position : position + header.size_bytes]
+            following = header.last_offset + 1
+        if following == offset:
+            raise KafkaError(
+                Error.KAFKA_STORAGE_ERROR,
+                f"nothing can be read at offset {offset} of {log.topic}-{log.partition}",
+            )
+        offset = following
+
+
+@told_to_clients
+def available_bytes(log: "PartitionLog", offset: int, upper_bound: int) -> int:
+    """Bytes from the batch that holds `offset` to `upper_bound`: a waiting Fetch sums up its minimum of them.
+
+    `ENOUGH_BYTES` where the offset lies in an earlier segment than the bound: such a Fetch never waits. 0 for
+    an offset outside of the log: reading it will say so.
+    """
+    if not log.log_start_offset <= offset < min(upper_bound, log.log_end_offset):
+        return 0
+    slot = bisect_right(log.base_offsets, offset) - 1
+    following = slot + 1
+    if following < len(log.segments) and upper_bound >= log.base_offsets[following]:
+        return ENOUGH_BYTES
+    located = _locate(log, offset)
+    if located is None:
+        return 0
+    slot, segment, position = located
+    _remember(log, offset, segment.base_offset, position)
+    return max(0, _position_of_bound(log, slot, segment, upper_bound) - position)
+
+
+def _locate(log: "PartitionLog", offset: int) -> tuple[int, Segment, int] | None:
+    """Number, segment and position of the first batch that ends at or after the offset; None where none does."""
+    segments = log.segments
+    known = log.positions.pop(offset, None) if log.positions else None
+    if known is not None:
+        base_offset, position = known
+        slot = len(segments) - 1
+        if base_offset != log.base_offsets[slot]:
+            slot = bisect_left(log.base_offsets, base_offset)
+        if position < segments[slot].size:
+            return slot, segments[slot], position
+        slot += 1
+        position = 0
+    else:
+        slot = bisect_right(log.base_offsets, offset) - 1
+        if slot < 0:
+            return None
+        position = segments[slot].offset_index.lookup(offset)
+    while slot < len(segments):
+        segment = segments[slot]
+        found = segment.find(offset, position)
+        if found is not None:
+            return slot, segment, found[0]
+        slot += 1
+        position = 0
+    return None
+
+
+def base_offset_of(log: "PartitionLog", offset: int) -> int:
+    """Of the batch that holds the offset; the offset itself where it can't be read."""
+    try:
+        located = _locate(log, offset)
+        if located is None:
+            return offset
+        _, segment, position = located
+        found = segment.find(offset, position)
+    except (OSError, CorruptRecordError):
+        return offset
+    return offset if found is None else min(found[1].base_offset, offset)
+
+
+def _position_of_bound(log: "PartitionLog", slot: int, segment: Segment, upper_bound: int) -> int:
+    """Up to where the segment may be read: its end, unless the bound lies in it."""
+    if upper_bound >= log.log_end_offset:
+        return segment.size
+    following = slot + 1
+    if following < len(log.segments) and upper_bound >= log.base_offsets[following]:
+        return segment.size
+    known = log.positions.get(upper_bound) if log.positions else None
+    if known is not None and known[0] == segment.base_offset:
+        return known[1]
+    found = segment.find(upper_bound, segment.offset_index.lookup(upper_bound))
+    if found is None:
+        return segment.size
+    _remember(log, upper_bound, segment.base_offset, found[0])
+    return found[0]
+
+
+def _remember(log: "PartitionLog", offset: int, base_offset: int, position: int) -> None:
+    positions = log.positions
+    if positions is None:
+        positions = log.positions = {}
+    positions[offset] = (base_offset, position)
+    if len(positions) > REMEMBERED_POSITIONS:
+        del positions[next(iter(positions))]
+
+
+def _remember_limit(log: "PartitionLog", slot: int, segment: Segment, limit: int, upper_bound: int) -> None:
+    """All up to the bound or the segment's end was read: its reader goes on from there."""
+    if limit < segment.size:
+        _remember(log, upper_bound, segment.base_offset, limit)
+    elif segment is log.active:
+        _remember(log, log.log_end_offset, segment.base_offset, limit)
+    else:
+        next_base_offset = log.base_offsets[slot + 1]
+        _remember(log, next_base_offset, next_base_offset, 0)
+
+
+def _remember_torn(log: "PartitionLog", segment: Segment, position: int, data: bytes) -> None:
+    """The read was cut by its size: its reader goes on from the first batch that isn't whole."""
+    end = len(data)
+    at = 0
+    if end > _WALKED_BYTES:
+        at = max(0, segment.offset_index.entry_at_or_before(position + end)[1] - position)
+    next_offset = -1
+    while end - at >= LOG_OVERHEAD:
+        base_offset, length = _OFFSET_AND_LENGTH.unpack_from(data, at)
+        size = length + LOG_OVERHEAD
+        if at + size > end:
+            next_offset = base_offset
+            break
+        next_offset = base_offset + _INT32.unpack_from(data, at + LAST_OFFSET_DELTA_POS)[0] + 1
+        at += size
+    if next_offset >= 0:
+        _remember(log, next_offset, segment.base_offset, position + at)
+
+
+@told_to_clients
+def aborted_transactions(
+    log: "PartitionLog", fetch_offset: int, result: ReadResult
+) -> list[AbortedTransaction]:
+    """Those that a read_committed consumer must drop from what was read, in the order of their markers.
+
+    The bound is the first index entry behind what was read, since the batches themselves aren't looked at: so
+    transactions may be listed that began behind the last record returned, as in Kafka.
+    """
+    slot = bisect_left(log.base_offsets, result.segment_base_offset)
+    if result.position < 0 or slot == len(log.segments):
+        return []
+    bound = log.segments[slot].offset_index.offset_at_or_after(result.position + len(result.records))
+    if bound is None:
+        bound = log.base_offsets[slot + 1] if slot + 1 < len(log.segments) else log.log_end_offset
+    aborted = []
+    for segment in log.segments[slot:]:
+        found, complete = segment.txn_index.collect(fetch_offset, bound)
+        aborted += [AbortedTransaction(txn.producer_id, txn.first_offset) for txn in found]
+        if complete:
+            break
+    return aborted

@@ -1,0 +1,310 @@
+"""Opening a log: after a clean stop its side files are trusted, otherwise made anew from the batches.
+
+After a stop that wasn't clean every segment from the one that holds the recovery point is read again: the log
+ends before the first batch that isn't whole or whose CRC doesn't match, later segments are dropped. After a
+clean one a missing or contradictory side file is noticed all the same, and its segment read again; Kafka
+trusts the absence of a snapshot or a transaction index, and then serves what it should not. Source:
+org.apache.kafka.storage LogLoader.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from protocol.errors import KafkaError
+from storage import files
+from storage.directory import checkpoints
+from storage.log import removal, rolling, segment_recovery, side_files
+from storage.log.segment import Segment
+from storage.log.segment_files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    offset_of,
+)
+from storage.producers import producer_replay
+from storage.producers.producer_state import ProducerStates
+
+if TYPE_CHECKING:
+    from storage.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+_METADATA_SNAPSHOT_DELETED_SUFFIX = ".checkpoint.deleted"
+_UNFINISHED_SUFFIXES = (CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX)
+_END_OF_OFFSET = 20
+
+
+class InconsistentTopicIdError(Exception):
+    """The directory belongs to an earlier topic of the same name."""
+
+
+def open_log(
+    log: "PartitionLog",
+    *,
+    now_ms: int,
+    clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+    found_topic_id: str | None,
+) -> None:
+    """Fills in a log that was just made. See `PartitionLog.open`."""
+    log.last_flush_ms = now_ms
+    try:
+        names = set(files.list_directory(log.directory))
+    except FileNotFoundError:
+        names = set()
+    _check_topic_id(log, names, found_topic_id)
+    if any(name.endswith(_UNFINISHED_SUFFIXES) for name in names):
+        names = _finish_swaps(log.directory, _remove_temporary(log.directory, names))
+    offsets = {name: offset for name in names if (offset := offset_of(name)) is not None}
+    log.snapshots.offsets = _offsets(offsets, SNAPSHOT_SUFFIX)
+    base_offsets = _offsets(offsets, LOG_SUFFIX)
+    _remove_orphans(log.directory, offsets, base_offsets)
+    if not base_offsets:
+        _start_empty(log, log_start_offset, now_ms)
+        return
+    log.created = log.ready = True
+    log.log_start_offset = max(log_start_offset, base_offsets[0])
+    for base_offset in base_offsets:
+        segment = rolling.new_segment(log, base_offset, now_ms)
+        segment.size = files.size_of(segment.log)
+        rolling.add(log, segment)
+    _drop_leftovers(log)
+    epochs_known = checkpoints.LEADER_EPOCH_FILE in names and _load_leader_epochs(log)
+    _load(
+        log,
+        names,
+        now_ms=now_ms,
+        clean=clean,
+        recovery_point=recovery_point,
+        checkpointed_start=log_start_offset,
+    )
+    if log.log_end_offset < log_start_offset:
+        logger.warning(
+            "%s ends at %d, before its log start %d: it begins anew there",
+            log.directory,
+            log.log_end_offset,
+            log_start_offset,
+        )
+        _begin_anew(log, log_start_offset, now_ms)
+    if not epochs_known:
+        side_files.rebuild_leader_epochs(log)
+    log.leader_epochs.truncate_from_end(log.log_end_offset)
+    log.leader_epochs.truncate_from_start(log.log_start_offset)
+    log.high_watermark = log.log_start_offset
+    log.active.check_full()
+    log.update_first_unstable_offset()
+
+
+def create_directory(log: "PartitionLog", now_ms: int) -> None:
+    """Makes the directory with all that a log needs before its first batch."""
+    files.make_directory(log.directory)
+    write_partition_metadata(log)
+    log.leader_epochs.start_writing()
+    log.active.created_ms = now_ms
+    log.active.create()
+    log.created = log.ready = True
+
+
+def write_partition_metadata(log: "PartitionLog") -> None:
+    """Without it Kafka would take the directory for a stray one."""
+    if log.topic_id is not None:
+        path = log.directory + "/" + checkpoints.PARTITION_METADATA_FILE
+        files.replace_whole(path, checkpoints.encode_partition_metadata(log.topic_id), synced=False)
+
+
+def _check_topic_id(log: "PartitionLog", names: set[str], found: str | None) -> None:
+    if found is None and checkpoints.PARTITION_METADATA_FILE in names:
+        found = checkpoints.read_partition_metadata(log.directory + "/" + checkpoints.PARTITION_METADATA_FILE)
+    if found is None:
+        if names:
+            write_partition_metadata(log)
+    elif log.topic_id is None:
+        log.topic_id = found
+    elif log.topic_id != found:
+        raise InconsistentTopicIdError(f"{log.directory} is of topic id {found}, not {log.topic_id}")
+
+
+def _offsets(offsets: Mapping[str, int], suffix: str) -> list[int]:
+    return sorted(offset for name, offset in offsets.items() if name[_END_OF_OFFSET:] == suffix)
+
+
+def _remove_temporary(directory: str, names: set[str]) -> set[str]:
+    """Deletes what was on its way out, or on its way in and not complete."""
+    gone = {
+        name
+        for name in names
+        if name.endswith(CLEANED_SUFFIX)
+        or (name.endswith(DELETED_SUFFIX) and not name.endswith(_METADATA_SNAPSHOT_DELETED_SUFFIX))
+    }
+    cleaned = [offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
+    least_cleaned = min((offset for offset in cleaned if offset is not None), default=None)
+    if least_cleaned is not None:
+        # a swap at or above a segment still being made is part of a split that didn't come to its end
+        # (KAFKA-6264)
+        gone |= {
+            name for name in names if name.endswith(SWAP_SUFFIX) and (offset_of(name) or 0) >= least_cleaned
+        }
+    for name in sorted(gone):
+        files.remove(f"{directory}/{name}")
+    return names - gone
+
+
+def _finish_swaps(directory: str, names: set[str]) -> set[str]:
+    """Compacted segments that were complete take the place of those that they were made from."""
+    swaps = sorted(name for name in names if name.endswith(SWAP_SUFFIX))
+    if not swaps:
+        return names
+    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    bases = [offset for offset in map(offset_of, logs) if offset is not None]
+    if bases:
+        end = max(segment_recovery.end_of_file(f"{directory}/{name}") for name in logs)
+        for name in sorted(names - set(swaps)):
+            offset = offset_of(name)
+            if offset is not None and min(bases) <= offset < end:
+                files.remove(f"{directory}/{name}")
+                names = names - {name}
+    for name in swaps:
+        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+    return {name.removesuffix(SWAP_SUFFIX) for name in names}
+
+
+def _remove_orphans(directory: str, offsets: Mapping[str, int], base_offsets: list[int]) -> None:
+    bases = set(base_offsets)
+    for name, offset in sorted(offsets.items()):
+        if offset not in bases and name[_END_OF_OFFSET:] in INDEX_SUFFIXES:
+            files.remove(f"{directory}/{name}")
+
+
+def _start_empty(log: "PartitionLog", offset: int, now_ms: int) -> None:
+    rolling.add(log, rolling.new_segment(log, offset, now_ms))
+    log.active.max_timestamp_ms = -1
+    log.snapshots.remove_all()
+    log.producers.reset((), offset)
+    log.log_start_offset = log.log_end_offset = log.high_watermark = log.recovery_point = offset
+
+
+def _begin_anew(log: "PartitionLog", offset: int, now_ms: int) -> None:
+    removal.drop_segments(log, log.segments[::-1])
+    log.segments, log.base_offsets = [], []
+    rolling.add(log, rolling.new_segment(log, offset, now_ms))
+    log.active.create()
+    log.snapshots.remove_all()
+    log.producers.reset((), offset)
+    log.leader_epochs.clear()
+    log.log_start_offset = log.log_end_offset = offset
+    log.recovery_point = min(log.recovery_point, offset)
+
+
+def _drop_leftovers(log: "PartitionLog") -> None:
+    """Drops empty segments that a failed roll left behind: the one before holds the offsets that they begin at."""
+    leftovers = []
+    before = log.segments[0]
+    for segment in log.segments[1:]:
+        if segment.size == 0 and _reaches(before, segment.base_offset):
+            leftovers.append(segment)
+        else:
+            before = segment
+    for segment in leftovers:
+        logger.warning("%s is empty, and begins within the one before it: dropped", segment.log.path)
+    removal.drop_segments(log, leftovers)
+
+
+def _reaches(segment: Segment, offset: int) -> bool:
+    """Whether a batch ends at or after the offset. The index isn't checked yet: it gives no more than a hint."""
+    try:
+        position = segment.offset_index.lookup(offset)
+        return segment.find(offset, position if position < segment.size else 0) is not None
+    except (FileNotFoundError, KafkaError):
+        pass
+    try:
+        return segment.find(offset, 0) is not None
+    except KafkaError:
+        return False
+
+
+def _load_leader_epochs(log: "PartitionLog") -> bool:
+    """Whether the file says anything that makes sense."""
+    try:
+        log.leader_epochs.load()
+    except checkpoints.CheckpointError as failure:
+        logger.warning("The leader epochs are made anew from the batches: %s", failure)
+        return False
+    return bool(log.leader_epochs.entries)
+
+
+def _load(
+    log: "PartitionLog",
+    names: set[str],
+    *,
+    now_ms: int,
+    clean: bool,
+    recovery_point: int,
+    checkpointed_start: int,
+) -> None:
+    """Brings segments, their side files and the producers' state into agreement; sets end and recovery point."""
+    states: ProducerStates | None = None
+    cut = False
+    end_offset = log.base_offsets[0]
+    first_unflushed = len(log.segments) if clean else _slot_of(log, recovery_point)
+    slot = 0
+    while slot < len(log.segments):
+        segment = log.segments[slot]
+        end = None if slot >= first_unflushed else side_files.trusted_end(log, slot, names)
+        if end is not None:
+            end_offset = end
+        else:
+            if states is None or states.map_end_offset != segment.base_offset:
+                states = _states_at(log, slot, now_ms, checkpointed_start)
+            if slot < first_unflushed:
+                logger.warning("%s: side files are made anew", segment.log.path)
+            if slot < first_unflushed:
+                segment_recovery.recover(log, segment, states, ())
+            else:
+                cut |= segment_recovery.recover(log, segment, states, log.segments[:slot:-1])
+            end_offset = states.map_end_offset
+        slot += 1
+    log.log_end_offset = end_offset
+    log.recovery_point = end_offset if clean else min(recovery_point, end_offset)
+    log.snapshots.remove_strays(log.base_offsets)
+    if states is not None and states.map_end_offset == end_offset:
+        # Kafka reads its snapshot back, and so knows each producer's last batch alone. The others are kept here: a
+        # producer that repeats what was in flight at the crash is answered as it would have been without one.
+        states.expire(now_ms, log.config.producer_id_expiration_ms)
+        log.producers = states
+        log.snapshots.remove_outside(log.log_start_offset, end_offset)
+        log.snapshots.take(states)
+    else:
+        producer_replay.rebuild(log, end_offset, now_ms)
+    if cut:
+        logger.warning("%s was cut at offset %d", log.directory, end_offset)
+
+
+def _slot_of(log: "PartitionLog", offset: int) -> int:
+    """The segment that holds the offset: the first one for an offset below all."""
+    slot = 0
+    while slot + 1 < len(log.base_offsets) and log.base_offsets[slot + 1] <= offset:
+        slot += 1
+    return slot
+
+
+def _states_at(log: "PartitionLog", slot: int, now_ms: int, checkpointed_start: int) -> ProducerStates:
+    """The producers as they were at the segment's base, as far as a snapshot and the segments before it can say.
+
+    A snapshot counts that lies past the *checkpointed* log start: segments may have been deleted since, and who
+    wrote in them alone is known from the snapshot at the base of the first one left (Kafka: `LogLoader`).
+    """
+    base_offset = log.base_offsets[slot]
+    states = ProducerStates(log.producers.topic_partition)
+    log.snapshots.load_newest(
+        states, checkpointed_start, base_offset, now_ms, log.config.producer_id_expiration_ms
+    )
+    for before in range(slot):
+        if log.base_offsets[before + 1] > states.map_end_offset:
+            producer_replay.replay(log.segments[before], states, base_offset)
+    states.map_end_offset = base_offset
+    return states

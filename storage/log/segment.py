@@ -1,0 +1,300 @@
+"""A segment of a log: a `.log` file of batches with its three indexes, beginning at its base offset.
+
+Only the last segment of a log, the active one, is appended to. Source: org.apache.kafka.storage LogSegment.
+"""
+
+import logging
+from collections.abc import Iterator
+
+from protocol.errors import Error, KafkaError
+from protocol.records.batch import (
+    BATCH_OVERHEAD,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+    read_header,
+)
+from storage import files
+from storage.indexes import offset_index, time_index
+from storage.indexes.offset_index import OffsetIndex
+from storage.indexes.time_index import TimeIndex
+from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
+from storage.log.segment_files import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_path,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+"""What an index entry holds: a segment's last offset is at most so far from its base."""
+_HEADERS_CHUNK_BYTES = 8192
+
+
+class Segment:
+    """Nothing is read before it is needed. Calls that touch files may raise `OSError`."""
+
+    __slots__ = (
+        "_first_timestamp_ms",
+        "base_offset",
+        "bytes_since_index_entry",
+        "created_ms",
+        "directory",
+        "is_full",
+        "jitter_ms",
+        "log",
+        "max_index_bytes",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "offset_index",
+        "size",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self, directory: str, base_offset: int, *, created_ms: int, jitter_ms: int, max_index_bytes: int
+    ) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = 0
+        self.created_ms = created_ms
+        self.jitter_ms = jitter_ms
+        self.max_index_bytes = max_index_bytes
+        self.is_full = False
+        """Whether an index has no room left (the time index keeps some for the entry of its end)."""
+        self.log = files.File(file_path(directory, base_offset, LOG_SUFFIX))
+        self.offset_index = OffsetIndex(file_path(directory, base_offset, INDEX_SUFFIX), base_offset)
+        self.time_index = TimeIndex(file_path(directory, base_offset, TIME_INDEX_SUFFIX), base_offset)
+        self.txn_index = TransactionIndex(file_path(directory, base_offset, TXN_INDEX_SUFFIX))
+        self.bytes_since_index_entry = 0
+        self.max_timestamp_ms: int | None = None
+        """The largest timestamp of its records, -1 of none; None until it is asked for."""
+        self.max_timestamp_offset = base_offset
+        """The last offset of the batch that has it."""
+        self._first_timestamp_ms: int | None = None
+
+    def create(self) -> None:
+        """Makes its files, empty; what an earlier run may have left of them is gone."""
+        files.remove(self.txn_index.file.path)
+        files.create(self.log)
+        self.offset_index.create()
+        self.time_index.create()
+        self.size = 0
+        self.max_timestamp_ms = NO_TIMESTAMP
+
+    def load_max_timestamp(self) -> int:
+        """The largest timestamp, which a closed segment's last time index entry says; -1 without timestamps."""
+        if self.max_timestamp_ms is None:
+            self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last_entry()
+        return self.max_timestamp_ms
+
+    def first_timestamp_ms(self) -> int:
+        """The first batch's largest timestamp, from which the time to roll counts; -1 without a batch."""
+        if self._first_timestamp_ms is None:
+            for _position, header in self.batches():
+                self._first_timestamp_ms = header.max_timestamp
+                return header.max_timestamp
+            return NO_TIMESTAMP
+        return self._first_timestamp_ms
+
+    def waited_ms(self, now_ms: int, max_timestamp_ms: int) -> int:
+        """How long it has waited to be rolled, by the next batch's largest timestamp or else by the clock."""
+        first_ms = self._first_timestamp_ms
+        if first_ms is None:
+            first_ms = self.first_timestamp_ms()
+        return max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
+
+    def append(
+        self,
+        batch: bytearray | memoryview,
+        last_offset: int,
+        max_timestamp_ms: int,
+        index_interval_bytes: int,
+        aborted: AbortedTxn | None,
+    ) -> None:
+        """Writes one batch with what the indexes must know of it. Where any of it fails all is taken back."""
+        position = self.size
+        size = len(batch)
+        max_so_far_ms = self.max_timestamp_ms
+        if max_so_far_ms is None:
+            # before the write: what fails behind it must be taken back
+            max_so_far_ms = self.load_max_timestamp()
+        files.append(self.log, batch, position)
+        max_offset = self.max_timestamp_offset
+        if max_timestamp_ms > max_so_far_ms:
+            max_so_far_ms = max_timestamp_ms
+            max_offset = last_offset
+        indexed = self.bytes_since_index_entry > index_interval_bytes
+        if indexed or aborted is not None:
+            self._index(position, last_offset, (max_so_far_ms, max_offset) if indexed else None, aborted)
+        if indexed:
+            self.bytes_since_index_entry = size
+        else:
+            self.bytes_since_index_entry += size
+        self.max_timestamp_ms = max_so_far_ms
+        self.max_timestamp_offset = max_offset
+        if position == 0:
+            self._first_timestamp_ms = max_timestamp_ms
+        self.size = position + size
+
+    def _index(
+        self,
+        position: int,
+        last_offset: int,
+        time_entry: tuple[int, int] | None,
+        aborted: AbortedTxn | None,
+    ) -> None:
+        counts: tuple[int, int, int] | None = None
+        try:
+            counts = (self.offset_index.count, self.time_index.count, len(self.txn_index.records))
+            if aborted is not None:
+                self.txn_index.append(aborted)
+            if time_entry is not None:
+                self.offset_index.append(last_offset, position)
+                self.time_index.maybe_append(*time_entry)
+                self.check_full()
+        except OSError as failure:
+            self._take_back(position, counts, failure)
+            raise
+
+    def check_full(self) -> None:
+        self.is_full = (
+            self.offset_index.count >= self.max_index_bytes // offset_index.ENTRY_SIZE
+            or self.time_index.count >= self.max_index_bytes // time_index.ENTRY_SIZE - 1
+        )
+
+    def _take_back(self, size: int, counts: tuple[int, int, int] | None, failure: OSError) -> None:
+        try:
+            files.truncate(self.log, size)
+            if counts is None:
+                return
+            self.offset_index.truncate_to_count(counts[0])
+            self.time_index.truncate_to_count(counts[1])
+            self.txn_index.truncate_to_count(counts[2])
+        except OSError as second:
+            raise files.TornWriteError(
+                second.errno, f"can't take back a failed write: {second}", self.log.path
+            ) from failure
+
+    def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """Each whole batch's position and header, from `position`, a batch's, up to the position `end`.
+
+        The records are not read. Raises `KafkaError` (CORRUPT_MESSAGE) at a header that can't be one.
+        """
+        if end is None:
+            end = self.size
+        chunk = b""
+        chunk_at = position
+        while end - position >= BATCH_OVERHEAD:
+            if position - chunk_at + BATCH_OVERHEAD > len(chunk):
+                chunk_at = position
+                chunk = files.read(self.log, min(_HEADERS_CHUNK_BYTES, end - position), position)
+                if len(chunk) < BATCH_OVERHEAD:
+                    return
+            header = read_header(chunk, position - chunk_at)
+            size = header.batch_length + LOG_OVERHEAD
+            if header.magic != MAGIC or size < BATCH_OVERHEAD:
+                raise KafkaError(Error.CORRUPT_MESSAGE, f"{self.log.path} at position {position}")
+            if position + size > end:
+                return
+            yield position, header
+            position += size
+
+    def find(self, offset: int, position: int) -> tuple[int, BatchHeader] | None:
+        """The first batch from `position` on that ends at or after the offset; None where all end before it."""
+        for at, header in self.batches(position):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return at, header
+        return None
+
+    def next_offset(self) -> int:
+        """The offset after its last batch: its base where it is empty. Walks from the last index entry."""
+        return self.walk_to_end()[0]
+
+    def walk_to_end(self) -> tuple[int, int]:
+        """(offset after the last whole batch, position after it)."""
+        next_offset, end = self.base_offset, 0
+        for position, header in self.batches(self.offset_index.last_entry()[1]):
+            next_offset = header.base_offset + header.last_offset_delta + 1
+            end = position + header.batch_length + LOG_OVERHEAD
+        return next_offset, end
+
+    def become_inactive(self) -> None:
+        """Says the largest timestamp in a last entry of the time index, by which retention will go."""
+        if self.max_timestamp_ms is not None:
+            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Drops all batches from the one that holds the offset."""
+        found = self.find(offset, self.offset_index.lookup(offset))
+        self.load_max_timestamp()
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        if found is not None:
+            files.truncate(self.log, found[0])
+            self.size = found[0]
+        if self.size == 0:
+            self.created_ms = now_ms
+            self._first_timestamp_ms = None
+        self.bytes_since_index_entry = 0
+        self._reload_max_timestamp()
+
+    def _reload_max_timestamp(self) -> None:
+        timestamp_ms, offset = self.time_index.last_entry()
+        for _position, header in self.batches(self.offset_index.lookup(offset)):
+            if header.max_timestamp > timestamp_ms:
+                timestamp_ms = header.max_timestamp
+                offset = header.base_offset + header.last_offset_delta
+        self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, offset
+
+    def largest_timestamp_ms(self) -> int:
+        """What retention goes by: its records' largest timestamp, or else when the file was last written."""
+        timestamp_ms = self.load_max_timestamp()
+        return timestamp_ms if timestamp_ms >= 0 else files.modified_ms(self.log.path)
+
+    def paths(self) -> list[str]:
+        """Of its files, whether or not each is there."""
+        return [file_path(self.directory, self.base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
+
+    def mark_deleted(self) -> list[str]:
+        """Renames its files with `.deleted` and returns the new paths, for whoever unlinks them.
+
+        It is gone once its `.log` is renamed. An index that can't be is an orphan, which the next start finds.
+        """
+        self.close()
+        marked = []
+        for path in self.paths():
+            try:
+                files.rename(path, path + DELETED_SUFFIX)
+            except FileNotFoundError:
+                continue
+            except OSError as failure:
+                if path == self.log.path:
+                    raise
+                logger.warning("%s is left until the next start: %s", path, failure)
+                continue
+            marked.append(path + DELETED_SUFFIX)
+        return marked
+
+    def relocate(self, directory: str) -> None:
+        """The log's directory was renamed; what is open stays so."""
+        self.directory = directory
+        self.log.path, self.offset_index.file.path, self.time_index.file.path, self.txn_index.file.path = (
+            file_path(directory, self.base_offset, suffix)
+            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+        )
+
+    def close(self) -> None:
+        """Lets the descriptors go."""
+        files.close(self.log)
+        self.offset_index.close()
+        self.time_index.close()
+        self.txn_index.close()

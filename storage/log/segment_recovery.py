@@ -1,0 +1,156 @@
+"""Reading a segment again from its first byte: what holds stays, indexes are made anew from it.
+
+Source: org.apache.kafka.storage LogSegment.recover.
+"""
+
+import logging
+import zlib
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from protocol.records.batch import (
+    BATCH_OVERHEAD,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POS,
+    NO_TIMESTAMP,
+    BatchHeader,
+    crc_is_valid,
+    read_header,
+)
+from storage import files
+from storage.indexes.transaction_index import AbortedTxn
+from storage.log import removal
+from storage.log.segment import MAX_RELATIVE_OFFSET, Segment
+from storage.producers import producer_replay
+from storage.producers.producer_state import ProducerStates
+
+if TYPE_CHECKING:
+    from storage.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+_WINDOW_BYTES = 1 << 20
+_LENGTH = Struct(">i")
+_LEGACY_CRC = Struct(">I")
+_LEGACY_CRC_POS = 12
+
+
+class UnsupportedFormatError(Exception):
+    """Batches of format 0 or 1, which Kafka stopped writing in 4.0 (KIP-724): not ours to cut off."""
+
+
+def recover(
+    log: "PartitionLog", segment: Segment, states: ProducerStates, following: Sequence[Segment]
+) -> bool:
+    """Makes the segment's indexes anew, where they aren't what they ought to be, and applies its batches to
+    `states`, which are those at its base.
+
+    Cuts the segment before the first batch that doesn't hold, and returns whether it did; `following`, the
+    last one first, are dropped before it is cut. Leaves a snapshot at its end. Raises
+    `UnsupportedFormatError`, `OSError`.
+    """
+    positions, times = bytearray(), bytearray()
+    aborted_txns: list[AbortedTxn] = []
+    interval_bytes = log.config.index_interval_bytes
+    last_entry_position = end = 0
+    max_timestamp_ms = said_timestamp_ms = NO_TIMESTAMP
+    max_timestamp_offset = segment.base_offset
+    for position, header, batch in _valid_batches(segment):
+        last_offset = header.last_offset
+        if header.max_timestamp > max_timestamp_ms:
+            max_timestamp_ms, max_timestamp_offset = header.max_timestamp, last_offset
+        if position - last_entry_position > interval_bytes:
+            positions += segment.offset_index.pack(last_offset, position)
+            if max_timestamp_ms > said_timestamp_ms:
+                times += segment.time_index.pack(max_timestamp_ms, max_timestamp_offset)
+                said_timestamp_ms = max_timestamp_ms
+            last_entry_position = position
+        end = position + len(batch)
+        if header.partition_leader_epoch > log.leader_epochs.latest:
+            log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            aborted = producer_replay.apply(states, header, batch)
+            if aborted is not None:
+                aborted_txns.append(aborted)
+        states.map_end_offset = last_offset + 1
+    cut = end < segment.size
+    if cut:
+        logger.warning("%s: %d bytes from position %d don't hold", segment.log.path, segment.size - end, end)
+        # before the cut: one that is killed in between finds the same again, not a log with a hole in it
+        removal.drop_segments(log, following)
+        files.truncate(segment.log, end)
+        segment.size = end
+    segment.max_timestamp_ms, segment.max_timestamp_offset = max_timestamp_ms, max_timestamp_offset
+    if max_timestamp_ms > said_timestamp_ms:
+        times += segment.time_index.pack(max_timestamp_ms, max_timestamp_offset)
+    segment.offset_index.make_anew(positions)
+    segment.time_index.make_anew(times)
+    if aborted_txns or states.knows_transactions or segment.txn_index.exists():
+        segment.txn_index.make_anew(aborted_txns)
+    log.snapshots.take(states)
+    return cut
+
+
+def _valid_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """The batches up to the first that doesn't hold: position, header, bytes."""
+    position = 0
+    next_offset = segment.base_offset
+    window = memoryview(b"")
+    window_at = 0
+    while segment.size - position >= HEADER_SIZE_UP_TO_MAGIC:
+        at = position - window_at
+        if at + BATCH_OVERHEAD > len(window):
+            window, window_at, at = _read_window(segment, position, _WINDOW_BYTES), position, 0
+            if len(window) < HEADER_SIZE_UP_TO_MAGIC:
+                return
+        size = _LENGTH.unpack_from(window, at + 8)[0] + LOG_OVERHEAD
+        if size <= HEADER_SIZE_UP_TO_MAGIC or position + size > segment.size:
+            return
+        if at + size > len(window):
+            window, window_at, at = _read_window(segment, position, max(size, _WINDOW_BYTES)), position, 0
+            if size > len(window):
+                return
+        batch = window[at : at + size]
+        if batch[MAGIC_POS] != MAGIC:
+            _refuse_legacy(segment, position, batch)
+            return
+        if size < BATCH_OVERHEAD or not crc_is_valid(batch, 0, size):
+            return
+        header = read_header(batch)
+        # base offset and leader epoch carry no CRC
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            return
+        if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            return
+        yield position, header, batch
+        next_offset = header.last_offset + 1
+        position += size
+
+
+def _read_window(segment: Segment, position: int, size: int) -> memoryview:
+    return memoryview(files.read(segment.log, min(size, segment.size - position), position))
+
+
+def _refuse_legacy(segment: Segment, position: int, batch: memoryview) -> None:
+    if batch[MAGIC_POS] in (0, 1):
+        stored = _LEGACY_CRC.unpack_from(batch, _LEGACY_CRC_POS)[0]
+        if zlib.crc32(batch[MAGIC_POS:]) == stored:
+            raise UnsupportedFormatError(
+                f"{segment.log.path} at {position}: a batch of format {batch[MAGIC_POS]}"
+            )
+
+
+def end_of_file(path: str) -> int:
+    """The offset after the last batch of a `.log` file that has no index to ask; 0 of an empty one."""
+    data = files.read_whole(path)
+    end = position = 0
+    while len(data) - position >= BATCH_OVERHEAD:
+        header = read_header(data, position)
+        end = header.last_offset + 1
+        position += header.size_bytes
+        if header.size_bytes < BATCH_OVERHEAD:
+            break
+    return end

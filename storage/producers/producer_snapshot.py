@@ -1,0 +1,197 @@
+"""A partition's producers on disk: `<20-digit offset>.snapshot`, the state up to that offset.
+
+Big-endian: `int16 version = 1 | uint32 crc | int32 count | count x 46 bytes`, the CRC-32C running over all
+that follows it. An entry: `int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32
+offset delta, int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction (-1 none)`.
+Only the last batch of a producer is kept. Source: org.apache.kafka.storage ProducerStateManager.
+"""
+
+import logging
+from collections.abc import Iterable
+from struct import Struct
+
+from protocol.records.checksum import crc32c
+from storage import files
+from storage.log.segment_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_path
+from storage.producers.producer_state import Producer, ProducerStates, cached_batch, is_expired
+
+logger = logging.getLogger(__name__)
+
+VERSION = 1
+_HEAD = Struct(">hIi")
+_ENTRY = Struct(">qhiqiqiq")
+_CRC = Struct(">I")
+_CRC_POS = 2
+_ENTRIES_POS = 6
+
+
+class CorruptSnapshotError(Exception):
+    """A snapshot that can't be believed."""
+
+
+def encode(producers: Iterable[Producer]) -> bytes:
+    entries = [
+        _ENTRY.pack(
+            producer.producer_id,
+            producer.epoch,
+            producer.last_sequence,
+            producer.last_data_offset,
+            producer.batches[-1].last_offset - producer.batches[-1].first_offset if producer.batches else 0,
+            producer.last_timestamp_ms,
+            producer.coordinator_epoch,
+            producer.txn_first_offset,
+        )
+        for producer in sorted(producers, key=lambda producer: producer.producer_id)
+    ]
+    data = bytearray(_HEAD.pack(VERSION, 0, len(entries)) + b"".join(entries))
+    _CRC.pack_into(data, _CRC_POS, crc32c(bytes(data[_ENTRIES_POS:])))
+    return bytes(data)
+
+
+def decode(data: bytes) -> list[Producer]:
+    """Raises `CorruptSnapshotError`."""
+    if len(data) < _HEAD.size:
+        raise CorruptSnapshotError(f"{len(data)} bytes")
+    version, crc, count = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise CorruptSnapshotError(f"version {version}")
+    if crc != crc32c(data[_ENTRIES_POS:]):
+        raise CorruptSnapshotError("its CRC doesn't match")
+    if count < 0 or _HEAD.size + count * _ENTRY.size != len(data):
+        raise CorruptSnapshotError(f"{count} entries in {len(data)} bytes")
+    return [_producer(*fields) for fields in _ENTRY.iter_unpack(data[_HEAD.size :])]
+
+
+def _producer(
+    producer_id: int,
+    epoch: int,
+    last_sequence: int,
+    last_offset: int,
+    offset_delta: int,
+    timestamp_ms: int,
+    coordinator_epoch: int,
+    txn_first_offset: int,
+) -> Producer:
+    batches = (
+        [cached_batch(last_sequence, last_offset, offset_delta, timestamp_ms)] if last_offset >= 0 else []
+    )
+    return Producer(producer_id, epoch, coordinator_epoch, timestamp_ms, txn_first_offset, batches)
+
+
+def _says(path: str, data: bytes) -> bool:
+    try:
+        return files.read_whole(path) == data
+    except FileNotFoundError:
+        return False
+
+
+class Snapshots:
+    """The snapshot files of one partition, by offset."""
+
+    __slots__ = ("_directory", "_last_offset", "_last_read", "offsets")
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self.offsets: list[int] = []
+        self._last_offset = 0
+        self._last_read: tuple[int, bytes] | None = None
+        """(offset, content), until `load_newest`: a start asks for the newest one twice."""
+
+    def path(self, offset: int) -> str:
+        return file_path(self._directory, offset, SNAPSHOT_SUFFIX)
+
+    def relocate(self, directory: str) -> None:
+        """The log's directory was renamed."""
+        self._directory = directory
+
+    def take(self, states: ProducerStates) -> str | None:
+        """Writes the state as it is now, not synced, and returns the path; None without news since the last."""
+        self._last_read = None
+        offset = states.map_end_offset
+        if offset <= self._last_offset:
+            return None
+        path = self.path(offset)
+        data = encode(states.producers.values())
+        if offset not in self.offsets or not _says(path, data):
+            files.write_whole(path, data)
+        self._last_offset = offset
+        if offset not in self.offsets:
+            self.offsets.append(offset)
+            self.offsets.sort()
+        return path
+
+    def read(self, offset: int) -> list[Producer] | None:
+        """The producers of the snapshot at the offset; None where there is none to be believed."""
+        known = self._last_read
+        try:
+            if known is None or known[0] != offset:
+                known = self._last_read = (offset, files.read_whole(self.path(offset)))
+            return decode(known[1])
+        except (FileNotFoundError, CorruptSnapshotError):
+            return None
+
+    def load_newest(
+        self, states: ProducerStates, log_start_offset: int, end_offset: int, now_ms: int, expiration_ms: int
+    ) -> None:
+        """Sets the state to that of the newest snapshot in (log start, end offset], or to none at the start.
+
+        Deletes what can't be believed.
+        """
+        for offset in reversed(self.offsets[:]):
+            if log_start_offset < offset <= end_offset:
+                producers = self.read(offset)
+                self._last_read = None
+                if producers is not None:
+                    live = [p for p in producers if not is_expired(p, now_ms, expiration_ms)]
+                    states.reset(live, offset)
+                    self._last_offset = offset
+                    return
+                self.remove(offset)
+        states.reset((), log_start_offset)
+        self._last_offset = log_start_offset
+
+    def remove_outside(self, log_start_offset: int, end_offset: int) -> None:
+        """Deletes those of offsets that the log doesn't have (any more)."""
+        for offset in list(self.offsets):
+            if offset > end_offset or offset <= log_start_offset:
+                self.remove(offset)
+
+    def remove(self, offset: int) -> None:
+        files.remove(self.path(offset))
+        self.offsets.remove(offset)
+
+    def remove_strays(self, base_offsets: Iterable[int]) -> None:
+        """Deletes those of no segment, but for the largest where it lies above all segments: a clean stop's."""
+        bases = set(base_offsets)
+        for offset in list(self.offsets):
+            clean_stop = offset == self.offsets[-1] and all(offset > base for base in bases)
+            if offset not in bases and not clean_stop:
+                self.remove(offset)
+
+    def mark_deleted(self, offset: int) -> list[str]:
+        """Renames the one at the offset, if any, with `.deleted`; the new path is for whoever unlinks it.
+
+        One that can't be renamed stays known, and the next start finds it.
+        """
+        if offset not in self.offsets:
+            return []
+        path = self.path(offset)
+        try:
+            files.rename(path, path + DELETED_SUFFIX)
+        except FileNotFoundError:
+            self.offsets.remove(offset)
+            return []
+        except OSError as failure:
+            logger.warning("%s is left until the next start: %s", path, failure)
+            return []
+        self.offsets.remove(offset)
+        return [path + DELETED_SUFFIX]
+
+    def remove_all(self) -> None:
+        for offset in list(self.offsets):
+            self.remove(offset)
+        self._last_offset = 0
+
+    def on_log_start(self, log_start_offset: int) -> None:
+        """The log now begins at the offset: a snapshot is due once there is more."""
+        self._last_offset = self.offsets[-1] if self.offsets else log_start_offset

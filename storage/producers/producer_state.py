@@ -1,0 +1,362 @@
+"""What a partition knows of its producers: sequences, epochs, open transactions.
+
+A batch is first checked against the state, then written, then applied; a check changes nothing, so that a
+failed write leaves the state as it was. Replay after a restart applies the same way. Sources: KIP-98,
+KIP-360, KIP-890, KIP-1228; org.apache.kafka.storage ProducerStateManager, ProducerAppendInfo,
+ProducerStateEntry.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from protocol.errors import Error, KafkaError
+from protocol.records.batch import (
+    MAX_SEQUENCE,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    decrement_sequence,
+)
+from storage.indexes.transaction_index import AbortedTxn
+from storage.log.results import AppendOrigin
+from storage.producers.announcements import Verification, Verifications
+
+BATCHES_TO_RETAIN = 5
+NO_OFFSET = -1
+MAX_EPOCH = 2**15 - 1
+
+
+class CachedBatch(NamedTuple):
+    """One of a producer's last batches, by which its duplicate is known and answered."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class Marker(NamedTuple):
+    """A transaction marker's record."""
+
+    commit: bool
+    coordinator_epoch: int
+    timestamp_ms: int
+
+
+class Producer:
+    """A producer's state. `txn_first_offset` is -1 outside of a transaction; `batches` are the last five."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp_ms",
+        "producer_id",
+        "txn_first_offset",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = -1,
+        last_timestamp_ms: int = NO_TIMESTAMP,
+        txn_first_offset: int = NO_OFFSET,
+        batches: Iterable[CachedBatch] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp_ms = last_timestamp_ms
+        self.txn_first_offset = txn_first_offset
+        self.batches = list(batches)
+
+    @property
+    def last_sequence(self) -> int:
+        """-1 where no batch of this epoch is known."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in reversed(self.__slots__))
+        return f"Producer({fields})"
+
+
+class ProducerStates:
+    """The producers of one partition, by id, and its transactions, by first offset.
+
+    `map_end_offset` is the offset up to which the state is that of the log.
+    """
+
+    __slots__ = (
+        "_ongoing",
+        "_unreplicated",
+        "map_end_offset",
+        "producers",
+        "topic_partition",
+        "verifications",
+    )
+
+    def __init__(self, topic_partition: str) -> None:
+        self.topic_partition = topic_partition
+        self.producers: dict[int, Producer] = {}
+        self.map_end_offset = 0
+        # by first offset, ascending: transactions open in the order of the log
+        self._ongoing: dict[int, int] = {}
+        # first offset -> the marker's, of transactions whose marker isn't below the high watermark
+        self._unreplicated: dict[int, int] = {}
+        self.verifications = Verifications()
+
+    # ---- checks before the write
+
+    def find_duplicate(self, header: BatchHeader) -> CachedBatch | None:
+        """The cached batch of the same epoch and exactly these sequences."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            return None
+        first = header.base_sequence
+        for batch in producer.batches:
+            if batch.first_sequence == first and batch.last_sequence == header.last_sequence:
+                return batch
+        return None
+
+    def check_data(self, header: BatchHeader, origin: AppendOrigin, base_offset: int) -> None:
+        """Refuses a batch that may not follow what is known of its producer.
+
+        Raises `KafkaError`: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
+        """
+        producer = self.producers.get(header.producer_id)
+        epoch = header.producer_epoch
+        known_epoch = producer.epoch if producer is not None else NO_PRODUCER_EPOCH
+        if epoch < known_epoch:
+            raise KafkaError(
+                Error.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {header.producer_id} at offset {base_offset} in {self.topic_partition} is "
+                f"{epoch}, which is smaller than the last seen epoch {known_epoch}",
+            )
+        if origin is AppendOrigin.CLIENT:
+            self._check_sequence(header, producer, known_epoch)
+        if producer is not None and producer.txn_first_offset >= 0 and not header.is_transactional:
+            raise KafkaError(
+                Error.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {header.producer_id} in {self.topic_partition}",
+            )
+
+    def _check_sequence(self, header: BatchHeader, producer: Producer | None, known_epoch: int) -> None:
+        sequence = header.base_sequence
+        if self.verifications:
+            self._check_verified_sequence(header, producer)
+        if header.producer_epoch != known_epoch:
+            if sequence == 0 or known_epoch == NO_PRODUCER_EPOCH:
+                return
+            expected = "0 in a new epoch"
+        else:
+            if producer is None or known_epoch == NO_PRODUCER_EPOCH:
+                return
+            last = producer.last_sequence
+            if sequence == last + 1 or (sequence == 0 and last == MAX_SEQUENCE):
+                return
+            expected = f"one after {last}"
+        raise KafkaError(
+            Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {header.producer_id} in {self.topic_partition}: "
+            f"{sequence} (incoming seq. number), expected {expected}",
+        )
+
+    def _check_verified_sequence(self, header: BatchHeader, producer: Producer | None) -> None:
+        verification = self.verifications.get(header.producer_id)
+        if verification is None:
+            return
+        sequence = header.base_sequence
+        starts_anew = producer is None or not producer.batches
+        if (verification.supports_epoch_bump and sequence != 0 and starts_anew) or (
+            sequence > verification.lowest_sequence
+        ):
+            raise KafkaError(
+                Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Invalid sequence number for producer {header.producer_id} in {self.topic_partition}: {sequence}, "
+                f"the earliest seen in this transaction is {verification.lowest_sequence}",
+            )
+
+    def check_verified(self, header: BatchHeader, guard: Verification | None) -> None:
+        """Refuses a transactional batch that the coordinator wasn't asked about, unless one is open here.
+
+        Raises `KafkaError`: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
+        """
+        producer_id = header.producer_id
+        if self.has_ongoing_transaction(producer_id, header.producer_epoch):
+            return
+        self.check_epoch(producer_id, header.producer_epoch)
+        if not header.is_control and (guard is None or self.verifications.get(producer_id) is not guard):
+            raise KafkaError(
+                Error.INVALID_TXN_STATE, f"Record was not part of an ongoing transaction: {producer_id}"
+            )
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Raises `KafkaError` (INVALID_PRODUCER_EPOCH) for an epoch below the known one."""
+        producer = self.producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise KafkaError(
+                Error.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch "
+                f"{producer.epoch}",
+            )
+
+    def check_marker(self, header: BatchHeader, marker: Marker, transaction_version: int) -> None:
+        """Refuses a marker of an earlier epoch or of a coordinator that was replaced.
+
+        From transaction version 2 on a marker's epoch must be above the known one, since the coordinator adds
+        one at every end (KIP-1228); the known one itself is a retry where nothing is open (KAFKA-19999), as
+        is 32767. Raises `KafkaError`: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            return
+        epoch = header.producer_epoch
+        known = producer.epoch
+        retried = producer.txn_first_offset < 0 or epoch == MAX_EPOCH
+        if epoch < known or (transaction_version >= 2 and epoch == known and not retried):
+            raise KafkaError(
+                Error.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {header.producer_id} in {self.topic_partition} is {epoch}, which may not end a "
+                f"transaction of epoch {known} (TV{transaction_version})",
+            )
+        if producer.coordinator_epoch > marker.coordinator_epoch:
+            raise KafkaError(
+                Error.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producer {header.producer_id} in {self.topic_partition}: "
+                f"{marker.coordinator_epoch} (zombie), {producer.coordinator_epoch} (current)",
+            )
+
+    # ---- changes after the write
+
+    def apply_data(self, header: BatchHeader, base_offset: int) -> None:
+        """The batch stands at `base_offset`; a transactional one opens a transaction where none is open."""
+        producer_id = header.producer_id
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer(producer_id)
+        batches = producer.batches
+        if producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            batches.clear()
+        elif len(batches) == BATCHES_TO_RETAIN:
+            del batches[0]
+        delta = header.last_offset_delta
+        first = header.base_sequence
+        last = first + delta
+        if last > MAX_SEQUENCE or first < 0:
+            last = header.last_sequence
+        timestamp_ms = producer.last_timestamp_ms = header.max_timestamp
+        batches.append(CachedBatch(first, last, base_offset, base_offset + delta, timestamp_ms))
+        if header.attributes & 0x10:
+            if producer.txn_first_offset < 0:
+                producer.txn_first_offset = base_offset
+                self._ongoing[base_offset] = producer_id
+            if self.verifications:
+                self.verifications.pop(producer_id, None)
+
+    def aborted_by(self, header: BatchHeader, marker: Marker, offset: int) -> AbortedTxn | None:
+        """What the transaction index must say of the marker to stand at `offset`: None unless it aborts data.
+
+        The last stable offset in it is the first offset of the earliest transaction that another producer has
+        open, or else the marker's + 1.
+        """
+        producer = self.producers.get(header.producer_id)
+        if marker.commit or producer is None or producer.txn_first_offset < 0:
+            return None
+        stable = offset + 1
+        for first_offset, producer_id in self._ongoing.items():
+            if producer_id != header.producer_id:
+                stable = first_offset
+                break
+        return AbortedTxn(header.producer_id, producer.txn_first_offset, offset, stable)
+
+    def apply_marker(self, header: BatchHeader, marker: Marker, offset: int) -> None:
+        """The marker stands at `offset`: the open transaction, if there is one, is over."""
+        producer_id = header.producer_id
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer(producer_id)
+        if producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_timestamp_ms = marker.timestamp_ms
+        first_offset = producer.txn_first_offset
+        if first_offset >= 0:
+            producer.txn_first_offset = NO_OFFSET
+            del self._ongoing[first_offset]
+            self._unreplicated[first_offset] = offset
+        self.verifications.end_by_marker(producer_id, header.producer_epoch)
+
+    # ---- transactions
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Of the earliest transaction that is open, or whose marker isn't below the high watermark."""
+        first = next(iter(self._ongoing), None)
+        if self._unreplicated:
+            unreplicated = min(self._unreplicated)
+            return unreplicated if first is None else min(first, unreplicated)
+        return first
+
+    @property
+    def has_unreplicated(self) -> bool:
+        """Whether a transaction has ended, though its marker isn't below the high watermark."""
+        return bool(self._unreplicated)
+
+    @property
+    def knows_transactions(self) -> bool:
+        """Whether a marker or an open transaction is among what is known of the producers."""
+        return any(p.coordinator_epoch >= 0 or p.txn_first_offset >= 0 for p in self.producers.values())
+
+    @property
+    def ongoing_transactions(self) -> dict[int, int]:
+        """first offset -> producer id, ascending"""
+        return dict(self._ongoing)
+
+    def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
+        producer = self.producers.get(producer_id)
+        return producer is not None and producer.txn_first_offset >= 0 and producer.epoch == epoch
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose marker lies below the offset are replicated."""
+        for first_offset, last_offset in list(self._unreplicated.items()):
+            if last_offset < high_watermark:
+                del self._unreplicated[first_offset]
+
+    # ---- the whole of it
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers without an open transaction that were last heard so long ago. Returns how many."""
+        expired = [p for p in self.producers.values() if is_expired(p, now_ms, expiration_ms)]
+        for producer in expired:
+            del self.producers[producer.producer_id]
+        self.verifications.expire(now_ms, expiration_ms)
+        return len(expired)
+
+    def reset(self, producers: Iterable[Producer], map_end_offset: int) -> None:
+        """Begins again from a snapshot's producers."""
+        self.producers = {producer.producer_id: producer for producer in producers}
+        open_ones = sorted(
+            (p.txn_first_offset, p.producer_id) for p in self.producers.values() if p.txn_first_offset >= 0
+        )
+        self._ongoing = dict(open_ones)
+        self._unreplicated = {}
+        self.map_end_offset = map_end_offset
+
+
+def is_expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
+    return producer.txn_first_offset < 0 and now_ms - producer.last_timestamp_ms >= expiration_ms
+
+
+def cached_batch(last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> CachedBatch:
+    """A batch from what a snapshot says of it."""
+    first_sequence = decrement_sequence(last_sequence, offset_delta) if last_sequence >= 0 else last_sequence
+    return CachedBatch(first_sequence, last_sequence, last_offset - offset_delta, last_offset, timestamp_ms)

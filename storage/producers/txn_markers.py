@@ -1,0 +1,22 @@
+"""The record inside a transaction marker.
+
+Key `int16 version | int16 type` (0 abort, 1 commit), value `int16 version | int32 coordinator epoch`; later
+versions only add to them. Source: org.apache.kafka.common.record EndTransactionMarker, ControlRecordType.
+"""
+
+from protocol.records.batch import Bytes
+from protocol.records.records import ABORT, COMMIT, read_control_type, read_coordinator_epoch, read_records
+from storage.producers.producer_state import Marker
+
+
+def read_marker(batch: Bytes) -> Marker | None:
+    """The marker that a control batch holds; None for another kind of control record, or no record at all.
+
+    Compaction may have emptied the batch. Raises `CorruptRecordError`.
+    """
+    for record in read_records(batch):
+        control_type = read_control_type(record.key)
+        if control_type in (ABORT, COMMIT):
+            return Marker(control_type == COMMIT, read_coordinator_epoch(record.value), record.timestamp)
+        return None
+    return None
