@@ -12,6 +12,7 @@ import logging
 import struct
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.broken_invariant import stops_the_broker
@@ -50,14 +51,22 @@ class Route:
 
     __slots__ = ("decode", "encode", "flexible_answer", "handle", "response")
 
-    def __init__(self, api_key: int, api_version: int) -> None:
+    def __init__(self, server: Server, api_key: int, api_version: int) -> None:
         api = APIS[api_key]
         module = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
         self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = decoder(api.request, api_version)
         self.response: type[Any] = api.response
         self.encode: Callable[[Any, list[Any]], None] = encoder(api.response, api_version)
-        self.handle: Callable[[Server, RequestContext, Any], Any] = module.handle
+        self.handle: Callable[[RequestContext, Any], Any] = with_ports(module.handle, server)
         self.flexible_answer = api.response_header_version(api_version) >= 1
+
+
+def with_ports(handle: Callable[..., Any], server: Server) -> Callable[[RequestContext, Any], Any]:
+    """The handler, given the ports that its signature names: those of its parameters before context and request are
+    called as the server calls them."""
+    code = handle.__code__
+    names = code.co_varnames[: code.co_argcount - 2]
+    return partial(handle, *(server if name == "server" else getattr(server, name) for name in names))
 
 
 class Dispatcher:
@@ -86,7 +95,7 @@ class Dispatcher:
         context = RequestContext(connection, api_key, api_version, header.correlation_id, header.client_id)
         quotas = self._server.quotas
         began_s = time.perf_counter() if quotas.enforced else 0.0
-        response = route.handle(self._server, context, request)
+        response = route.handle(context, request)
         if quotas.enforced and (response is None or isinstance(response, route.response)):
             self._charge(context, response, len(frame), began_s)
         if response is None:
@@ -123,7 +132,7 @@ class Dispatcher:
             raise CloseConnectionError(
                 f"{api.name} version {api_version} is not served ({lowest} to {api.max_version} are)"
             )
-        route = Route(api_key, api_version)
+        route = Route(self._server, api_key, api_version)
         self._routes[api_key << 16 | api_version] = route
         return route
 
