@@ -3,8 +3,8 @@
     handle(partitions: Partitions, clock: Clock, context: RequestContext, request) -> response | awaitable of one | None
 
 Ahead of context and request it names the ports that it uses, as the server names them; `dispatch.with_ports` gives
-them to it. It decides; where something has to change it appends records and applies them, with no await between a check and
-the change that it guards. None means that nothing is answered (Produce with acks=0).
+them to it. It decides; where something has to change it appends records and applies them, with no await between a
+check and the change that it guards. None means that nothing is answered (Produce with acks=0).
 
 An API is served, and advertised in ApiVersions, by having a row here; its module is imported at its first request.
 """

@@ -51,13 +51,13 @@ class Route:
 
     __slots__ = ("decode", "encode", "flexible_answer", "handle", "response")
 
-    def __init__(self, server: Server, api_key: int, api_version: int) -> None:
+    def __init__(self, api_key: int, api_version: int) -> None:
         api = APIS[api_key]
         module = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
         self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = decoder(api.request, api_version)
         self.response: type[Any] = api.response
         self.encode: Callable[[Any, list[Any]], None] = encoder(api.response, api_version)
-        self.handle: Callable[[RequestContext, Any], Any] = with_ports(module.handle, server)
+        self.handle: Callable[..., Any] = module.handle
         self.flexible_answer = api.response_header_version(api_version) >= 1
 
 
@@ -132,7 +132,8 @@ class Dispatcher:
             raise CloseConnectionError(
                 f"{api.name} version {api_version} is not served ({lowest} to {api.max_version} are)"
             )
-        route = Route(self._server, api_key, api_version)
+        route = Route(api_key, api_version)
+        route.handle = with_ports(route.handle, self._server)
         self._routes[api_key << 16 | api_version] = route
         return route
 
