@@ -22,8 +22,8 @@ from broker.network.context import RequestContext
 from broker.quotas.throttling import charge
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.errors import CodecError, KafkaError
+from protocol.headers import decode_request_header
 from protocol.wire.codec import decoder, encoder
-from protocol.wire.headers import decode_request_header
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection

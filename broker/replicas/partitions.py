@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from broker.disks.placement import MIGRATING, UNASSIGNED, directory_of
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
-from protocol.records.checks import RecordRules
+from protocol.records.rules import RecordRules
 from protocol.wire.primitives import uuid_to_text
 from storage.directory import moving
 from storage.directory.checkpoints import CheckpointError

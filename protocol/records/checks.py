@@ -13,7 +13,6 @@ batches must be right (Kafka passes over them, and its consumers then fail), a b
 Kafka never answers, are INVALID_RECORD.
 """
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
@@ -45,6 +44,7 @@ from protocol.records.batch import (
     read_header,
 )
 from protocol.records.records import Record, build_batch, parse_records, seal_batch
+from protocol.records.rules import TARGET_CODECS, RecordRules
 from protocol.records.walk import RecordSizeVarintError, RecordsShape, walk_records
 from protocol.wire.varint import read_varint, read_varlong, to_int64
 
@@ -54,29 +54,6 @@ _ATTRIBUTES_LOW_BYTE_POS = 22
 _INT32_MAX = 2**31 - 1
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _RECORD_ERRORS_IN_MESSAGE = 3
-
-TARGET_CODECS = {
-    "uncompressed": compression.NONE,
-    "gzip": compression.GZIP,
-    "snappy": compression.SNAPPY,
-    "lz4": compression.LZ4,
-    "zstd": compression.ZSTD,
-}
-"""The values of `compression.type` but for "producer", which keeps each batch's own codec."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordRules:
-    """What a topic's configuration says of batches; the defaults are those of Kafka 4.3."""
-
-    max_message_bytes: int = 1_048_588
-    message_timestamp_type: str = "CreateTime"
-    before_max_ms: int = _INT64_MAX
-    after_max_ms: int = 3_600_000
-    compacted: bool = False
-    compression_type: str = "producer"
-    compression_level: int | None = None
-    """Of the codec in `compression_type`; None for its default."""
 
 
 class CheckedBatch(NamedTuple):

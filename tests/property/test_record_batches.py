@@ -20,7 +20,7 @@ from protocol.records.batch import (
     read_header,
     walk_batches,
 )
-from protocol.records.checks import RecordRules, RequestFailedError, check_shape, validate
+from protocol.records.checks import RequestFailedError, check_shape, validate
 from protocol.records.compression import DecompressionError
 from protocol.records.records import (
     NewRecord,
@@ -31,6 +31,7 @@ from protocol.records.records import (
     read_records,
     rebuild_batch,
 )
+from protocol.records.rules import RecordRules
 from protocol.records.walk import walk_records
 from protocol.wire.varint import VarintTooLongError, append_varint, read_varint, read_varlong, to_int64
 from tests.support.legacy_records import read_legacy_records

@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.errors import CodecError
-from protocol.wire.headers import RequestHeader, decode_request_header, encode_response_header
+from protocol.headers import RequestHeader, decode_request_header, encode_response_header
 
 PRODUCE_8 = bytes.fromhex("000000087fffffff000772646b61666b61")
 PRODUCE_9 = bytes.fromhex("000000097fffffff000772646b61666b6100")

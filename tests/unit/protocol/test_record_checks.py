@@ -9,13 +9,13 @@ from protocol.records import compression
 from protocol.records.batch import crc_is_valid, patch_crc, read_header
 from protocol.records.checks import (
     CheckedBatch,
-    RecordRules,
     RecordValidationError,
     RequestFailedError,
     check_shape,
     validate,
 )
 from protocol.records.records import build_batch, read_records
+from protocol.records.rules import RecordRules
 from tests.support.record_bytes import NOW_MS, batch, record
 
 PLAIN = batch([record(0), record(1)])
