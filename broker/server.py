@@ -18,6 +18,7 @@ from broker.config.consistency import CONNECTIONS_PER_HOST
 from broker.config.topic_config import check_topic_configs, log_config_of_metadata, log_config_of_topic
 from broker.controller import registration
 from broker.controller.bootstrap import bootstrap_records
+from broker.controller.controller import Controller
 from broker.controller.image import BROKER_RESOURCE, ClusterImage, MetadataContradictionError
 from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
 from broker.controller.snapshots import SnapshotPolicy
@@ -72,6 +73,7 @@ class Server:
     """One node: broker and controller in one process, as Kafka's combined mode."""
 
     metadata: MetadataLog
+    controller: Controller
     partitions: Partitions
     topics: Topics
     producer_ids: ProducerIds
@@ -223,6 +225,7 @@ class Server:
         )
         self.metadata = MetadataLog(opened, ClusterImage(), self.clock, SnapshotPolicy.of(self.config))
         self.metadata.replay()
+        self.controller = Controller(self.metadata)
         beginning = None
         if not self.metadata.image.features:
             beginning = bootstrap_records(

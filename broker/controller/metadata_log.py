@@ -1,10 +1,13 @@
 """`__cluster_metadata-0`: the log that the cluster's metadata is made of.
 
-Decide → append → apply: `append` writes a decision's records as one batch and applies them to the image; `replay`
-reads the newest snapshot and the log behind it at start, and applies both through the same function. Kafka writes a
-decision's records as one batch where they are atomic, or between BeginTransaction and EndTransaction records
-(KIP-868); both are read. Kafka's NoOp records (metadata.max.idle.interval.ms) are not written: they move the high
-watermark of followers, and here what is appended is committed.
+Decide → append → apply: `append` writes a decision's records as one batch and applies them to the image, upon which
+the next decision is taken. Written is not committed: whoever acts on a change, or tells a client of it, waits with
+`when_committed`. `replay` reads the newest snapshot at the start, and `catch_up` the log behind it, at the start and on
+a node that doesn't lead the log; all three apply through the same function.
+
+Kafka writes a decision's records as one batch where they are atomic, or between BeginTransaction and EndTransaction
+records (KIP-868); both are read. Kafka's NoOp records (metadata.max.idle.interval.ms) are not written: they move the
+high watermark of followers, and there are none here.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker.broken_invariant import BrokenInvariantError
 from broker.controller import quorum_state
+from broker.controller.deferred_events import DeferredEventQueue, Then
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.controller.image_records import image_records
 from broker.controller.quorum_state import LEADER_CHANGE, Quorum, control_key
@@ -44,7 +48,12 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024  # KafkaRaftClient.MAX_BATCH_SIZE_BYTES
 
 
 class MetadataLog:
-    """The metadata log of a node that is the only voter: appended is committed."""
+    """The metadata log with the image that it makes.
+
+    - `on_change` is called after each change that is committed, before those that wait for it are told.
+    - `replicate(end_offset)` is called after each batch that is written. The only voter of a quorum commits there and
+      then; who has others waits for them, and calls `commit` once a majority has the batch.
+    """
 
     def __init__(
         self, log: PartitionLog, image: ClusterImage, clock: Clock, policy: SnapshotPolicy | None = None
@@ -54,25 +63,41 @@ class MetadataLog:
         self.epoch = 0  # the leader epoch of this run
         self.quorum = Quorum()
         self.snapshots = MetadataSnapshots(log, policy or SnapshotPolicy(), log.background)
-        self.on_change: Callable[[], None] = lambda: None  # called after each decision has been applied
+        self.on_change: Callable[[], None] = lambda: None
+        self.replicate: Callable[[int], None] = self.commit
+        self.is_leader = False
         self._clock = clock
-        self._has_open_transaction = False  # found by `replay`
+        self._deferred = DeferredEventQueue()
+        self._applied_offset = 0  # the image is made of everything below it
+        self._transaction: list[Message] | None = (
+            None  # between Begin and End: what `catch_up` has yet to apply
+        )
 
     def replay(self) -> None:
-        """Apply the newest snapshot, and everything in the log behind it.
+        """Apply the newest snapshot, and everything in the log behind it: the only voter's log is committed.
 
         Raises MetadataContradictionError, CodecError, CorruptRecordError, KafkaError: the folder can't be used.
         """
-        transaction: list[Message] | None = None
-        position = self.log.log_start_offset
+        self._applied_offset = self.log.log_start_offset
         snapshot = self.snapshots.load(self._clock.now_ms())
         if snapshot is not None and self.snapshots.newest is not None:
             self.quorum = snapshot.quorum
             for held in snapshot.records:
                 self.image.apply(held)
-            position = self.snapshots.newest.offset
-        self.log.update_high_watermark(self.log.log_end_offset)
-        for header, batch in self.log.batches(position, upper_bound=self.log.log_end_offset):
+            self._applied_offset = self.snapshots.newest.offset
+        self._catch_up(self.log.log_end_offset)
+
+    def catch_up(self, high_watermark: int) -> None:
+        """An observer's log has been fetched, and is committed up to here: apply it, and follow what changed.
+
+        Raises as `replay`.
+        """
+        self._catch_up(high_watermark)
+        self._follow_change()
+
+    def _catch_up(self, high_watermark: int) -> None:
+        self.log.update_high_watermark(high_watermark)
+        for header, batch in self.log.batches(self._applied_offset, upper_bound=high_watermark):
             self.snapshots.count(header.size_bytes)
             for record in read_records(batch):
                 if header.is_control:
@@ -82,24 +107,24 @@ class MetadataLog:
                         f"a null record at offset {record.offset} of the metadata log"
                     )
                 else:
-                    transaction = self._replay_one(decode_record(bytes(record.value)), transaction)
-        self._has_open_transaction = transaction is not None
+                    self._replay_one(decode_record(bytes(record.value)))
+        self._applied_offset = high_watermark
+        self._deferred.commit(high_watermark)
 
-    def _replay_one(self, record: Message, transaction: list[Message] | None) -> list[Message] | None:
+    def _replay_one(self, record: Message) -> None:
         """Records between Begin and End count together, or not at all."""
         if isinstance(record, records.BeginTransactionRecord):
-            return []
-        if isinstance(record, records.AbortTransactionRecord):
-            return None
-        if isinstance(record, records.EndTransactionRecord):
-            for held in transaction or ():
-                self.image.apply(held)
-            return None
-        if transaction is not None:
-            transaction.append(record)
-            return transaction
-        self.image.apply(record)
-        return None
+            self._transaction = []
+        elif isinstance(record, records.AbortTransactionRecord):
+            self._transaction = None
+        elif isinstance(record, records.EndTransactionRecord):
+            held, self._transaction = self._transaction, None
+            for each in held or ():
+                self.image.apply(each)
+        elif self._transaction is not None:
+            self._transaction.append(record)
+        else:
+            self.image.apply(record)
 
     def become_leader(self, node_id: int) -> None:
         """Begin an epoch of our own with a LeaderChange record, as a KRaft leader does before anything else.
@@ -120,12 +145,31 @@ class MetadataLog:
             self._append_batch(batch)
             quorum_state.write_state(self.log.directory, self.quorum.encode_state(node_id, self.epoch))
 
-        if self._has_open_transaction:
+        if self._transaction is not None:
             self._append_records([records.AbortTransactionRecord(reason="Controller failover")])
-            self._has_open_transaction = False
+            self._transaction = None
+        self._applied_offset = self.log.log_end_offset
+        self.is_leader = True
 
-    def append(self, decided: Sequence[Message], *, may_split: bool = False) -> None:
+    def resign(self) -> None:
+        """Another node leads the log from now on: what waits here isn't known to be committed or lost."""
+        self.is_leader = False
+        self._deferred.fail(KafkaError(Error.NOT_CONTROLLER))
+
+    def when_committed(self, end_offset: int, then: Then) -> None:
+        """`then(None)` once everything below `end_offset` is committed, in this call where it is already;
+        `then(KafkaError)` (NOT_CONTROLLER) where another node leads the log before."""
+        self._deferred.when_committed(end_offset, then)
+
+    def commit(self, end_offset: int) -> None:
+        """Everything below `end_offset` is in the logs of a majority of the voters."""
+        self.log.update_high_watermark(end_offset)
+        self._deferred.commit(end_offset)
+
+    def append(self, decided: Sequence[Message], *, may_split: bool = False) -> int:
         """Write a decision and apply it, all of it or none. Nothing is applied unless it is in the log.
+
+        Returns the offset that it ends at, for `when_committed`.
 
         `may_split`: more than 10,000 records are several batches, each in force by itself. That is for what happens to
         this node, its start, its stop and its disks, and never for a request (Kafka: `ControllerResult.of` and
@@ -150,9 +194,9 @@ class MetadataLog:
                 applied = True
         except KafkaError:
             if applied:
-                self._changed()
+                self._applied()
             raise
-        self._changed()
+        return self._applied()
 
     def try_append(self, decided: Sequence[Message]) -> KafkaError | None:
         """`append` for a request: what is said to those who asked where it can't be written, None where it could.
@@ -186,7 +230,17 @@ class MetadataLog:
             metadata_version,
         )
         self._apply(decided)
-        self._changed()
+        self._applied()
+
+    def _applied(self) -> int:
+        """What was written is in the image; who acts on it does so once it is committed. Returns where it ends."""
+        end_offset = self._applied_offset = self.log.log_end_offset
+        self._deferred.when_committed(end_offset, self._committed)
+        return end_offset
+
+    def _committed(self, error: KafkaError | None) -> None:
+        if error is None:
+            self._follow_change()
 
     def _apply(self, written: Sequence[Message]) -> None:
         """What is in the log has to be what is in force: else no start could replay what we go on to write."""
@@ -214,13 +268,15 @@ class MetadataLog:
     def _metadata_version(self) -> int:
         return self.image.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
 
-    def _changed(self) -> None:
+    def _follow_change(self) -> None:
         try:
             self.on_change()
         except Exception as error:
             raise BrokenInvariantError(f"a change of the metadata can't be followed: {error}") from error
         now_ms = self._clock.now_ms()
-        if self.snapshots.is_due(now_ms):
+        # A snapshot is of what is committed: one that is due waits until nothing else is in the image.
+        is_all_committed = self._deferred.committed_offset >= self._applied_offset
+        if is_all_committed and self.snapshots.is_due(now_ms):
             self.snapshots.write(
                 self._encoded(image_records(self.image)), self.quorum, epoch=self.epoch, now_ms=now_ms
             )
@@ -232,8 +288,8 @@ class MetadataLog:
             now_ms=self._clock.now_ms(),
             origin=AppendOrigin.RAFT_LEADER,
         )
-        self.log.update_high_watermark(self.log.log_end_offset)
         self.snapshots.count(len(batch))
+        self.replicate(self.log.log_end_offset)
 
     @property
     def next_offset(self) -> int:
@@ -243,7 +299,7 @@ class MetadataLog:
     @property
     def last_applied_offset(self) -> int:
         """The offset of the last record applied (Kafka: `MetadataProvenance.lastContainedOffset`)."""
-        return self.log.log_end_offset - 1
+        return self._applied_offset - 1
 
 
 def _too_large(what: str) -> KafkaError:

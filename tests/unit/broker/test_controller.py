@@ -1,0 +1,218 @@
+"""The controller: a request is decided by what is written, and answered once that is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from broker.controller import registration
+from broker.controller.controller import Controller
+from broker.controller.controller_result import ControllerResult, by_item
+from broker.controller.image import BROKER_RESOURCE, ClusterImage
+from broker.controller.metadata_log import MetadataLog
+from broker.controller.snapshots import SnapshotPolicy
+from broker.environment.clock import ManualClock
+from protocol.errors import Error, KafkaError
+from protocol.messages import metadata_records as records
+from protocol.wire.schema import Message
+from storage.background import run_at_once
+from storage.directory.log_directory import METADATA_TOPIC
+from storage.log.log_config import LogConfig
+from storage.log.partition_log import PartitionLog
+from storage.log.results import AppendOrigin
+
+NODE = 1
+LARGE = 32_000  # of 300 of these a batch is above its 8 MiB
+
+
+def open_log(folder: Path, policy: SnapshotPolicy | None = None) -> MetadataLog:
+    clock = ManualClock()
+    log = PartitionLog.open(
+        str(folder),
+        METADATA_TOPIC,
+        0,
+        LogConfig(),
+        now_ms=clock.now_ms(),
+        clean=False,
+        background=run_at_once,
+    )
+    return MetadataLog(log, ClusterImage(), clock, policy)
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> MetadataLog:
+    """Of a voter that has no others: it commits at once."""
+    metadata = open_log(tmp_path / "log")
+    metadata.become_leader(NODE)
+    metadata.append_transaction("Bootstrap records", registration.feature_levels())
+    return metadata
+
+
+def setting(name: str, value: str = "1") -> Message:
+    return records.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=name, value=value)
+
+
+def result_of(*decided: Message) -> ControllerResult[str | Error]:
+    return ControllerResult(decided, lambda error: "done" if error is None else error.error)
+
+
+def submit(metadata: MetadataLog, *decided: Message) -> list[object]:
+    """What is replied, which may come later."""
+    replies: list[object] = []
+    Controller(metadata).submit(lambda image: result_of(*decided), replies.append)
+    return replies
+
+
+def wait_for_others(metadata: MetadataLog) -> None:
+    """From now on the leader has followers, and commits when the test says so."""
+    metadata.replicate = lambda end_offset: None
+
+
+def fetch(leader: MetadataLog, observer: MetadataLog) -> None:
+    """Take over what the observer lacks of the leader's log, as a follower's fetch does."""
+    for _, batch in leader.log.batches(observer.log.log_end_offset, upper_bound=leader.log.log_end_offset):
+        observer.log.append(
+            bytearray(batch), leader_epoch=leader.epoch, now_ms=0, origin=AppendOrigin.RAFT_LEADER
+        )
+
+
+def configs(metadata: MetadataLog) -> dict[str, str]:
+    return metadata.image.configs.get((BROKER_RESOURCE, ""), {})
+
+
+def test_the_only_voter_answers_within_submit_and_after_the_change_is_followed(metadata: MetadataLog) -> None:
+    order: list[object] = []
+    metadata.on_change = lambda: order.append(dict(configs(metadata)))
+    Controller(metadata).submit(lambda image: result_of(setting("a")), order.append)
+    assert order == [{"a": "1"}, "done"]
+
+
+def test_with_other_voters_a_change_is_followed_and_answered_when_it_is_committed(
+    metadata: MetadataLog,
+) -> None:
+    wait_for_others(metadata)
+    followed: list[object] = []
+    metadata.on_change = lambda: followed.append(None)
+    first, second = submit(metadata, setting("a")), submit(metadata, setting("b"))
+    assert (first, second, followed) == ([], [], [])
+    assert configs(metadata) == {"a": "1", "b": "1"}  # the next decision is taken upon both
+    metadata.commit(metadata.next_offset - 1)
+    assert (first, second, len(followed)) == (["done"], [], 1)
+    metadata.commit(metadata.next_offset)
+    assert (first, second, len(followed)) == (["done"], ["done"], 2)
+    metadata.commit(metadata.next_offset)
+    assert len(followed) == 2
+
+
+def test_what_changes_nothing_waits_for_what_it_may_rest_on(metadata: MetadataLog) -> None:
+    assert submit(metadata) == ["done"]
+    wait_for_others(metadata)
+    submit(metadata, setting("a"))
+    replies = submit(metadata)
+    assert replies == []
+    metadata.commit(metadata.next_offset)
+    assert replies == ["done"]
+
+
+def test_who_loses_the_log_tells_those_that_wait_and_those_that_come(metadata: MetadataLog) -> None:
+    wait_for_others(metadata)
+    followed: list[object] = []
+    metadata.on_change = lambda: followed.append(None)
+    replies = submit(metadata, setting("a"))
+    metadata.resign()
+    assert replies == [Error.NOT_CONTROLLER]
+    assert followed == []
+    (told,) = submit(metadata, setting("b"))
+    assert isinstance(told, KafkaError)
+    assert told.error is Error.NOT_CONTROLLER
+    assert "b" not in configs(metadata)
+
+
+def test_a_request_that_is_refused_as_a_whole_is_told_so_and_changes_nothing(metadata: MetadataLog) -> None:
+    replies: list[object] = []
+    refusal = KafkaError(Error.POLICY_VIOLATION)
+
+    def decide(image: ClusterImage) -> ControllerResult[str | Error]:
+        raise refusal
+
+    end_offset = metadata.next_offset
+    Controller(metadata).submit(decide, replies.append)
+    assert replies == [refusal]
+    (told,) = submit(metadata, *[setting("a", "x" * LARGE)] * 300)
+    assert isinstance(told, KafkaError)
+    assert (told.error, told.message) == (Error.UNKNOWN_SERVER_ERROR, None)
+    assert metadata.next_offset == end_offset
+
+
+def test_what_the_disk_refuses_is_told_to_those_that_were_not_refused_before(
+    metadata: MetadataLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = KafkaError(Error.KAFKA_STORAGE_ERROR, "the disk's own words")
+
+    def refuse(decided: Sequence[Message]) -> int:
+        raise failure
+
+    monkeypatch.setattr(metadata, "append", refuse)
+    before = KafkaError(Error.INVALID_REQUEST)
+    replies: list[object] = []
+    items: list[tuple[str, bytes | KafkaError]] = [("a", b"id"), ("b", before)]
+    Controller(metadata).submit(lambda image: by_item([setting("a")], items), replies.append)
+    ((a, b),) = replies
+    assert b == ("b", before)
+    assert a[1].error is Error.KAFKA_STORAGE_ERROR
+    assert a[1].message is None
+
+
+def test_an_observer_applies_what_is_committed_and_a_transaction_once_it_has_its_end(
+    metadata: MetadataLog, tmp_path: Path
+) -> None:
+    observer = open_log(tmp_path / "observer")
+    observer.replay()
+    followed: list[object] = []
+    observer.on_change = lambda: followed.append(dict(configs(observer)))
+    metadata.append([setting("a")])
+    before = metadata.next_offset
+    metadata.append_transaction("both", [setting("b"), setting("c")])
+    fetch(metadata, observer)
+    assert configs(observer) == {}  # fetched, and not known to be committed
+    observer.catch_up(before)
+    assert configs(observer) == {"a": "1"}
+    assert observer.last_applied_offset == before - 1
+    metadata.append([setting("d")])
+    fetch(metadata, observer)
+    observer.catch_up(metadata.next_offset)
+    assert configs(observer) == configs(metadata) == {"a": "1", "b": "1", "c": "1", "d": "1"}
+    assert [len(found) for found in followed] == [1, 4]
+    assert observer.image.features == metadata.image.features
+
+
+def test_an_observer_that_is_elected_goes_on_with_the_log(metadata: MetadataLog, tmp_path: Path) -> None:
+    observer = open_log(tmp_path / "observer")
+    observer.replay()
+    fetch(metadata, observer)
+    observer.catch_up(metadata.next_offset)
+    epoch = metadata.epoch
+    metadata.resign()
+    observer.become_leader(2)
+    assert observer.epoch == epoch + 1
+    assert submit(observer, setting("a")) == ["done"]
+
+
+def test_a_snapshot_waits_until_all_that_is_in_the_image_is_committed(tmp_path: Path) -> None:
+    metadata = open_log(tmp_path / "log", SnapshotPolicy(max_bytes_between=1))
+    metadata.become_leader(NODE)
+    metadata.append([setting("a")])
+    first = metadata.snapshots.newest
+    assert first is not None
+    wait_for_others(metadata)
+    metadata.append([setting("b")])
+    middle = metadata.next_offset
+    metadata.append([setting("c")])
+    metadata.commit(middle)
+    assert metadata.snapshots.newest == first
+    metadata.commit(metadata.next_offset)
+    newest = metadata.snapshots.newest
+    assert newest is not None
+    assert newest.offset == metadata.next_offset
