@@ -26,7 +26,7 @@ from broker.controller.topic_decisions import Placement
 from broker.controller.topic_names import is_internal
 from broker.controller.topics import Topics
 from broker.coordination.groups import Groups
-from broker.coordination.hosted_shard import PartitionWorld
+from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.markers import TxnMarkers
 from broker.coordination.transactions import Transactions
 from broker.disks import placement
@@ -323,12 +323,12 @@ class Server:
             lambda configs: check_topic_configs(self.config, configs),
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self.groups = Groups(self.config, self.partitions, self._world_of, self.metadata)
+        self.groups = Groups(self.config, self.partitions, self._runtime_of, self.metadata)
         self.markers = TxnMarkers(image, self.partitions, self.groups, self.clock)
         self.transactions = Transactions(
             self.config,
             self.partitions,
-            self._world_of,
+            self._runtime_of,
             markers=self.markers,
             next_producer_id=self.producer_ids.next,
             transaction_version=lambda: image.features.get(registration.TRANSACTION_VERSION, 0),
@@ -340,8 +340,8 @@ class Server:
         self.moves.resume(self._moves_found)
         self.failing.take_offline()
 
-    def _world_of(self, partition: Partition) -> PartitionWorld:
-        return PartitionWorld(partition, self.clock, self.timers, lambda: random_uuid(secrets.token_bytes))
+    def _runtime_of(self, partition: Partition) -> PartitionRuntime:
+        return PartitionRuntime(partition, self.clock, self.timers, lambda: random_uuid(secrets.token_bytes))
 
     def _follow_metadata(self) -> None:
         """Make the settings and the partitions what the metadata says."""

@@ -1,8 +1,8 @@
-"""What a coordinator needs of the world. The broker has one such port for each partition that is coordinated.
+"""What a coordinator's shard is given: its partition, time and chance, and the way to the leaders of other partitions.
 
-A coordinator's shard runs on one thread and is never entered twice: callbacks of timers and replies come in between
-requests. Decide → append → apply: what a shard decides goes through `append` as records and becomes its state by being
-applied; a restart applies the same records again.
+A shard runs on one thread and is never entered twice: callbacks of timers, commits and markers come in between
+requests. Propose → append → committed → apply → act: what a shard decides is written as records first, and nobody
+learns of it before these are committed. A restart applies the same records again.
 """
 
 from __future__ import annotations
@@ -10,16 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from protocol.errors import Error
+from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 Bytes = bytes | bytearray | memoryview
 Record = tuple[bytes, bytes | None]
 """Key and value of one record; a null value is a tombstone."""
 
+Then = Callable[[KafkaError | None], None]
+"""What waits for a commit: called exactly once, with None or with what a client is told."""
 
-class World(Protocol):
-    """The partition of a shard, time, chance."""
+
+class Runtime(Protocol):
+    """The partition of a shard, time, chance. The broker has one for each partition that is coordinated.
+
+    Kafka: `CoordinatorRuntime`, `PartitionWriter`.
+    """
 
     def append(
         self,
@@ -29,11 +35,20 @@ class World(Protocol):
         producer_epoch: int = NO_PRODUCER_EPOCH,
         guard: object | None = None,
     ) -> int:
-        """Write records to the shard's partition, where they are committed at once; the offset of the first.
+        """Write records to the shard's partition; the offset behind the last one. They may not be committed yet.
 
-        They are one batch. With a producer id they are part of its transaction; `guard` is what the
-        caller was given by who verified that the partition is in it (KIP-890), not to be looked at. Raises KafkaError
-        with what a client is told (`append_error`); then nothing was written.
+        They are one batch, with offsets in a row. With a producer id they are part of its transaction; `guard` is what
+        the caller was given by who verified that the partition is in it (KIP-890), not to be looked at. Raises
+        KafkaError with what a client is told (`append_error`); then nothing was written.
+        """
+        ...
+
+    def when_committed(self, end_offset: int, then: Then) -> None:
+        """Call `then` once everything before this offset is committed: in this call where it is already.
+
+        Where that can't be known any more `then` is given a KafkaError, with what a client is told: NOT_COORDINATOR
+        where the leadership was lost. Those who wait are called in the order of their offsets, and for one offset in
+        the order in which they came.
         """
         ...
 

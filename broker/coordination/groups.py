@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import TopicChanges
     from broker.controller.metadata_log import MetadataLog
-    from broker.coordination.hosted_shard import PartitionWorld
+    from broker.coordination.hosted_shard import PartitionRuntime
     from broker.network.context import RequestContext
     from broker.replicas.partitions import Partition, Partitions
 
@@ -39,7 +39,7 @@ class Groups:
         self,
         config: BrokerConfig,
         partitions: Partitions,
-        world_of: Callable[[Partition], PartitionWorld],
+        runtime_of: Callable[[Partition], PartitionRuntime],
         metadata: MetadataLog,
     ) -> None:
         self._topics = ClusterTopics(metadata)
@@ -49,14 +49,14 @@ class Groups:
             OFFSETS_TOPIC,
             config.get_int("offsets.topic.num.partitions"),
             partitions,
-            world_of,
+            runtime_of,
             self._new_shard,
             content="groups",
             reloads_in_new_epoch=False,
         )
 
-    def _new_shard(self, world: PartitionWorld, leader_epoch: int) -> GroupShard:
-        return GroupShard(world, self._settings, self._topics, self._timeouts_of)
+    def _new_shard(self, runtime: PartitionRuntime, leader_epoch: int) -> GroupShard:
+        return GroupShard(runtime, self._settings, self._topics, self._timeouts_of)
 
     @property
     def serves_consumer_groups(self) -> bool:

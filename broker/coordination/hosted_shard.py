@@ -1,6 +1,6 @@
 """A coordinator's shard in this broker: its partition's log, its timers (Kafka: `CoordinatorRuntime`).
 
-`PartitionWorld` is the port `coordinator.ports.World`; `replay` reads a partition into a shard at start.
+`PartitionRuntime` is the port `coordinator.ports.Runtime`; `replay` reads a partition into a shard at start.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from coordinator.ports import Bytes, Record, append_error
+from coordinator.ports import Bytes, Record, Then, append_error
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.records.records import COMMIT, build_batch, read_control_type, read_records
@@ -33,7 +33,7 @@ class ReplayedShard(Protocol):
     def end_transaction(self, producer_id: int, *, commit: bool) -> None: ...
 
 
-class PartitionWorld:
+class PartitionRuntime:
     """One partition, the server's clock and timers, chance."""
 
     def __init__(
@@ -52,13 +52,20 @@ class PartitionWorld:
         producer_epoch: int = NO_PRODUCER_EPOCH,
         guard: object | None = None,
     ) -> int:
-        """See the port. One replica: what is in the log is committed. A batch may have `max.message.bytes`."""
-        first = self._partition.log.log_end_offset
+        """See the port. A batch may have `max.message.bytes`."""
         try:
             self._append(records, producer_id, producer_epoch, guard)
         except KafkaError as error:
-            raise KafkaError(append_error(error.error), error.message) from error
-        return first
+            raise _told(error) from error
+        return self._partition.log.log_end_offset
+
+    def when_committed(self, end_offset: int, then: Then) -> None:
+        """See the port."""
+        partition = self._partition
+        if partition.log.high_watermark >= end_offset:
+            then(None)
+        else:
+            then(_told(KafkaError(Error.NOT_LEADER_OR_FOLLOWER)))
 
     def _append(
         self, records: Sequence[Record], producer_id: int, producer_epoch: int, guard: object | None
@@ -99,6 +106,11 @@ class PartitionWorld:
         """The shard is given up."""
         owner = id(self)
         self._timers.cancel_where(lambda key: isinstance(key, tuple) and key[0] == owner)
+
+
+def _told(error: KafkaError) -> KafkaError:
+    """What a client is told where the log or the partition said this."""
+    return KafkaError(append_error(error.error), error.message)
 
 
 def replay(log: PartitionLog, shard: ReplayedShard) -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from broker.coordination.hosted_shard import PartitionWorld, ReplayedShard, replay
+from broker.coordination.hosted_shard import PartitionRuntime, ReplayedShard, replay
 from coordinator.java.hashes import partition_of_key
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.records.batch import CorruptRecordError
@@ -42,7 +42,7 @@ class _Hosted(NamedTuple, Generic[ShardT]):
 
     partition: Partition
     leader_epoch: int
-    world: PartitionWorld
+    runtime: PartitionRuntime
     shard: ShardT | None
 
 
@@ -54,13 +54,13 @@ class HostedShards(Generic[ShardT]):
         topic: str,
         partition_count: int,
         partitions: Partitions,
-        world_of: Callable[[Partition], PartitionWorld],
-        make: Callable[[PartitionWorld, int], ShardT],
+        runtime_of: Callable[[Partition], PartitionRuntime],
+        make: Callable[[PartitionRuntime, int], ShardT],
         *,
         content: str,
         reloads_in_new_epoch: bool,
     ) -> None:
-        """`partition_count` of the topic once it is made; `make(world, leader_epoch)` is an empty shard; `content` is
+        """`partition_count` of the topic once it is made; `make(runtime, leader_epoch)` is an empty shard; `content` is
         what a log calls that which is in it.
 
         `reloads_in_new_epoch`: whether a partition that goes on to be led here, in a later leader epoch, is loaded
@@ -70,7 +70,7 @@ class HostedShards(Generic[ShardT]):
         self._topic = topic
         self._partition_count = partition_count
         self._partitions = partitions
-        self._world_of = world_of
+        self._runtime_of = runtime_of
         self._make = make
         self._content = content
         self._reloads_in_new_epoch = reloads_in_new_epoch
@@ -132,18 +132,18 @@ class HostedShards(Generic[ShardT]):
         hosted = self._hosted.pop(index)
         if hosted.shard is not None:
             hosted.shard.unload()
-        hosted.world.cancel_all()
+        hosted.runtime.cancel_all()
 
     def _load(self, index: int, partition: Partition) -> ShardT | None:
-        world = self._world_of(partition)
-        made = self._make(world, partition.leader_epoch)
+        runtime = self._runtime_of(partition)
+        made = self._make(runtime, partition.leader_epoch)
         shard: ShardT | None = made
         try:
             replay(partition.log, made)
         except (CodecError, CorruptRecordError, KafkaError) as error:
             log.error("the %s of %s-%d can't be loaded: %s", self._content, self._topic, index, error)
             shard = None
-        self._hosted[index] = _Hosted(partition, partition.leader_epoch, world, shard)
+        self._hosted[index] = _Hosted(partition, partition.leader_epoch, runtime, shard)
         return shard
 
 

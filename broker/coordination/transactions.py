@@ -15,7 +15,7 @@ from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.coordination.hosted_shard import PartitionWorld
+    from broker.coordination.hosted_shard import PartitionRuntime
     from broker.replicas.partitions import Partition, Partitions
     from coordinator.ports import Markers
 
@@ -29,7 +29,7 @@ class Transactions:
         self,
         config: BrokerConfig,
         partitions: Partitions,
-        world_of: Callable[[Partition], PartitionWorld],
+        runtime_of: Callable[[Partition], PartitionRuntime],
         *,
         markers: Markers,
         next_producer_id: Callable[[], int],
@@ -44,15 +44,15 @@ class Transactions:
             TRANSACTION_TOPIC,
             config.get_int("transaction.state.log.num.partitions"),
             partitions,
-            world_of,
+            runtime_of,
             self._new_shard,
             content="transactions",
             reloads_in_new_epoch=True,
         )
 
-    def _new_shard(self, world: PartitionWorld, leader_epoch: int) -> TransactionShard:
+    def _new_shard(self, runtime: PartitionRuntime, leader_epoch: int) -> TransactionShard:
         return TransactionShard(
-            world,
+            runtime,
             self._markers,
             self._next_producer_id,
             self.settings,

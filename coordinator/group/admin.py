@@ -100,6 +100,6 @@ def delete_groups(shard: GroupShard, group_ids: Sequence[str]) -> list[Error]:
             records += [OffsetRecord(key, None) for key in shard.offsets.keys_of_group(group_id)]
             records += [GroupRecord(group_id, None)] if consumers is None else group_tombstones(consumers)
             for key in (join_key(group_id), sync_key(group_id)):
-                shard.world.cancel(key)
+                shard.runtime.cancel(key)
     shard.commit(records)
     return errors

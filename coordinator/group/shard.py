@@ -29,7 +29,7 @@ from coordinator.group.records import (
 )
 from coordinator.group.settings import ConsumerTimeouts, GroupSettings
 from coordinator.group.topics import NoTopics, Topics
-from coordinator.ports import Bytes, Record, World
+from coordinator.ports import Bytes, Record, Runtime
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupResponse, SyncGroupResponse
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -55,13 +55,13 @@ class GroupShard:
 
     def __init__(
         self,
-        world: World,
+        runtime: Runtime,
         settings: GroupSettings,
         topics: Topics | None = None,
         timeouts_of: Callable[[str], ConsumerTimeouts] | None = None,
     ) -> None:
         """`timeouts_of` gives those of a group by its id; Kafka's defaults where it isn't given."""
-        self.world = world
+        self.runtime = runtime
         self.settings = settings
         self.topics: Topics = topics or NoTopics()
         self.timeouts_of = timeouts_of or (lambda group_id: ConsumerTimeouts())
@@ -150,12 +150,13 @@ class GroupShard:
         producer_epoch: int = NO_PRODUCER_EPOCH,
         guard: object | None = None,
     ) -> None:
-        first = self.world.append(
+        end_offset = self.runtime.append(
             encoded,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             guard=guard,
         )
+        first = end_offset - len(encoded)
         for index, record in enumerate(records):
             if isinstance(record, OffsetRecord) and record.value is not None:
                 record = OffsetRecord(record.key, record.value._replace(record_offset=first + index))
@@ -169,7 +170,7 @@ class GroupShard:
                 group_id in self.groups or group_id in self.consumer_groups or group_id in self.other_groups
             ):
                 # Offsets without a group: somebody commits who assigns partitions to itself.
-                self.groups[group_id] = ClassicGroup(group_id, self.world.now_ms())
+                self.groups[group_id] = ClassicGroup(group_id, self.runtime.now_ms())
             self.offsets.apply(record.key, record.value, producer_id)
         elif isinstance(record, GroupRecord):
             self._apply_group(record)
@@ -190,7 +191,7 @@ class GroupShard:
         self.consumer_groups.pop(record.group_id, None)
         group = self.groups.get(record.group_id)
         if group is not None and group.is_said_by(record.value):
-            group.adopt(record.value, self.world.now_ms())
+            group.adopt(record.value, self.runtime.now_ms())
         else:
             self.groups[record.group_id] = ClassicGroup.from_record(record.group_id, record.value)
 
@@ -236,7 +237,7 @@ class GroupShard:
     def unload(self) -> None:
         """The partition is led elsewhere, or gone: who waits here has to look for the coordinator again."""
         for group in self.groups.values():
-            group.move_to(DEAD, self.world.now_ms())
+            group.move_to(DEAD, self.runtime.now_ms())
             for member in group.members.values():
                 group.answer_join(
                     member, JoinGroupResponse(member_id=member.member_id, error_code=Error.NOT_COORDINATOR)
@@ -246,7 +247,7 @@ class GroupShard:
         self.consumer_groups.clear()
 
     def _expire_later(self) -> None:
-        self.world.schedule(_EXPIRY, self.settings.offsets_retention_check_interval_ms, self._expire)
+        self.runtime.schedule(_EXPIRY, self.settings.offsets_retention_check_interval_ms, self._expire)
 
     def _expire(self) -> None:
         try:

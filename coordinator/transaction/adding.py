@@ -50,7 +50,7 @@ def add_partitions(
     was_ongoing = metadata.state is ONGOING
     if was_ongoing and all(partition in known for partition in partitions):
         return
-    now_ms = shard.world.now_ms()
+    now_ms = shard.runtime.now_ms()
     shard.commit(
         metadata,
         TransitMetadata(

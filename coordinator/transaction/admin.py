@@ -52,7 +52,7 @@ def describe(shard: TransactionShard, transactional_id: str) -> TransactionMetad
 
 def list_transactions(shard: TransactionShard, wanted: TransactionFilter) -> Iterator[TransactionMetadata]:
     """Those that the filter lets through, in no order. An Empty one counts as begun long ago, as its start is −1."""
-    now_ms = shard.world.now_ms()
+    now_ms = shard.runtime.now_ms()
     for metadata in shard.transactions.values():
         if (
             metadata.state is not DEAD

@@ -120,7 +120,7 @@ def _complete(shard: TransactionShard, metadata: TransactionMetadata, commits: b
         metadata.timeout_ms,
         {},
         metadata.start_timestamp_ms,
-        shard.world.now_ms(),
+        shard.runtime.now_ms(),
         metadata.client_transaction_version,
     )
 
@@ -173,7 +173,7 @@ def _give_up(
         level, "the markers of %s end here: %s of %s-%d", transactional_id, error and error.name, *partition
     )
     shard.completions.pop(transactional_id, None)
-    shard.world.cancel(_key(completion))
+    shard.runtime.cancel(_key(completion))
 
 
 def _send_again(shard: TransactionShard, completion: Completion) -> None:
@@ -202,7 +202,7 @@ def _finish(shard: TransactionShard, completion: Completion) -> None:
         metadata.pending_state = None
     del shard.completions[metadata.transactional_id]
     if completion.retries:
-        shard.world.cancel(_key(completion))
+        shard.runtime.cancel(_key(completion))
 
 
 def _key(completion: Completion) -> tuple[str, str]:
@@ -220,4 +220,4 @@ def _later(
 
     delay_ms = min(shard.settings.retry_backoff_ms << min(completion.retries, 10), MAX_RETRY_BACKOFF_MS)
     completion.retries += 1
-    shard.world.schedule(_key(completion), delay_ms, go_on)
+    shard.runtime.schedule(_key(completion), delay_ms, go_on)

@@ -155,7 +155,7 @@ def _end_v1(
         metadata.timeout_ms,
         metadata.partitions,
         metadata.start_timestamp_ms,
-        shard.world.now_ms(),
+        shard.runtime.now_ms(),
         0,
     )
 
@@ -163,7 +163,7 @@ def _end_v1(
 def _end_v2(
     shard: TransactionShard, metadata: TransactionMetadata, state: TransactionState, version: int
 ) -> TransitMetadata:
-    now_ms = shard.world.now_ms()
+    now_ms = shard.runtime.now_ms()
     epoch = metadata.producer_epoch
     next_producer_id = shard.next_producer_id() if metadata.is_exhausted else NO_PRODUCER_ID
     # At 32767 nothing is left to bump: an abort goes through as it is, so that the id can be used on.

@@ -41,8 +41,8 @@ def tick(shard: TransactionShard) -> None:
 
 def stop(shard: TransactionShard) -> None:
     shard.is_ticking = False
-    shard.world.cancel(_ABORT)
-    shard.world.cancel(_EXPIRE)
+    shard.runtime.cancel(_ABORT)
+    shard.runtime.cancel(_EXPIRE)
 
 
 def _every(
@@ -53,11 +53,11 @@ def _every(
             step(shard)
         finally:  # a failure that nobody thought of must not be the last look
             if shard.transactions:
-                shard.world.schedule(key, interval_ms, go_on)
+                shard.runtime.schedule(key, interval_ms, go_on)
             else:
                 stop(shard)
 
-    shard.world.schedule(key, interval_ms, go_on)
+    shard.runtime.schedule(key, interval_ms, go_on)
 
 
 # ---- timeouts
@@ -65,7 +65,7 @@ def _every(
 
 def abort_timed_out(shard: TransactionShard) -> None:
     """Fence and abort what has been open for longer than its timeout; what fails is tried at the next look."""
-    now_ms = shard.world.now_ms()
+    now_ms = shard.runtime.now_ms()
     for metadata in [each for each in shard.transactions.values() if _is_timed_out(each, now_ms)]:
         try:
             ending.fence_and_abort(shard, metadata)
@@ -89,7 +89,7 @@ def _is_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
 
 def remove_expired(shard: TransactionShard) -> None:
     """Forget the ids that nothing has happened to for long, with a tombstone each."""
-    limit_ms = shard.world.now_ms() - shard.settings.transactional_id_expiration_ms
+    limit_ms = shard.runtime.now_ms() - shard.settings.transactional_id_expiration_ms
     batch: list[TransactionMetadata] = []
     records: list[Record] = []
     size_bytes = 0
@@ -117,7 +117,7 @@ def _bury(shard: TransactionShard, batch: list[TransactionMetadata], records: li
     for metadata in batch:
         metadata.pending_state = DEAD
     try:
-        shard.world.append(records)
+        shard.runtime.append(records)
     except KafkaError as error:
         log.warning("%d transactional ids can't be forgotten: %s", len(batch), error)
         for metadata in batch:

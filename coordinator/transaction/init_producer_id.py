@@ -95,7 +95,7 @@ def _next_epoch(
         timeout_ms=timeout_ms,
         partitions={},
         start_timestamp_ms=NO_TIMESTAMP,
-        last_update_timestamp_ms=shard.world.now_ms(),
+        last_update_timestamp_ms=shard.runtime.now_ms(),
     )
     if metadata.is_exhausted:
         if given is not None and given.producer_epoch != current:

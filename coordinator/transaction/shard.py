@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import ClassVar
 
-from coordinator.ports import Bytes, Markers, World
+from coordinator.ports import Bytes, Markers, Runtime
 from coordinator.transaction import adding, admin, completing, ending, expiry, init_producer_id
 from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
 from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
@@ -27,7 +27,7 @@ class TransactionShard:
 
     def __init__(
         self,
-        world: World,
+        runtime: Runtime,
         markers: Markers,
         next_producer_id: Callable[[], int],
         settings: TransactionSettings,
@@ -36,7 +36,7 @@ class TransactionShard:
     ) -> None:
         """`next_producer_id` raises KafkaError where none is to be had; `transaction_version` is the cluster's level
         of that feature, at each moment; `coordinator_epoch` the leader epoch of the shard's partition."""
-        self.world = world
+        self.runtime = runtime
         self.markers = markers
         self.next_producer_id = next_producer_id
         self.settings = settings
@@ -61,7 +61,7 @@ class TransactionShard:
     def create(self, transactional_id: str, timeout_ms: int) -> TransactionMetadata:
         """An id that nobody used before: Empty, with a producer id and no epoch. Raises KafkaError without an id."""
         metadata = TransactionMetadata(
-            transactional_id, self.next_producer_id(), timeout_ms, self.world.now_ms()
+            transactional_id, self.next_producer_id(), timeout_ms, self.runtime.now_ms()
         )
         self.transactions[transactional_id] = metadata
         expiry.tick(self)
@@ -79,7 +79,7 @@ class TransactionShard:
     def append(self, metadata: TransactionMetadata, transit: TransitMetadata) -> None:
         """Append what was proposed, and apply it. Raises KafkaError; it is pending still then."""
         value = encode_value(transit, self.transaction_version())
-        self.world.append(((encode_key(metadata.transactional_id), value),))
+        self.runtime.append(((encode_key(metadata.transactional_id), value),))
         metadata.apply(transit)
 
     def apply(self, transactional_id: str, transit: TransitMetadata | None) -> None:

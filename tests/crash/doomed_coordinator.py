@@ -112,7 +112,7 @@ def note_the_timeout(time_is_up: Path) -> None:
     def noted_abort(shard: Any) -> None:
         global _request
         if time_is_up.exists():
-            now_ms = shard.world.now_ms()
+            now_ms = shard.runtime.now_ms()
             if any(is_timed_out(each, now_ms) for each in shard.transactions.values()):
                 _request = TIMEOUT
                 hook_begin()

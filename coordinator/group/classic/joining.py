@@ -81,7 +81,7 @@ def _create(shard: GroupShard, group_id: str) -> ClassicGroup:
     An empty consumer group of this id ends thereby.
     """
     value = GroupMetadataValue(
-        protocol=None, leader=None, current_state_timestamp=shard.world.now_ms(), members=[]
+        protocol=None, leader=None, current_state_timestamp=shard.runtime.now_ms(), members=[]
     )
     before = shard.consumer_groups.get(group_id)
     records: list[AnyRecord] = [] if before is None else group_tombstones(before)
@@ -119,7 +119,7 @@ def _join_new(
         return _refuse(reply, "", Error.INCONSISTENT_GROUP_PROTOCOL)
     instance_id = request.group_instance_id
     name = client.client_id if instance_id is None else instance_id
-    member_id = f"{name}-{_uuid_text(shard.world.new_uuid())}"
+    member_id = f"{name}-{_uuid_text(shard.runtime.new_uuid())}"
     if instance_id is not None:
         if instance_id in group.static_members:
             return _replace_static(shard, client, request, group, member_id, reply)

@@ -144,7 +144,7 @@ def _leave_one(shard: GroupShard, group: ClassicGroup, identity: MemberIdentity)
         error = group.check_member(member_id, instance_id)
         if error is not Error.NONE:
             return error
-    shard.world.cancel(rebalance.session_key(group.group_id, member_id))
+    shard.runtime.cancel(rebalance.session_key(group.group_id, member_id))
     member = group.members.get(member_id)
     if member is not None:
         group.answer_join(member, JoinGroupResponse(error_code=Error.UNKNOWN_MEMBER_ID))

@@ -56,7 +56,7 @@ def restart_session(
 
 
 def watch_session(shard: GroupShard, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-    shard.world.schedule(
+    shard.runtime.schedule(
         session_key(group.group_id, member_id),
         timeout_ms,
         partial(_session_expired, shard, group.group_id, member_id),
@@ -108,9 +108,9 @@ def prepare_rebalance(shard: GroupShard, group: ClassicGroup, reason: str) -> No
             member.assignment = b""
         answer_syncs(shard, group, Error.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
-    shard.world.cancel(sync_key(group.group_id))
+    shard.runtime.cancel(sync_key(group.group_id))
     is_initial = group.state is EMPTY
-    group.move_to(PREPARING, shard.world.now_ms())
+    group.move_to(PREPARING, shard.runtime.now_ms())
     log.info("group %s rebalances, generation %d: %s", group.group_id, group.generation, reason)
     if is_initial:
         delay_ms = shard.settings.initial_rebalance_delay_ms
@@ -128,7 +128,7 @@ def complete_join_if_all_joined(shard: GroupShard, group: ClassicGroup) -> None:
 
 
 def _wait_for_more(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-    shard.world.schedule(
+    shard.runtime.schedule(
         join_key(group.group_id),
         delay_ms,
         partial(_initial_delay_passed, shard, group.group_id, delay_ms, remaining_ms),
@@ -156,16 +156,16 @@ def _end_join_phase_after(shard: GroupShard, group: ClassicGroup, delay_ms: int)
         if found is not None:
             complete_join(shard, found)
 
-    shard.world.schedule(join_key(group_id), delay_ms, due)
+    shard.runtime.schedule(join_key(group_id), delay_ms, due)
 
 
 def complete_join(shard: GroupShard, group: ClassicGroup) -> None:
     """The next generation is of those who joined; dynamic members that didn't are dropped, static ones stay."""
-    shard.world.cancel(join_key(group.group_id))
+    shard.runtime.cancel(join_key(group.group_id))
     for member in group.members.values():
         if member.join_reply is None and not member.is_static:
             group.remove(member.member_id)
-            shard.world.cancel(session_key(group.group_id, member.member_id))
+            shard.runtime.cancel(session_key(group.group_id, member.member_id))
             log.info("group %s: %s didn't join again", group.group_id, member.member_id)
     if group.state is DEAD:
         return
@@ -173,7 +173,7 @@ def complete_join(shard: GroupShard, group: ClassicGroup) -> None:
         # Static members alone, and none has come back: their sessions end, or they join.
         _end_join_phase_after(shard, group, group.rebalance_timeout_ms)
         return
-    group.next_generation(shard.world.now_ms())
+    group.next_generation(shard.runtime.now_ms())
     if group.state is EMPTY:
         log.info("group %s is empty, generation %d", group.group_id, group.generation)
         try:
@@ -189,7 +189,7 @@ def complete_join(shard: GroupShard, group: ClassicGroup) -> None:
         group.answer_join(member, group.current_generation(member.member_id))
         restart_session(shard, group, member)
         member.is_new = False
-    shard.world.schedule(
+    shard.runtime.schedule(
         sync_key(group.group_id),
         group.rebalance_timeout_ms,
         partial(_sync_expired, shard, group.group_id, group.generation),
@@ -219,7 +219,7 @@ def assignment_of(group: ClassicGroup, member: ClassicMember) -> SyncGroupRespon
 def has_synced(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
     group.pending_syncs.pop(member_id, None)
     if not group.pending_syncs:
-        shard.world.cancel(sync_key(group.group_id))
+        shard.runtime.cancel(sync_key(group.group_id))
 
 
 def _sync_expired(shard: GroupShard, group_id: str, generation: int) -> None:
@@ -232,5 +232,5 @@ def _sync_expired(shard: GroupShard, group_id: str, generation: int) -> None:
         return
     for member_id in late:
         group.remove(member_id)
-        shard.world.cancel(session_key(group_id, member_id))
+        shard.runtime.cancel(session_key(group_id, member_id))
     prepare_rebalance(shard, group, f"{late} didn't sync")

@@ -48,7 +48,7 @@ def join(
     if shard.settings.migration_policy == "disabled":
         raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
     is_new = not request.member_id
-    member_id = request.member_id or uuid_to_text(shard.world.new_uuid())
+    member_id = request.member_id or uuid_to_text(shard.runtime.new_uuid())
     heartbeats.check_room(shard, group, member_id)
     if not group.supports_classic(request.protocol_type, (each.name for each in request.protocols)):
         raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
@@ -86,7 +86,7 @@ def _join_as(
     regex_changed = regexes.update(shard, group, member, updated, records) is not RegexChange.NONE
     bump = names_changed or regex_changed
     epoch, homogeneous = group.epoch, group.homogeneous
-    if bump or group.needs_refresh(shard.world.now_ms()):
+    if bump or group.needs_refresh(shard.runtime.now_ms()):
         epoch, homogeneous = heartbeats.refresh_metadata(shard, group, member, updated, records, bump=bump)
     owned = embedded.owned_of(subscription, shard.topics)
     rebalances = group.assignment_epoch < epoch

@@ -64,7 +64,7 @@ def heartbeat(
     joins = request.member_epoch == JOIN_EPOCH
     group = migration.group_for_heartbeat(shard, request.group_id, records, joins=joins)
     check_room(shard, group, request.member_id)
-    member_id = request.member_id or uuid_to_text(shard.world.new_uuid())
+    member_id = request.member_id or uuid_to_text(shard.runtime.new_uuid())
     owned: Owned = None
     if request.topic_partitions is not None:
         owned = [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
@@ -74,7 +74,7 @@ def heartbeat(
     regex_change = regexes.update(shard, group, member, updated, records)
     epoch, homogeneous = group.epoch, group.homogeneous
     bump = names_changed or regex_change is RegexChange.RESOLVED
-    if bump or group.needs_refresh(shard.world.now_ms()):
+    if bump or group.needs_refresh(shard.runtime.now_ms()):
         epoch, homogeneous = refresh_metadata(shard, group, member, updated, records, bump=bump)
     target_epoch, target = update_target(
         shard, group, epoch, member, updated, records, homogeneous=homogeneous
@@ -250,7 +250,7 @@ def refresh_metadata(
         epoch += 1
         records.append(epoch_record(group.group_id, epoch, metadata_hash))
         log.info("group %s is at epoch %d", group.group_id, epoch)
-    group.was_refreshed(shard.world.now_ms(), epoch)
+    group.was_refreshed(shard.runtime.now_ms(), epoch)
     if group.has_partition_metadata:
         records.append(partition_metadata_tombstone(group.group_id))
     return epoch, is_homogeneous(group.regexes_with(old, new), topics, count)

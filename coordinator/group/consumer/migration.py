@@ -70,7 +70,7 @@ def group_for_heartbeat(
         log.info("group %s, empty, is a consumer group from here on", group_id)
         records.append(GroupRecord(group_id, None))
         for key in (rebalance.join_key(group_id), rebalance.sync_key(group_id)):
-            shard.world.cancel(key)
+            shard.runtime.cancel(key)
         return ConsumerGroup(group_id)
     _check_upgrade(shard, classic)
     return _upgrade(shard, classic, records)
@@ -231,7 +231,7 @@ def downgrade(
     for member_id in (*group.members, *ids):
         timers.cancel_all(shard, group.group_id, member_id)
     for key in (rebalance.join_key(group.group_id), rebalance.sync_key(group.group_id)):
-        shard.world.cancel(key)  # of the time before it was a consumer group
+        shard.runtime.cancel(key)  # of the time before it was a consumer group
     for member in classic.members.values():
         rebalance.restart_session(shard, classic, member)
     log.info("group %s goes over to the classic protocol", group.group_id)
@@ -247,7 +247,7 @@ def _as_classic(
     joining: ConsumerMember | None,
     replaced: ConsumerMember | None,
 ) -> ClassicGroup:
-    classic = ClassicGroup(group.group_id, shard.world.now_ms())
+    classic = ClassicGroup(group.group_id, shard.runtime.now_ms())
     classic.state = STABLE
     classic.protocol_type = CONSUMER_PROTOCOL_TYPE
     classic.generation = group.epoch

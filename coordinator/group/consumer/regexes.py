@@ -84,7 +84,7 @@ def _check(regex: str) -> None:
 
 def _is_due(shard: GroupShard, group: ConsumerGroup, is_new: bool, count: int) -> bool:
     last = next(iter(group.resolved.values()), None)
-    now_ms = shard.world.now_ms()
+    now_ms = shard.runtime.now_ms()
     if last is not None and now_ms <= last.timestamp_ms + MIN_INTERVAL_MS:
         return False
     if is_new or count != len(group.resolved) or last is None:
@@ -96,13 +96,13 @@ def _is_due(shard: GroupShard, group: ConsumerGroup, is_new: bool, count: int) -
 
 
 def _schedule(shard: GroupShard, group_id: str, callback: Callable[[], None]) -> None:
-    shard.world.schedule(("regexes", group_id), 0, callback)
+    shard.runtime.schedule(("regexes", group_id), 0, callback)
 
 
 def _begin(shard: GroupShard, group_id: str, regexes: Sequence[str]) -> None:
     """Topics and time are those of now, however long it takes."""
     names = sorted(shard.topics.names())
-    resolution = _Resolution(shard.topics.version, shard.world.now_ms(), names, [*reversed(regexes)])
+    resolution = _Resolution(shard.topics.version, shard.runtime.now_ms(), names, [*reversed(regexes)])
     _go_on(shard, group_id, resolution)
 
 
@@ -184,7 +184,7 @@ def _record(shard: GroupShard, group_id: str, resolution: _Resolution) -> None:
     metadata_hash = group_hash(topics, shard.topics, shard.topic_hashes)
     if bump or metadata_hash != group.metadata_hash:
         records.append(epoch_record(group_id, group.epoch + 1, metadata_hash))
-        group.was_refreshed(shard.world.now_ms(), group.epoch + 1)
+        group.was_refreshed(shard.runtime.now_ms(), group.epoch + 1)
     try:
         shard.commit(records)
     except KafkaError as error:

@@ -59,7 +59,7 @@ def update_target(
         target = assignments.get(member_id, NO_TARGET)
         if not same_target(target, group.targets.get(member_id)):
             records.append(target_record(group.group_id, member_id, target))
-    records.append(target_epoch_record(group.group_id, epoch, shard.world.now_ms()))
+    records.append(target_epoch_record(group.group_id, epoch, shard.runtime.now_ms()))
     log.info("group %s: assignment %d by %s", group.group_id, epoch, name)
     return epoch, assignments.get(new.member_id, NO_TARGET)
 
@@ -67,7 +67,7 @@ def update_target(
 def _may_compute(shard: GroupShard, group: ConsumerGroup) -> bool:
     interval_ms = shard.timeouts_of(group.group_id).assignment_interval_ms
     since_ms = group.assignment_timestamp_ms
-    return not since_ms or not interval_ms or shard.world.now_ms() >= since_ms + interval_ms
+    return not since_ms or not interval_ms or shard.runtime.now_ms() >= since_ms + interval_ms
 
 
 def _specs(group: ConsumerGroup, new: ConsumerMember, topics: Topics) -> JavaMap[str, MemberSpec]:

@@ -48,11 +48,11 @@ def limit_rebalance(shard: GroupShard, group_id: str, member: ConsumerMember) ->
         if found is not None and found.epoch == epoch:
             _fence(shard, group_id, member_id, f"it didn't get beyond epoch {epoch} in time")
 
-    shard.world.schedule((REBALANCE, group_id, member_id), member.rebalance_timeout_ms, due)
+    shard.runtime.schedule((REBALANCE, group_id, member_id), member.rebalance_timeout_ms, due)
 
 
 def end_rebalance(shard: GroupShard, group_id: str, member_id: str) -> None:
-    shard.world.cancel((REBALANCE, group_id, member_id))
+    shard.runtime.cancel((REBALANCE, group_id, member_id))
 
 
 def await_join(shard: GroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
@@ -73,7 +73,7 @@ def end_join(shard: GroupShard, group_id: str, member_id: str) -> None:
     group = shard.consumer_groups.get(group_id)
     if group is not None:
         group.awaited_joins.discard(member_id)
-    shard.world.cancel((JOIN, group_id, member_id))
+    shard.runtime.cancel((JOIN, group_id, member_id))
 
 
 def await_sync(shard: GroupShard, group_id: str, member_id: str, timeout_ms: int) -> None:
@@ -81,12 +81,12 @@ def await_sync(shard: GroupShard, group_id: str, member_id: str, timeout_ms: int
 
 
 def end_sync(shard: GroupShard, group_id: str, member_id: str) -> None:
-    shard.world.cancel((SYNC, group_id, member_id))
+    shard.runtime.cancel((SYNC, group_id, member_id))
 
 
 def cancel_all(shard: GroupShard, group_id: str, member_id: str) -> None:
     for kind in (SESSION, REBALANCE, SYNC):
-        shard.world.cancel((kind, group_id, member_id))
+        shard.runtime.cancel((kind, group_id, member_id))
     end_join(shard, group_id, member_id)
 
 
@@ -102,7 +102,7 @@ def restart_all(shard: GroupShard) -> None:
 def _fence_after(
     shard: GroupShard, kind: str, group_id: str, member_id: str, timeout_ms: int, reason: str
 ) -> None:
-    shard.world.schedule(
+    shard.runtime.schedule(
         (kind, group_id, member_id), timeout_ms, partial(_fence, shard, group_id, member_id, reason)
     )
 

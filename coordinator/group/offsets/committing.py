@@ -79,7 +79,7 @@ def commit_offsets(
         _check_committer(group, committer)
         if group.state in (STABLE, PREPARING):
             rebalance.restart_session(shard, group, group.members[committer.member_id])
-    now_ms = shard.world.now_ms()
+    now_ms = shard.runtime.now_ms()
     expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
     records, errors = _decide(shard, committer.group_id, offsets, now_ms, expire_ms)
     shard.commit(records)
@@ -97,7 +97,7 @@ def commit_offsets_in_transaction(
 ) -> list[Error]:
     """As `commit_offsets`, for an open transaction: the offsets count once its marker comes (KIP-98, KIP-447).
 
-    `guard`: see `coordinator.ports.World.append`.
+    `guard`: see `coordinator.ports.Runtime.append`.
     The state of a rebalance isn't looked at. Kafka 4.3 records no topic id here.
     """
     group = shard.groups.get(committer.group_id)
@@ -110,7 +110,7 @@ def commit_offsets_in_transaction(
     else:
         _check_transactional_committer(group, committer)
     nameless = [offset._replace(topic_id=ZERO_UUID) for offset in offsets]
-    records, errors = _decide(shard, committer.group_id, nameless, shard.world.now_ms(), -1)
+    records, errors = _decide(shard, committer.group_id, nameless, shard.runtime.now_ms(), -1)
     shard.commit(records, producer_id=producer_id, producer_epoch=producer_epoch, guard=guard)
     return errors
 

@@ -49,7 +49,7 @@ def _expired_of_consumers(shard: GroupShard, group: ConsumerGroup) -> tuple[list
     """The expired keys, of topics that nobody subscribes to, and whether they are all that there is."""
     store = shard.offsets
     all_expired = not store.has_open_transaction(group.group_id)
-    now_ms = shard.world.now_ms()
+    now_ms = shard.runtime.now_ms()
     keys = []
     for topic, partitions in store.of_group(group.group_id).items():
         if group.is_subscribed_to(topic):
@@ -76,7 +76,7 @@ def _expired(shard: GroupShard, group: ClassicGroup) -> tuple[list[OffsetKey], b
         return [], all_expired
     if not _may_expire(group):
         return None
-    now_ms = shard.world.now_ms()
+    now_ms = shard.runtime.now_ms()
     keys = []
     for topic, partitions in topics.items():
         if group.is_subscribed_to(topic):

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from broker.coordination.hosted_shard import PartitionWorld
+from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.hosted_shards import HostedShards
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.replicas.partitions import Partition
@@ -29,8 +29,8 @@ class RecordedShard:
 
     last_record_counts: ClassVar[bool] = False
 
-    def __init__(self, world: PartitionWorld, leader_epoch: int, events: list[str]) -> None:
-        self.world = world
+    def __init__(self, runtime: PartitionRuntime, leader_epoch: int, events: list[str]) -> None:
+        self.runtime = runtime
         self.leader_epoch = leader_epoch
         self._events = events
 
@@ -44,7 +44,7 @@ class RecordedShard:
 
     def start(self) -> None:
         self._events.append("start")
-        self.world.schedule("timer", 10, lambda: self._events.append("timer"))
+        self.runtime.schedule("timer", 10, lambda: self._events.append("timer"))
 
     def unload(self) -> None:
         self._events.append("unload")
@@ -60,17 +60,17 @@ class Hosting:
             "t",
             7,
             node.partitions,
-            self.world_of,
-            lambda world, leader_epoch: RecordedShard(world, leader_epoch, self.events),
+            self.runtime_of,
+            lambda runtime, leader_epoch: RecordedShard(runtime, leader_epoch, self.events),
             content="things",
             reloads_in_new_epoch=reloads_in_new_epoch,
         )
 
-    def world_of(self, partition: Partition) -> PartitionWorld:
-        return PartitionWorld(partition, self.node.clock, self.node.timers, lambda: bytes(16))
+    def runtime_of(self, partition: Partition) -> PartitionRuntime:
+        return PartitionRuntime(partition, self.node.clock, self.node.timers, lambda: bytes(16))
 
     def append(self, index: int, key: bytes) -> None:
-        self.world_of(self.node.partitions.get("t", index)).append([(key, b"value")])
+        self.runtime_of(self.node.partitions.get("t", index)).append([(key, b"value")])
 
     def error_at(self, index: int) -> Error:
         with pytest.raises(KafkaError) as refused:

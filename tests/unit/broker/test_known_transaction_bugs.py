@@ -80,7 +80,7 @@ async def test_kafka_14904_a_batch_is_verified_while_its_transaction_gets_anothe
     producer = Producer(node, version=1).begin()
     producer.add(("t", 0))
     shard = node.transactions.shard_of("tx")
-    append = shard.world.append
+    append = shard.runtime.append
     seen: list[Error] = []
 
     def sending_meanwhile(*arguments: Any, **options: Any) -> Any:
@@ -88,7 +88,7 @@ async def test_kafka_14904_a_batch_is_verified_while_its_transaction_gets_anothe
         seen.append(producer.send(index=0))
         return append(*arguments, **options)
 
-    shard.world.append = sending_meanwhile  # type: ignore[method-assign]
+    shard.runtime.append = sending_meanwhile  # type: ignore[method-assign]
     assert producer.add(("t", 1)) == [Error.NONE]
     assert seen == [Error.NONE]
     await node.stop()
@@ -214,7 +214,7 @@ async def test_kafka_19999_a_marker_that_comes_again_after_a_crash_completes_wha
     producer = Producer(node).begin()
     producer.send()
     shard = node.transactions.shard_of("tx")
-    append = shard.world.append
+    append = shard.runtime.append
     appended: list[bool] = []
 
     def only_once(*arguments: Any, **options: Any) -> Any:
@@ -223,7 +223,7 @@ async def test_kafka_19999_a_marker_that_comes_again_after_a_crash_completes_wha
         appended.append(True)
         return append(*arguments, **options)
 
-    shard.world.append = only_once  # type: ignore[method-assign]
+    shard.runtime.append = only_once  # type: ignore[method-assign]
     assert producer.end() is Error.NONE
     assert (state(node), len(markers(node))) == ("PrepareCommit", 1)
     crash(node)

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator.group.records import GroupRecord, OffsetKey, OffsetRecord
 from protocol.errors import Error
-from tests.unit.coordinator.world import Groups
+from tests.unit.coordinator.runtime import Groups
 
 
 def listed(groups: Groups, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[str]:
@@ -73,7 +73,7 @@ def test_a_group_that_is_not_there_is_dead(version: int, error: Error) -> None:
 
 
 def test_a_group_is_deleted_behind_its_offsets(groups: Groups) -> None:
-    written = len(groups.world.log)
+    written = len(groups.runtime.log)
 
     assert groups.shard.delete_groups(["simple", "g", "none"]) == [
         Error.NONE,
@@ -81,7 +81,7 @@ def test_a_group_is_deleted_behind_its_offsets(groups: Groups) -> None:
         Error.GROUP_ID_NOT_FOUND,
     ]
 
-    assert groups.world.written()[written:] == [
+    assert groups.runtime.written()[written:] == [
         OffsetRecord(OffsetKey("simple", "t", 0), None),
         GroupRecord("simple", None),
     ]
@@ -94,6 +94,6 @@ def test_what_a_deleted_group_waited_for_is_forgotten() -> None:
     assert pending is not None
     groups.shard.delete_groups(["g"])
 
-    groups.world.pass_ms(10**6)
+    groups.runtime.pass_ms(10**6)
 
     assert groups.shard.groups == {}

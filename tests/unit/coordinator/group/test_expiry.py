@@ -13,7 +13,7 @@ from coordinator.ports import Record
 from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from protocol.wire.codec import encode
-from tests.unit.coordinator.world import START_MS, FakeWorld, Groups
+from tests.unit.coordinator.runtime import START_MS, FakeRuntime, Groups
 
 MINUTE_MS = 60_000
 RETENTION_MS = 60 * MINUTE_MS
@@ -28,9 +28,9 @@ def groups() -> Groups:
 
 
 def keep_alive(groups: Groups, member_id: str, for_ms: int) -> None:
-    end_ms = groups.world.elapsed_ms + for_ms
-    while groups.world.elapsed_ms < end_ms:
-        groups.world.pass_ms(min(5_000, end_ms - groups.world.elapsed_ms))
+    end_ms = groups.runtime.elapsed_ms + for_ms
+    while groups.runtime.elapsed_ms < end_ms:
+        groups.runtime.pass_ms(min(5_000, end_ms - groups.runtime.elapsed_ms))
         groups.heartbeat(member_id, 1)
 
 
@@ -40,19 +40,19 @@ def subscription(*topics: str) -> bytes:
 
 def test_offsets_without_members_expire_by_their_commit(groups: Groups) -> None:
     groups.commit(("t", 0, 1))
-    groups.world.pass_ms(30 * MINUTE_MS)
+    groups.runtime.pass_ms(30 * MINUTE_MS)
     groups.commit(("t", 1, 2))
 
-    groups.world.pass_ms(RETENTION_MS - 30 * MINUTE_MS - 1)
+    groups.runtime.pass_ms(RETENTION_MS - 30 * MINUTE_MS - 1)
     assert groups.committed("t", 0) == 1
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
     assert (groups.committed("t", 0), groups.committed("t", 1)) == (-1, 2)
     assert "g" in groups.shard.groups
 
 
 def test_a_group_goes_with_its_last_offset(groups: Groups) -> None:
     groups.commit(("t", 0, 1))
-    groups.world.pass_ms(RETENTION_MS)
+    groups.runtime.pass_ms(RETENTION_MS)
 
     assert groups.shard.groups == {}
     assert groups.restarted().shard.groups == {}
@@ -62,7 +62,7 @@ def test_an_empty_group_without_offsets_goes_at_the_next_check(groups: Groups) -
     (me,) = groups.stable()
     groups.leave(me)
 
-    groups.world.pass_ms(CHECK_MS)
+    groups.runtime.pass_ms(CHECK_MS)
     assert groups.shard.groups == {}
 
 
@@ -79,9 +79,9 @@ def test_offsets_of_a_group_expire_by_the_time_at_which_it_became_empty(groups: 
     keep_alive(groups, me, 2 * RETENTION_MS)
     groups.leave(me)
 
-    groups.world.pass_ms(RETENTION_MS - 1)
+    groups.runtime.pass_ms(RETENTION_MS - 1)
     assert groups.committed() == 1
-    groups.world.pass_ms(CHECK_MS)
+    groups.runtime.pass_ms(CHECK_MS)
     assert groups.shard.groups == {}
 
 
@@ -119,9 +119,9 @@ def test_an_offset_with_a_time_of_its_own_expires_by_that(groups: Groups) -> Non
     groups.commit(("t", 0, 1), retention_ms=CHECK_MS)
     groups.commit(("t", 1, 1), retention_ms=3 * RETENTION_MS)
 
-    groups.world.pass_ms(CHECK_MS)
+    groups.runtime.pass_ms(CHECK_MS)
     assert groups.committed("t", 0) == -1
-    groups.world.pass_ms(2 * RETENTION_MS)
+    groups.runtime.pass_ms(2 * RETENTION_MS)
     assert groups.committed("t", 1) == 1
 
 
@@ -130,15 +130,15 @@ def test_an_open_transaction_keeps_offset_and_group(groups: Groups) -> None:
     groups.shard.commit_offsets_in_transaction(
         Committer("g"), [NewOffset("t", bytes(16), 0, 9, -1, "")], producer_id=7, producer_epoch=0
     )
-    groups.world.pass_ms(2 * RETENTION_MS)
+    groups.runtime.pass_ms(2 * RETENTION_MS)
     assert groups.committed() == 1
 
     groups.shard.end_transaction(7, commit=False)
-    groups.world.pass_ms(CHECK_MS)
+    groups.runtime.pass_ms(CHECK_MS)
     assert groups.shard.groups == {}
 
 
-class LimitedWorld(FakeWorld):
+class LimitedWorld(FakeRuntime):
     """Its batches may have so many bytes, and it takes so many batches."""
 
     def __init__(self) -> None:
@@ -167,15 +167,15 @@ def test_a_long_name_does_not_keep_offsets_from_expiring() -> None:
 
 
 def test_what_was_recorded_before_a_failure_is_in_force() -> None:
-    world = LimitedWorld()
-    groups = Groups(world)
+    runtime = LimitedWorld()
+    groups = Groups(runtime)
     for record in offset_records("g" * 30_000, 4):
         groups.shard.commit([record])
-    world.batches_left = 1
+    runtime.batches_left = 1
     with pytest.raises(KafkaError):
         groups.shard.forget_topics([("t", bytes(16))])
     tombstones = [
-        record for record in world.written() if isinstance(record, OffsetRecord) and not record.value
+        record for record in runtime.written() if isinstance(record, OffsetRecord) and not record.value
     ]
     assert len(tombstones) == 2
     assert len(groups.shard.offsets.of_group("g" * 30_000)["t"]) == 2

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.group.records import GroupRecord
 from protocol.errors import Error, KafkaError
-from tests.unit.coordinator.world import START_MS, Groups
+from tests.unit.coordinator.runtime import START_MS, Groups
 
 # Each request is wrong in every way from its own line on: the first check that it fails answers it.
 WRONG: dict[str, Any] = {
@@ -54,7 +54,7 @@ def test_a_member_id_of_a_group_that_is_not_there_is_unknown_and_makes_no_group(
 
     assert groups.join("me").error is Error.UNKNOWN_MEMBER_ID
     assert groups.shard.groups == {}
-    assert groups.world.log == []
+    assert groups.runtime.log == []
 
 
 def test_a_group_is_recorded_by_the_first_join_even_where_that_fails() -> None:
@@ -62,7 +62,7 @@ def test_a_group_is_recorded_by_the_first_join_even_where_that_fails() -> None:
 
     assert groups.join(protocols=[]).error is Error.INCONSISTENT_GROUP_PROTOCOL
 
-    (record,) = groups.world.written()
+    (record,) = groups.runtime.written()
     assert isinstance(record, GroupRecord)
     assert record.value is not None
     value = record.value
@@ -73,7 +73,7 @@ def test_a_group_is_recorded_by_the_first_join_even_where_that_fails() -> None:
 
 def test_a_group_that_can_not_be_recorded_is_not_made() -> None:
     groups = Groups()
-    groups.world.failing = Error.NOT_COORDINATOR
+    groups.runtime.failing = Error.NOT_COORDINATOR
 
     with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
         groups.join()
@@ -85,7 +85,7 @@ def test_a_group_that_can_not_be_recorded_is_not_made() -> None:
 def test_up_to_v3_a_member_joins_at_once(version: int) -> None:
     groups = Groups()
     answer = groups.join(version=version, client="me")
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
 
     assert answer.join is not None
     assert answer.join.member_id == "me-00000000-0000-0000-0000-000000000001"
@@ -102,7 +102,7 @@ def test_from_v4_on_a_member_gets_its_id_first() -> None:
     assert groups.state == "Empty"
 
     second = groups.join(first.join.member_id, version=4)
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
 
     assert second.error is Error.NONE
 
@@ -119,9 +119,9 @@ def test_a_pending_id_that_does_not_come_back_is_forgotten_when_its_session_ends
     answer = groups.join(session_ms=6000).join
     assert answer is not None
 
-    groups.world.pass_ms(5999)
+    groups.runtime.pass_ms(5999)
     assert answer.member_id in groups.shard.groups["g"].pending_joins
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
     assert groups.shard.groups["g"].pending_joins == {}
     assert groups.join(answer.member_id).error is Error.UNKNOWN_MEMBER_ID
 
@@ -133,7 +133,7 @@ def test_a_rebalance_waits_for_a_pending_id_until_its_session_ends() -> None:
     mine = groups.join(me, protocols=[("range", b"new")])
 
     assert mine.is_parked
-    groups.world.pass_ms(6000)
+    groups.runtime.pass_ms(6000)
     assert mine.error is Error.NONE
 
 
@@ -172,7 +172,7 @@ def test_while_members_join_those_that_wait_are_counted() -> None:
     ids = [answer.join.member_id for answer in [groups.join() for _ in range(4)] if answer.join is not None]
 
     answers = [groups.join(member_id) for member_id in ids]
-    groups.world.pass_ms(1000)
+    groups.runtime.pass_ms(1000)
 
     assert [answer.error for answer in answers] == [
         Error.NONE,

@@ -12,7 +12,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from protocol.messages.groups_offsets import OffsetFetchRequestTopics, OffsetFetchResponsePartitions
 from protocol.wire.codec import encode
-from tests.unit.coordinator.world import START_MS, Groups
+from tests.unit.coordinator.runtime import START_MS, Groups
 
 TOPIC_ID = b"t" * 16
 OTHER_ID = b"u" * 16
@@ -64,7 +64,7 @@ def test_an_offset_is_stored_as_it_was_committed() -> None:
     offset = NewOffset("t", TOPIC_ID, 3, 77, 5, "note")
     groups.shard.commit_offsets(Committer("g"), [offset], api_version=9)
 
-    (record,) = groups.world.written()
+    (record,) = groups.runtime.written()
     assert isinstance(record, OffsetRecord)
     assert record.key == OffsetKey("g", "t", 3)
     assert record.value == CommittedOffset(77, 5, "note", START_MS, -1, TOPIC_ID, 0)
@@ -105,7 +105,7 @@ def test_too_long_metadata_leaves_nothing_behind() -> None:
     groups = Groups()
     groups.commit(("t", 0, 1), metadata="m" * 4097)
 
-    assert groups.world.log == []
+    assert groups.runtime.log == []
     assert groups.committed() == -1
 
 
@@ -138,7 +138,7 @@ def test_a_generation_of_no_group_is_refused(version: int, expected: Error) -> N
 def test_a_commit_that_can_not_be_written_changes_nothing() -> None:
     groups = Groups()
     groups.commit(("t", 0, 1))
-    groups.world.failing = Error.NOT_COORDINATOR
+    groups.runtime.failing = Error.NOT_COORDINATOR
 
     assert groups.commit(("t", 0, 2)) == [Error.NOT_COORDINATOR]
     assert groups.committed() == 1
@@ -197,11 +197,11 @@ def test_an_offset_of_an_older_topic_of_the_same_name_does_not_count_by_id() -> 
 def test_an_offset_is_deleted_with_a_tombstone_and_only_where_there_is_one() -> None:
     groups = Groups()
     groups.commit(("t", 0, 5))
-    written = len(groups.world.log)
+    written = len(groups.runtime.log)
 
     assert groups.shard.delete_offsets("g", [("t", 0), ("t", 1)]) == [Error.NONE, Error.NONE]
 
-    assert groups.world.written()[written:] == [OffsetRecord(OffsetKey("g", "t", 0), None)]
+    assert groups.runtime.written()[written:] == [OffsetRecord(OffsetKey("g", "t", 0), None)]
     assert groups.committed() == -1
 
 
@@ -249,11 +249,11 @@ def test_an_offset_of_an_open_transaction_is_not_committed_yet() -> None:
     groups.commit(("t", 0, 5))
     commit_in_transaction(groups, 9)
 
-    last = groups.world.written()[-1]
+    last = groups.runtime.written()[-1]
     assert isinstance(last, OffsetRecord)
     assert last.value is not None
     assert last.value.topic_id == bytes(16), "Kafka 4.3 writes none here"
-    assert groups.world.log[-1][1] == PRODUCER
+    assert groups.runtime.log[-1][1] == PRODUCER
     assert groups.committed() == 5
     assert fetch(groups)[0].committed_offset == 5
     (unstable,) = fetch(groups, stable=True)

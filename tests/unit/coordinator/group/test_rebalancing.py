@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from coordinator.group.records import GroupRecord
 from protocol.errors import Error
-from tests.unit.coordinator.world import Groups
+from tests.unit.coordinator.runtime import Groups
 
 
 def last_group_record(groups: Groups) -> GroupRecord:
-    return [record for record in groups.world.written() if isinstance(record, GroupRecord)][-1]
+    return [record for record in groups.runtime.written() if isinstance(record, GroupRecord)][-1]
 
 
 # --- the first rebalance of an empty group ------------------------------------------------------------------
@@ -18,9 +18,9 @@ def test_the_first_join_waits_for_the_initial_delay() -> None:
     groups = Groups(initial_rebalance_delay_ms=3000)
     answer = groups.join(version=3)
 
-    groups.world.pass_ms(2999)
+    groups.runtime.pass_ms(2999)
     assert answer.is_parked
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
     assert answer.error is Error.NONE
 
 
@@ -29,12 +29,12 @@ def test_members_that_come_meanwhile_prolong_the_initial_delay() -> None:
     groups = Groups(initial_rebalance_delay_ms=1500)
     answers = [groups.join(version=3)]
     for _ in range(3):
-        groups.world.pass_ms(400)
+        groups.runtime.pass_ms(400)
         answers.append(groups.join(version=3))
 
-    groups.world.pass_ms(1799)
+    groups.runtime.pass_ms(1799)
     assert all(answer.is_parked for answer in answers)
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
     assert {answer.error for answer in answers} == {Error.NONE}
 
 
@@ -42,9 +42,9 @@ def test_the_initial_delay_is_not_prolonged_past_the_rebalance_timeout() -> None
     groups = Groups(initial_rebalance_delay_ms=1000)
     answers = [groups.join(version=3, rebalance_ms=2500)]
     for _ in range(5):
-        groups.world.pass_ms(490)
+        groups.runtime.pass_ms(490)
         answers.append(groups.join(version=3, rebalance_ms=2500))
-    groups.world.pass_ms(2500 - 5 * 490)
+    groups.runtime.pass_ms(2500 - 5 * 490)
 
     assert {answer.error for answer in answers} == {Error.NONE}
 
@@ -57,7 +57,7 @@ def test_a_group_that_all_left_during_the_initial_delay_is_empty_after_it() -> N
     assert groups.leave(member_id) == [Error.NONE]
     assert answer.error is Error.UNKNOWN_MEMBER_ID
     assert groups.state == "PreparingRebalance"
-    groups.world.pass_ms(1000)
+    groups.runtime.pass_ms(1000)
     assert groups.state == "Empty"
 
 
@@ -83,9 +83,9 @@ def test_the_rebalance_takes_no_longer_than_the_largest_rebalance_timeout() -> N
     first, second = groups.stable(2, rebalance_ms=5_000, session_ms=20_000)
     answer = groups.join(first, protocols=[("range", b"new")], rebalance_ms=9_000, session_ms=20_000)
 
-    groups.world.pass_ms(8_999)
+    groups.runtime.pass_ms(8_999)
     assert answer.is_parked
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
     assert answer.error is Error.NONE
     assert [*groups.shard.groups["g"].members] == [first]
     assert groups.heartbeat(second, 3) is Error.UNKNOWN_MEMBER_ID
@@ -95,7 +95,7 @@ def test_where_the_leader_does_not_join_again_one_that_joined_leads() -> None:
     groups = Groups()
     leader, follower = groups.stable(2, rebalance_ms=5_000, session_ms=20_000)
     answer = groups.join(follower, protocols=[("range", b"new")], rebalance_ms=5_000, session_ms=20_000)
-    groups.world.pass_ms(5_000)
+    groups.runtime.pass_ms(5_000)
 
     assert answer.join is not None
     assert answer.join.leader == follower
@@ -162,7 +162,7 @@ def test_assignments_that_can_not_be_recorded_are_nobodys_and_a_rebalance_starts
     for each in (follower, leader):
         groups.join(each, protocols=[("range", b"new")])
     waiting = groups.sync(follower, 3)
-    groups.world.failing = Error.COORDINATOR_NOT_AVAILABLE
+    groups.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
 
     answer = groups.sync(leader, 3, {follower: b"x"})
 
@@ -193,9 +193,9 @@ def test_who_does_not_sync_in_time_is_dropped_in_spite_of_heartbeats() -> None:
     assert groups.state == "Stable"
 
     for _ in range(2):
-        groups.world.pass_ms(4_000)
+        groups.runtime.pass_ms(4_000)
         assert groups.heartbeat(follower, 3) is groups.heartbeat(leader, 3) is Error.NONE
-    groups.world.pass_ms(1_000)
+    groups.runtime.pass_ms(1_000)
 
     assert [*groups.shard.groups["g"].members] == [leader]
     assert groups.state == "PreparingRebalance"
@@ -209,7 +209,7 @@ def test_a_leader_that_never_syncs_does_not_hold_the_group_up_for_ever() -> None
         groups.join(each, protocols=[("range", b"new")], rebalance_ms=5_000)
     waiting = groups.sync(follower, 3)
 
-    groups.world.pass_ms(5_000)
+    groups.runtime.pass_ms(5_000)
 
     assert waiting.error is Error.REBALANCE_IN_PROGRESS
     assert [*groups.shard.groups["g"].members] == [follower]
@@ -221,12 +221,12 @@ def test_a_leader_that_never_syncs_does_not_hold_the_group_up_for_ever() -> None
 def test_a_member_that_is_silent_for_its_session_is_dropped_and_the_others_rebalance() -> None:
     groups = Groups()
     first, second = groups.stable(2)
-    groups.world.pass_ms(5_000)
+    groups.runtime.pass_ms(5_000)
     groups.heartbeat(first, 2)
 
-    groups.world.pass_ms(4_999)
+    groups.runtime.pass_ms(4_999)
     assert second in groups.shard.groups["g"].members
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
     assert second not in groups.shard.groups["g"].members
     assert groups.heartbeat(first, 2) is Error.REBALANCE_IN_PROGRESS
 
@@ -234,7 +234,7 @@ def test_a_member_that_is_silent_for_its_session_is_dropped_and_the_others_rebal
 def test_a_group_whose_members_all_died_is_recorded_as_empty() -> None:
     groups = Groups()
     groups.stable()
-    groups.world.pass_ms(10_000)
+    groups.runtime.pass_ms(10_000)
 
     value = last_group_record(groups).value
     assert value is not None
@@ -251,7 +251,7 @@ def test_a_commit_is_as_good_as_a_heartbeat() -> None:
     groups = Groups()
     (me,) = groups.stable()
     for _ in range(5):
-        groups.world.pass_ms(9_000)
+        groups.runtime.pass_ms(9_000)
         assert groups.commit(("t", 0, 1), member_id=me, generation=1) == [Error.NONE]
     assert groups.state == "Stable"
 
@@ -261,7 +261,7 @@ def test_who_waits_in_a_join_need_not_send_heartbeats() -> None:
     first, second = groups.stable(2, session_ms=6_000)
     waiting = groups.join(second, protocols=[("range", b"new")], session_ms=6_000)
     for _ in range(6):
-        groups.world.pass_ms(5_000)
+        groups.runtime.pass_ms(5_000)
         groups.heartbeat(first, 2)
 
     groups.join(first)
@@ -274,10 +274,10 @@ def test_a_new_member_whose_first_join_is_never_answered_is_dropped_after_five_m
     (first,) = groups.stable(rebalance_ms=1_000_000)
     waiting = groups.join(version=3, rebalance_ms=1_000_000)
     for _ in range(59):
-        groups.world.pass_ms(5_000)
+        groups.runtime.pass_ms(5_000)
         groups.heartbeat(first, 1)
     assert waiting.is_parked
-    groups.world.pass_ms(5_000)
+    groups.runtime.pass_ms(5_000)
 
     assert waiting.error is Error.UNKNOWN_MEMBER_ID
     assert [*groups.shard.groups["g"].members] == [first]
@@ -286,12 +286,12 @@ def test_a_new_member_whose_first_join_is_never_answered_is_dropped_after_five_m
 def test_a_session_begins_when_the_join_is_answered() -> None:
     groups = Groups()
     first = groups.join(version=3, session_ms=6_000)
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
     assert first.error is Error.NONE
 
-    groups.world.pass_ms(5_999)
+    groups.runtime.pass_ms(5_999)
     assert groups.state == "CompletingRebalance"
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
     assert groups.state == "Empty"
 
 
@@ -302,14 +302,14 @@ def test_a_member_that_synced_is_watched_again() -> None:
         groups.join(each, protocols=[("range", b"new")], session_ms=6_000)
     groups.sync(follower, 3)
     for _ in range(3):
-        groups.world.pass_ms(5_000)
+        groups.runtime.pass_ms(5_000)
         groups.heartbeat(leader, 3)
     groups.sync(leader, 3, {})
 
-    groups.world.pass_ms(5_999)
+    groups.runtime.pass_ms(5_999)
     assert follower in groups.shard.groups["g"].members
     groups.heartbeat(leader, 3)
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
     assert follower not in groups.shard.groups["g"].members
 
 

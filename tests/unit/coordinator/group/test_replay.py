@@ -20,7 +20,7 @@ from protocol.messages.group_records import (
     OffsetCommitValue,
 )
 from protocol.wire.codec import encode
-from tests.unit.coordinator.world import Groups
+from tests.unit.coordinator.runtime import Groups
 
 GROUP_KEY = b"\0\2" + b"\0\1g"
 OFFSET_KEY = b"\0\1" + b"\0\1g" + b"\0\1t" + b"\0\0\0\3"
@@ -55,12 +55,12 @@ def test_what_members_consume_is_known_again() -> None:
 def test_members_have_their_whole_session_after_a_restart() -> None:
     groups = Groups()
     groups.stable()
-    groups.world.pass_ms(9_000)
+    groups.runtime.pass_ms(9_000)
 
     again = groups.restarted()
-    again.world.pass_ms(9_999)
+    again.runtime.pass_ms(9_999)
     assert again.state == "Stable"
-    again.world.pass_ms(1)
+    again.runtime.pass_ms(1)
     assert again.state == "Empty"
 
 
@@ -70,7 +70,7 @@ def test_what_was_not_written_is_gone() -> None:
     pending = groups.join().join
     assert pending is not None
     groups.join(me, protocols=[("range", b"new")])  # generation 2 begins when the pending id is there or gone
-    groups.world.pass_ms(10_000)
+    groups.runtime.pass_ms(10_000)
     assert groups.shard.groups["g"].generation == 2
 
     again = groups.restarted()

@@ -13,7 +13,7 @@ import pytest
 
 from coordinator.group.classic.group import ClassicGroup
 from protocol.errors import Error
-from tests.unit.coordinator.world import Answer, Groups
+from tests.unit.coordinator.runtime import Answer, Groups
 
 SESSION_MS = 10_000
 REBALANCE_MS = 15_000
@@ -44,8 +44,8 @@ class SimulatedMember:
                 self._synced()
         elif self.assignment is None:
             self._join()
-        elif self.groups.world.elapsed_ms >= self._heartbeat_ms:
-            self._heartbeat_ms = self.groups.world.elapsed_ms + 3_000
+        elif self.groups.runtime.elapsed_ms >= self._heartbeat_ms:
+            self._heartbeat_ms = self.groups.runtime.elapsed_ms + 3_000
             error = self.groups.heartbeat(self.member_id, self.generation, self.instance)
             if error is not Error.NONE:
                 self._lost(error)
@@ -84,7 +84,7 @@ class SimulatedMember:
             self._lost(Error(answer.error_code))
             return
         self.assignment = answer.assignment
-        self._heartbeat_ms = self.groups.world.elapsed_ms + 3_000
+        self._heartbeat_ms = self.groups.runtime.elapsed_ms + 3_000
 
     def _lost(self, error: Error) -> None:
         self.assignment = None
@@ -107,12 +107,12 @@ class Simulation:
         self.members: list[SimulatedMember] = []
 
     def run(self, for_ms: int) -> None:
-        end_ms = self.groups.world.elapsed_ms + for_ms
-        while self.groups.world.elapsed_ms < end_ms:
+        end_ms = self.groups.runtime.elapsed_ms + for_ms
+        while self.groups.runtime.elapsed_ms < end_ms:
             for member in self.random.sample(self.members, len(self.members)):
                 if member.is_alive:
                     member.step()
-            self.groups.world.pass_ms(STEP_MS)
+            self.groups.runtime.pass_ms(STEP_MS)
             self.check()
 
     def check(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.group.classic.states import ANSWERS, ENTERED_FROM, Request, State
 from protocol.errors import Error, KafkaError
-from tests.unit.coordinator.world import Answer, Groups
+from tests.unit.coordinator.runtime import Answer, Groups
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = State
 

@@ -7,7 +7,7 @@ import pytest
 from coordinator.group.records import GroupRecord
 from protocol.errors import Error
 from protocol.messages.groups_classic import JoinGroupResponse
-from tests.unit.coordinator.world import Answer, Groups
+from tests.unit.coordinator.runtime import Answer, Groups
 
 
 def joined(answer: Answer) -> JoinGroupResponse:
@@ -18,7 +18,7 @@ def joined(answer: Answer) -> JoinGroupResponse:
 def pair(groups: Groups, version: int = 9, rebalance_ms: int = 60_000) -> tuple[str, str]:
     """A stable group of "one", who leads, and "two"."""
     first = groups.join(version=version, instance="one", rebalance_ms=rebalance_ms)
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
     one = joined(first).member_id
     second = groups.join(version=version, instance="two", rebalance_ms=rebalance_ms)
     groups.join(one, version=version, instance="one", rebalance_ms=rebalance_ms)
@@ -32,7 +32,7 @@ def pair(groups: Groups, version: int = 9, rebalance_ms: int = 60_000) -> tuple[
 def test_a_static_member_joins_at_once_in_any_version() -> None:
     groups = Groups()
     answer = groups.join(version=9, instance="mine")
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
 
     assert joined(answer).member_id.startswith("mine-")
 
@@ -90,10 +90,10 @@ def test_the_old_id_is_fenced() -> None:
 def test_the_new_id_is_recorded() -> None:
     groups = Groups()
     pair(groups)
-    written = len(groups.world.log)
+    written = len(groups.runtime.log)
     new = joined(groups.join(version=9, instance="two")).member_id
 
-    (record,) = groups.world.written()[written:]
+    (record,) = groups.runtime.written()[written:]
     assert isinstance(record, GroupRecord)
     assert record.value is not None
     assert {member.group_instance_id: member.member_id for member in record.value.members}["two"] == new
@@ -123,7 +123,7 @@ def test_before_v9_a_leader_that_comes_back_is_told_that_its_old_id_leads() -> N
 def test_a_new_id_that_can_not_be_recorded_leaves_the_old_one_in_place() -> None:
     groups = Groups()
     one, two = pair(groups)
-    groups.world.failing = Error.NOT_COORDINATOR
+    groups.runtime.failing = Error.NOT_COORDINATOR
 
     answer = joined(groups.join(version=9, instance="two", protocols=[("range", b"other")]))
 
@@ -138,7 +138,7 @@ def test_a_change_of_the_voted_protocol_makes_a_rebalance() -> None:
     groups = Groups()
     both = [("range", b""), ("roundrobin", b"")]
     first = groups.join(version=9, instance="one", protocols=both)
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
     groups.share([joined(first).member_id])
 
     answer = groups.join(version=9, instance="one", protocols=[("roundrobin", b"")])
@@ -178,10 +178,10 @@ def test_one_that_came_back_is_dropped_when_it_falls_silent() -> None:
     groups = Groups()
     one, _ = pair(groups)
     back = joined(groups.join(version=9, instance="two")).member_id
-    groups.world.pass_ms(5_000)
+    groups.runtime.pass_ms(5_000)
     groups.heartbeat(one, 2, "one")
 
-    groups.world.pass_ms(5_000)
+    groups.runtime.pass_ms(5_000)
 
     assert [*groups.shard.groups["g"].members] == [one]
     assert groups.heartbeat(back, 2, "two") is Error.UNKNOWN_MEMBER_ID
@@ -199,7 +199,7 @@ def test_a_static_member_stays_over_a_rebalance_that_it_does_not_join() -> None:
     groups = Groups()
     one, two = pair(groups, rebalance_ms=5_000)
     answer = groups.join(two, version=9, instance="two", protocols=[("range", b"new")], rebalance_ms=5_000)
-    groups.world.pass_ms(5_000)
+    groups.runtime.pass_ms(5_000)
 
     assert joined(answer).leader == two
     assert {member.member_id for member in joined(answer).members} == {one, two}
@@ -213,10 +213,10 @@ def test_where_no_static_member_joins_the_rebalance_waits_on_until_their_session
     groups.leave(dynamic)
     assert waiting.error is Error.UNKNOWN_MEMBER_ID
 
-    groups.world.pass_ms(4_000)
+    groups.runtime.pass_ms(4_000)
     assert groups.state == "PreparingRebalance"
     assert {*groups.shard.groups["g"].members} == {one, two}
-    groups.world.pass_ms(6_000)
+    groups.runtime.pass_ms(6_000)
     assert groups.state == "Empty"
 
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 
 from protocol.errors import Error
-from tests.unit.coordinator.transaction.world import T0, T1, Coordinator
+from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
 
 
 def test_the_first_partitions_begin_the_transaction() -> None:
     it = Coordinator()
     it.init()
-    it.world.pass_ms(100)
+    it.runtime.pass_ms(100)
     assert it.add(7, 0, T0, T1) is Error.NONE
     assert it.state == "Ongoing"
     assert [*it.x.partitions] == [T0, T1]
-    assert it.x.start_timestamp_ms == it.world.now_ms()
+    assert it.x.start_timestamp_ms == it.runtime.now_ms()
 
 
 def test_further_partitions_join_and_the_start_stays() -> None:
     it = Coordinator()
     it.begun(T0)
     start_ms = it.x.start_timestamp_ms
-    it.world.pass_ms(100)
+    it.runtime.pass_ms(100)
     assert it.add(7, 0, T1) is Error.NONE
     assert [*it.x.partitions] == [T0, T1]
     assert (it.x.start_timestamp_ms, it.x.last_update_timestamp_ms) == (start_ms, start_ms + 100)
@@ -50,10 +50,10 @@ def test_the_next_transaction_has_a_start_and_partitions_of_its_own() -> None:
     it = Coordinator()
     me = it.begun(T0)
     it.end(*me, commit=True, version=0)
-    it.world.pass_ms(50)
+    it.runtime.pass_ms(50)
     assert it.add(*me, T1, version=0) is Error.NONE
     assert [*it.x.partitions] == [T1]
-    assert it.x.start_timestamp_ms == it.world.now_ms()
+    assert it.x.start_timestamp_ms == it.runtime.now_ms()
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -67,10 +67,10 @@ def test_the_version_of_the_clients_transactions_is_logged(version: int) -> None
 def test_partitions_that_cannot_be_logged_are_not_in_the_transaction() -> None:
     it = Coordinator()
     it.begun(T0)
-    it.world.failing = Error.COORDINATOR_NOT_AVAILABLE
+    it.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
     assert it.add(7, 0, T1) is Error.COORDINATOR_NOT_AVAILABLE
     assert [*it.x.partitions] == [T0]
-    it.world.failing = None
+    it.runtime.failing = None
     assert it.add(7, 0, T1) is Error.NONE
 
 

@@ -7,7 +7,7 @@ import pytest
 from coordinator.transaction.admin import TransactionFilter, states_named
 from coordinator.transaction.states import COMPLETE_COMMIT, DEAD, EMPTY, ONGOING
 from protocol.errors import Error, KafkaError
-from tests.unit.coordinator.transaction.world import T0, T1, Coordinator, names
+from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator, names
 
 
 @pytest.fixture
@@ -18,9 +18,9 @@ def three() -> Coordinator:
     it.init(name="open")
     it.init(name="done")
     it.add(8, 0, T0, T1, name="open")
-    it.world.pass_ms(500)
+    it.runtime.pass_ms(500)
     it.add(9, 0, T0, name="done")
-    it.world.pass_ms(500)
+    it.runtime.pass_ms(500)
     it.end(9, 0, commit=True, name="done")
     return it
 
@@ -29,13 +29,13 @@ def test_an_open_transaction_shows_its_partitions_and_its_start(three: Coordinat
     found = three.shard.describe("open")
     assert [*found.partitions] == [T0, T1]
     assert (found.producer_id, found.producer_epoch, found.timeout_ms) == (8, 0, 60_000)
-    assert found.start_timestamp_ms == three.world.now_ms() - 1000
+    assert found.start_timestamp_ms == three.runtime.now_ms() - 1000
 
 
 def test_an_empty_one_has_no_start_and_a_complete_one_keeps_it(three: Coordinator) -> None:
     assert three.shard.describe("empty").start_timestamp_ms == -1
     found = three.shard.describe("done")
-    assert (found.start_timestamp_ms, [*found.partitions]) == (three.world.now_ms() - 500, [])
+    assert (found.start_timestamp_ms, [*found.partitions]) == (three.runtime.now_ms() - 500, [])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.transaction.metadata import ProducerIdAndEpoch
 from protocol.errors import Error
-from tests.unit.coordinator.transaction.world import T0, T1, Coordinator
+from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
 
 
 def ended(*, commit: bool = True, version: int = 2, level: int = 2, held: bool = True) -> Coordinator:
@@ -60,7 +60,7 @@ def test_answers_that_come_twice_or_too_late_change_nothing() -> None:
     it.add(7, 1, T0)
     write.answer()
     assert (it.state, [*it.x.partitions]) == ("Ongoing", [T0]), "nor do they touch the next transaction"
-    it.world.pass_ms(50_000)
+    it.runtime.pass_ms(50_000)
     assert len(it.markers.writes) == 1
 
 
@@ -91,12 +91,12 @@ def test_errors_that_pass_are_asked_again_for_their_partitions_alone(error: Erro
     it.markers.writes[0].done({T0: Error.NONE, T1: error})
     assert it.state == "PrepareCommit→CompleteCommit"
     assert len(it.markers.writes) == 1
-    it.world.pass_ms(20)
+    it.runtime.pass_ms(20)
     assert it.marked()[1:] == ["commit 7/1 TV2: t-1"]
     it.markers.writes[1].answer(error)
-    it.world.pass_ms(39)
+    it.runtime.pass_ms(39)
     assert len(it.markers.writes) == 2, "the pause doubles"
-    it.world.pass_ms(1)
+    it.runtime.pass_ms(1)
     it.markers.writes[2].answer()
     assert it.state == "CompleteCommit"
 
@@ -105,9 +105,9 @@ def test_partial_answers_do_not_put_off_what_is_to_be_asked_again() -> None:
     it = ended()
     write = it.markers.writes[0]
     write.answer(Error.NOT_LEADER_OR_FOLLOWER, T0)
-    it.world.pass_ms(15)
+    it.runtime.pass_ms(15)
     write.answer(Error.NOT_LEADER_OR_FOLLOWER, T1)
-    it.world.pass_ms(5)
+    it.runtime.pass_ms(5)
     assert it.marked()[1:] == ["commit 7/1 TV2: t-0 t-1"]
 
 
@@ -116,7 +116,7 @@ def test_a_partition_that_answers_well_after_all_is_not_asked_again() -> None:
     write = it.markers.writes[0]
     write.answer(Error.REQUEST_TIMED_OUT)
     write.answer(Error.NONE, T0)
-    it.world.pass_ms(20)
+    it.runtime.pass_ms(20)
     assert it.marked()[1:] == ["commit 7/1 TV2: t-1"]
 
 
@@ -125,12 +125,12 @@ def test_the_pause_never_grows_beyond_a_second() -> None:
     it.markers.errors = {T0: Error.NOT_LEADER_OR_FOLLOWER}
     it.add(7, 1, T0)
     it.end(7, 1, commit=True)
-    it.world.pass_ms(60_000)
+    it.runtime.pass_ms(60_000)
     before = len(it.markers.writes)
-    it.world.pass_ms(10_000)
+    it.runtime.pass_ms(10_000)
     assert len(it.markers.writes) - before == 10
     it.markers.errors = {}
-    it.world.pass_ms(1_000)
+    it.runtime.pass_ms(1_000)
     assert it.state == "CompleteCommit"
 
 
@@ -138,7 +138,7 @@ def test_the_pause_never_grows_beyond_a_second() -> None:
 def test_where_somebody_else_took_over_no_more_is_sent_and_it_stays_prepared(error: Error) -> None:
     it = ended()
     it.markers.writes[0].done({T0: error, T1: Error.NOT_LEADER_OR_FOLLOWER})
-    it.world.pass_ms(100_000)
+    it.runtime.pass_ms(100_000)
     assert len(it.markers.writes) == 1
     assert it.state == "PrepareCommit→CompleteCommit"
     assert it.end(7, 0, commit=True) is Error.CONCURRENT_TRANSACTIONS
@@ -154,7 +154,7 @@ def test_an_error_that_must_not_happen_is_shouted_about_and_given_up(
 ) -> None:
     it = ended()
     it.markers.writes[0].done({T0: error, T1: Error.NONE})
-    it.world.pass_ms(100_000)
+    it.runtime.pass_ms(100_000)
     assert it.state == "PrepareCommit→CompleteCommit"
     assert [*it.x.partitions] == [T0]
     assert [each.levelname for each in caplog.records] == ["ERROR"]
@@ -164,16 +164,16 @@ def test_an_error_that_must_not_happen_is_shouted_about_and_given_up(
 @pytest.mark.parametrize("error", [Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR])
 def test_a_completion_that_cannot_be_logged_now_is_logged_later(error: Error) -> None:
     it = ended()
-    it.world.failing = error
+    it.runtime.failing = error
     it.markers.writes[0].answer()
     assert it.state == "PrepareCommit→CompleteCommit"
     assert it.add(7, 1) is Error.CONCURRENT_TRANSACTIONS
-    it.world.pass_ms(20)
+    it.runtime.pass_ms(20)
     it.markers.writes[0].answer()
-    it.world.failing = None
-    it.world.pass_ms(39)
+    it.runtime.failing = None
+    it.runtime.pass_ms(39)
     assert it.state == "PrepareCommit→CompleteCommit"
-    it.world.pass_ms(1)
+    it.runtime.pass_ms(1)
     assert it.state == "CompleteCommit"
     assert it.told(2) == ["PrepareCommit 7/1", "CompleteCommit 7/1"]
     assert it.shard.completions == {}
@@ -181,12 +181,12 @@ def test_a_completion_that_cannot_be_logged_now_is_logged_later(error: Error) ->
 
 def test_a_completion_that_fails_for_good_is_not_pending_any_more(caplog: pytest.LogCaptureFixture) -> None:
     it = ended()
-    it.world.failing = Error.UNKNOWN_SERVER_ERROR
+    it.runtime.failing = Error.UNKNOWN_SERVER_ERROR
     it.markers.writes[0].answer()
     assert it.state == "PrepareCommit"
     assert "can't be logged" in caplog.text
-    it.world.failing = None
-    it.world.pass_ms(100_000)
+    it.runtime.failing = None
+    it.runtime.pass_ms(100_000)
     assert it.state == "PrepareCommit"
     assert it.restarted().state == "CompleteCommit"
 
@@ -194,9 +194,9 @@ def test_a_completion_that_fails_for_good_is_not_pending_any_more(caplog: pytest
 def test_the_client_that_committed_hears_of_success_though_the_completion_cannot_be_logged() -> None:
     it = Coordinator()
     it.begun()
-    append = it.world.append
-    it.world.append = lambda records, **rest: (  # type: ignore[method-assign]
-        append(records, **rest), setattr(it.world, "failing", Error.COORDINATOR_NOT_AVAILABLE))[0]  # fmt: skip
+    append = it.runtime.append
+    it.runtime.append = lambda records, **rest: (  # type: ignore[method-assign]
+        append(records, **rest), setattr(it.runtime, "failing", Error.COORDINATOR_NOT_AVAILABLE))[0]  # fmt: skip
     assert it.end(7, 0, commit=True) == (7, 1)
     assert it.state == "PrepareCommit→CompleteCommit"
 
@@ -204,10 +204,10 @@ def test_the_client_that_committed_hears_of_success_though_the_completion_cannot
 def test_an_end_that_cannot_be_prepared_changes_nothing_and_sends_nothing() -> None:
     it = Coordinator()
     it.begun()
-    it.world.failing = Error.COORDINATOR_NOT_AVAILABLE
+    it.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
     assert it.end(7, 0, commit=True) is Error.COORDINATOR_NOT_AVAILABLE
     assert (it.state, it.x.producer_epoch, it.markers.writes) == ("Ongoing", 0, [])
-    it.world.failing = None
+    it.runtime.failing = None
     assert it.end(7, 0, commit=True) == (7, 1)
 
 
@@ -216,10 +216,10 @@ def test_a_shard_that_was_given_up_writes_nothing_more() -> None:
     it.markers.writes[0].answer(Error.NOT_LEADER_OR_FOLLOWER, T0)
     it.shard.unload()
     it.markers.writes[0].answer()
-    it.world.pass_ms(10_000_000)
+    it.runtime.pass_ms(10_000_000)
     assert it.told(2) == ["PrepareCommit 7/1"]
     assert len(it.markers.writes) == 1
-    assert len(it.world.timers) == 0
+    assert len(it.runtime.timers) == 0
 
 
 def test_a_level_that_goes_down_to_0_meanwhile_does_not_keep_it_from_completing() -> None:
@@ -240,7 +240,7 @@ def test_completions_of_many_ids_do_not_disturb_each_other() -> None:
         it.end(*me, commit=name != "b", name=name)
     for write in reversed(it.markers.writes):
         write.answer(Error.NOT_LEADER_OR_FOLLOWER)
-    it.world.pass_ms(20)
+    it.runtime.pass_ms(20)
     assert len(it.markers.writes) == 6
     for write in it.markers.writes[3:]:
         write.answer()

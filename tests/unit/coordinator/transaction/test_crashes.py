@@ -15,7 +15,7 @@ from coordinator.ports import Record
 from coordinator.transaction.metadata import ProducerIdAndEpoch
 from coordinator.transaction.states import EMPTY, EXPIRES
 from protocol.errors import Error
-from tests.unit.coordinator.transaction.world import T0, T1, TIMEOUT_MS, Coordinator
+from tests.unit.coordinator.transaction.coordinator import T0, T1, TIMEOUT_MS, Coordinator
 
 RETRIABLE = (Error.CONCURRENT_TRANSACTIONS, Error.COORDINATOR_NOT_AVAILABLE)
 
@@ -40,14 +40,14 @@ class Script:
         self._interrupt()
 
     def _interrupt(self) -> None:
-        write = self.it.world.append
+        write = self.it.runtime.append
 
         def append(records: Sequence[Record], **rest: Any) -> int:
             self.appends += 1
             is_now = self.appends == self.at
             if is_now and self.how == "dies before":
                 raise Crashed
-            self.it.world.failing = (
+            self.it.runtime.failing = (
                 Error.COORDINATOR_NOT_AVAILABLE if is_now and self.how == "fails" else None
             )
             first = write(records, **rest)
@@ -55,7 +55,7 @@ class Script:
                 raise Crashed
             return first
 
-        self.it.world.append = append  # type: ignore[method-assign]
+        self.it.runtime.append = append  # type: ignore[method-assign]
 
     def _until_answered(self, ask: Callable[[], Any]) -> Any:
         for _ in range(10):
@@ -67,7 +67,7 @@ class Script:
                 continue
             if answer not in RETRIABLE:
                 return answer
-            self.it.world.pass_ms(1_000)
+            self.it.runtime.pass_ms(1_000)
         raise AssertionError("it has to wait for ever")
 
     def run(self) -> None:
@@ -83,7 +83,7 @@ class Script:
         assert self._until_answered(lambda: self.it.add(*self.me, T0, version=self.version)) is Error.NONE
         for _ in range(2):  # where the first abort fails, the next look tries again
             try:
-                self.it.world.pass_ms(TIMEOUT_MS + 20_000)
+                self.it.runtime.pass_ms(TIMEOUT_MS + 20_000)
             except Crashed:
                 self.it = self.it.restarted()
                 self._interrupt()

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.transaction.states import COMPLETE_ABORT, COMPLETE_COMMIT, TransactionState
 from protocol.errors import Error
-from tests.unit.coordinator.transaction.world import T0, T1, Coordinator
+from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
 
 
 def test_each_end_of_v2_hands_out_the_next_epoch() -> None:
@@ -53,11 +53,11 @@ def test_a_client_of_v2_may_abort_what_it_never_began(begin_first: bool) -> None
     if begin_first:
         me = it.end(*me, commit=True)  # type: ignore[misc]
     assert not isinstance(me, Error)
-    it.world.pass_ms(77)
+    it.runtime.pass_ms(77)
     assert it.end(*me, commit=False) == (7, me.producer_epoch + 1)
     _, prepared = it.records()[-2]
     assert prepared is not None
-    assert prepared.start_timestamp_ms == it.world.now_ms(), "it needs a start, and this is as good as any"
+    assert prepared.start_timestamp_ms == it.runtime.now_ms(), "it needs a start, and this is as good as any"
     assert it.end(7, 7, commit=False) is Error.PRODUCER_FENCED
 
 

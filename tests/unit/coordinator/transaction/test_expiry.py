@@ -8,7 +8,7 @@ from coordinator.transaction.expiry import TOMBSTONES_BYTES
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.states import ONGOING
 from protocol.errors import Error
-from tests.unit.coordinator.transaction.world import T0, TIMEOUT_MS, Coordinator, names
+from tests.unit.coordinator.transaction.coordinator import T0, TIMEOUT_MS, Coordinator, names
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
@@ -17,21 +17,21 @@ HOUR_MS = 3_600_000
 def test_a_transaction_is_aborted_at_the_first_look_after_its_timeout() -> None:
     it = Coordinator()
     it.begun()
-    it.world.pass_ms(TIMEOUT_MS)
+    it.runtime.pass_ms(TIMEOUT_MS)
     assert it.state == "Ongoing", "exactly at its timeout it isn't over"
-    it.world.pass_ms(9_999)
+    it.runtime.pass_ms(9_999)
     assert it.state == "Ongoing"
-    it.world.pass_ms(1)
+    it.runtime.pass_ms(1)
     assert it.told(2) == ["PrepareAbort 7/1", "CompleteAbort 7/1"]
 
 
 def test_the_timeout_counts_from_the_first_partition() -> None:
     it = Coordinator()
     it.init()
-    it.world.pass_ms(5 * TIMEOUT_MS)
+    it.runtime.pass_ms(5 * TIMEOUT_MS)
     assert it.state == "Empty"
     it.add(7, 0)
-    it.world.pass_ms(TIMEOUT_MS)
+    it.runtime.pass_ms(TIMEOUT_MS)
     assert it.state == "Ongoing"
 
 
@@ -39,16 +39,16 @@ def test_how_often_is_looked_is_a_setting() -> None:
     it = Coordinator()
     it.shard.settings = TransactionSettings(abort_timed_out_interval_ms=100)
     it.begun(timeout_ms=250)
-    it.world.pass_ms(299)
+    it.runtime.pass_ms(299)
     assert it.state == "Ongoing"
-    it.world.pass_ms(1)
+    it.runtime.pass_ms(1)
     assert it.state == "CompleteAbort"
 
 
 def test_a_client_of_v1_is_fenced_by_the_timeout() -> None:
     it = Coordinator()
     it.begun(version=0)
-    it.world.pass_ms(TIMEOUT_MS + 10_000)
+    it.runtime.pass_ms(TIMEOUT_MS + 10_000)
     assert it.end(7, 0, commit=True, version=0) is Error.PRODUCER_FENCED
     assert it.add(7, 0, version=0) is Error.PRODUCER_FENCED
     assert it.verify(7, 0) == [Error.PRODUCER_FENCED]
@@ -58,7 +58,7 @@ def test_a_client_of_v1_is_fenced_by_the_timeout() -> None:
 def test_a_client_of_v2_may_abort_what_has_timed_out_but_not_commit_it() -> None:
     it = Coordinator()
     it.begun()
-    it.world.pass_ms(TIMEOUT_MS + 10_000)
+    it.runtime.pass_ms(TIMEOUT_MS + 10_000)
     assert it.end(7, 0, commit=True) is Error.INVALID_TXN_STATE
     assert it.end(7, 0, commit=False) == (7, 1)
     assert it.init(7, 0) == (7, 1)
@@ -71,7 +71,7 @@ def test_what_is_not_open_does_not_time_out(state: str) -> None:
     if state == "CompleteCommit":
         it.add(7, 0)
         it.end(7, 0, commit=True)
-    it.world.pass_ms(10 * TIMEOUT_MS)
+    it.runtime.pass_ms(10 * TIMEOUT_MS)
     assert it.state == state
 
 
@@ -80,7 +80,7 @@ def test_a_prepared_one_does_not_time_out() -> None:
     it.begun()
     it.markers.is_held = True
     it.end(7, 0, commit=True)
-    it.world.pass_ms(10 * TIMEOUT_MS)
+    it.runtime.pass_ms(10 * TIMEOUT_MS)
     assert it.state == "PrepareCommit→CompleteCommit"
     it.markers.writes[0].answer()
     assert it.state == "CompleteCommit"
@@ -92,20 +92,20 @@ def test_an_abort_that_cannot_be_logged_is_tried_at_the_next_look_and_bumps_once
 ) -> None:
     it = Coordinator(level=level)
     it.begun(version=0)
-    it.world.failing = Error.COORDINATOR_NOT_AVAILABLE
-    it.world.pass_ms(TIMEOUT_MS + 30_000)
+    it.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
+    it.runtime.pass_ms(TIMEOUT_MS + 30_000)
     assert it.state == "Ongoing"
-    it.world.failing = None
-    it.world.pass_ms(10_000)
+    it.runtime.failing = None
+    it.runtime.pass_ms(10_000)
     assert [each.producer_epoch for _, each in it.records()[2:] if each is not None] == epochs
 
 
 def test_a_fence_of_v1_that_failed_to_be_logged_has_fenced_all_the_same() -> None:
     it = Coordinator(level=1)
     it.begun(version=0)
-    it.world.failing = Error.COORDINATOR_NOT_AVAILABLE
-    it.world.pass_ms(TIMEOUT_MS + 10_000)
-    it.world.failing = None
+    it.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
+    it.runtime.pass_ms(TIMEOUT_MS + 10_000)
+    it.runtime.failing = None
     assert it.end(7, 0, commit=True, version=0) is Error.PRODUCER_FENCED
     assert it.restarted().end(7, 0, commit=True, version=0) == (-1, -1), "it was never in the log"
 
@@ -113,18 +113,18 @@ def test_a_fence_of_v1_that_failed_to_be_logged_has_fenced_all_the_same() -> Non
 def test_a_fence_of_v2_that_failed_to_be_logged_has_not() -> None:
     it = Coordinator(level=2)
     it.begun()
-    it.world.failing = Error.COORDINATOR_NOT_AVAILABLE
-    it.world.pass_ms(TIMEOUT_MS + 10_000)
-    it.world.failing = None
+    it.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
+    it.runtime.pass_ms(TIMEOUT_MS + 10_000)
+    it.runtime.failing = None
     assert it.end(7, 0, commit=True) == (7, 1)
 
 
 def test_after_a_fence_that_failed_the_next_transaction_is_bumped_anew() -> None:
     it = Coordinator(level=1)
     it.begun(version=0)
-    it.world.failing = Error.COORDINATOR_NOT_AVAILABLE
+    it.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
     it.init()
-    it.world.failing = None
+    it.runtime.failing = None
     assert it.init() is Error.CONCURRENT_TRANSACTIONS
     assert it.init() == (7, 2)
     it.add(7, 2, version=0)
@@ -138,9 +138,9 @@ def test_after_a_fence_that_failed_the_next_transaction_is_bumped_anew() -> None
 def test_an_id_is_forgotten_at_the_first_look_seven_days_after_its_last_record() -> None:
     it = Coordinator()
     it.init()
-    it.world.pass_ms(7 * DAY_MS - 1)
+    it.runtime.pass_ms(7 * DAY_MS - 1)
     assert names(it.shard.transactions.values()) == ["x"]
-    it.world.pass_ms(1)
+    it.runtime.pass_ms(1)
     assert it.shard.transactions == {}
     assert it.told() == ["Empty 7/0", "tombstone"]
     assert it.restarted().shard.transactions == {}
@@ -158,7 +158,7 @@ def test_only_what_nothing_is_under_way_for_is_forgotten() -> None:
     it.end(9, 0, commit=False, name="aborted")
     it.markers.is_held = True
     it.end(11, 0, commit=True, name="prepared")
-    it.world.pass_ms(DAY_MS + HOUR_MS)
+    it.runtime.pass_ms(DAY_MS + HOUR_MS)
     assert names(it.shard.transactions.values()) == ["open", "prepared"]
     assert it.told()[-3:] == ["tombstone"] * 3
 
@@ -167,28 +167,28 @@ def test_an_id_with_a_move_under_way_is_not_forgotten() -> None:
     it = Coordinator()
     it.init()
     it.x.pending_state = ONGOING
-    it.world.pass_ms(8 * DAY_MS)
+    it.runtime.pass_ms(8 * DAY_MS)
     assert it.state == "Empty→Ongoing"
 
 
 def test_each_record_puts_the_expiry_off() -> None:
     it = Coordinator()
     it.init()
-    it.world.pass_ms(6 * DAY_MS)
+    it.runtime.pass_ms(6 * DAY_MS)
     it.init(7, 0)
-    it.world.pass_ms(6 * DAY_MS)
+    it.runtime.pass_ms(6 * DAY_MS)
     assert it.state == "Empty"
 
 
 def test_tombstones_that_cannot_be_written_are_tried_an_hour_later(caplog: pytest.LogCaptureFixture) -> None:
     it = Coordinator()
     it.init()
-    it.world.failing = Error.COORDINATOR_NOT_AVAILABLE
-    it.world.pass_ms(7 * DAY_MS)
+    it.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
+    it.runtime.pass_ms(7 * DAY_MS)
     assert it.state == "Empty"
     assert "can't be forgotten" in caplog.text
-    it.world.failing = None
-    it.world.pass_ms(HOUR_MS)
+    it.runtime.failing = None
+    it.runtime.pass_ms(HOUR_MS)
     assert it.shard.transactions == {}
 
 
@@ -196,18 +196,18 @@ def test_many_tombstones_go_in_batches_of_bounded_size() -> None:
     it = Coordinator()
     it.shard.settings = TransactionSettings(transactional_id_expiration_ms=HOUR_MS)
     batches: list[int] = []
-    append = it.world.append
+    append = it.runtime.append
 
     def counting(records: list[tuple[bytes, bytes | None]], **rest: bool) -> int:
         if records[0][1] is None:
             batches.append(sum(len(key) for key, _ in records))
         return append(records, **rest)
 
-    it.world.append = counting  # type: ignore[method-assign, assignment]
+    it.runtime.append = counting  # type: ignore[method-assign, assignment]
     for index in range(1000):
         it.init(name=f"{index:06}" * 10)
     it.init(name="z" * 20_000)
-    it.world.pass_ms(HOUR_MS)
+    it.runtime.pass_ms(HOUR_MS)
     assert it.shard.transactions == {}
     assert len(batches) == 5
     assert sorted(batches)[-2] <= TOMBSTONES_BYTES
@@ -216,11 +216,11 @@ def test_many_tombstones_go_in_batches_of_bounded_size() -> None:
 def test_time_is_not_looked_at_where_there_is_no_id() -> None:
     it = Coordinator()
     it.shard.start()
-    assert len(it.world.timers) == 0
+    assert len(it.runtime.timers) == 0
     it.init()
-    assert len(it.world.timers) == 2
-    it.world.pass_ms(8 * DAY_MS)
-    assert len(it.world.timers) == 0
+    assert len(it.runtime.timers) == 2
+    it.runtime.pass_ms(8 * DAY_MS)
+    assert len(it.runtime.timers) == 0
     it.begun()
-    it.world.pass_ms(TIMEOUT_MS + 10_000)
+    it.runtime.pass_ms(TIMEOUT_MS + 10_000)
     assert it.state == "CompleteAbort"

@@ -7,7 +7,7 @@ import pytest
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.states import EMPTY
 from protocol.errors import Error
-from tests.unit.coordinator.transaction.world import Coordinator, answer_of
+from tests.unit.coordinator.transaction.coordinator import Coordinator, answer_of
 
 
 def test_an_unknown_id_gets_a_new_producer_id_and_epoch_0() -> None:
@@ -48,7 +48,7 @@ def test_two_phase_commit_needs_its_setting_and_has_no_timeout() -> None:
     assert ask(enable_2pc=True) == (7, 0)
     assert it.x.timeout_ms == 2**31 - 1
     assert it.add(7, 0) is Error.NONE
-    it.world.pass_ms(30 * 86_400_000)
+    it.runtime.pass_ms(30 * 86_400_000)
     assert it.state == "Ongoing"
 
 
@@ -141,10 +141,10 @@ def test_without_a_producer_id_to_give_nothing_is_made() -> None:
 
 def test_where_the_first_record_cannot_be_written_the_id_stays_without_an_epoch() -> None:
     it = Coordinator()
-    it.world.failing = Error.COORDINATOR_NOT_AVAILABLE
+    it.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
     assert it.init() is Error.COORDINATOR_NOT_AVAILABLE
     assert (it.state, it.x.producer_id, it.x.producer_epoch) == ("Empty", 7, -1)
-    it.world.failing = None
+    it.runtime.failing = None
     assert it.init(4444, 3) == (7, 0), "whatever is given, as it has no epoch yet"
     assert it.restarted().x.producer_epoch == 0
 
@@ -152,17 +152,17 @@ def test_where_the_first_record_cannot_be_written_the_id_stays_without_an_epoch(
 def test_a_bump_that_cannot_be_written_changes_nothing() -> None:
     it = Coordinator()
     it.init()
-    it.world.failing = Error.NOT_COORDINATOR
+    it.runtime.failing = Error.NOT_COORDINATOR
     assert it.init() is Error.NOT_COORDINATOR
     assert (it.state, it.x.producer_epoch) == ("Empty", 0)
-    it.world.failing = None
+    it.runtime.failing = None
     assert it.init() == (7, 1)
 
 
 def test_the_error_of_a_fence_that_cannot_be_written_is_told() -> None:
     it = Coordinator()
     it.begun()
-    it.world.failing = Error.COORDINATOR_NOT_AVAILABLE
+    it.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
     assert it.init() is Error.COORDINATOR_NOT_AVAILABLE
     assert it.state == "Ongoing"
 
@@ -183,7 +183,7 @@ def test_an_exception_while_appending_leaves_nothing_pending() -> None:
     def fail(*_: object, **__: object) -> int:
         raise OSError("the disk is gone")
 
-    it.world.append = fail  # type: ignore[method-assign]
+    it.runtime.append = fail  # type: ignore[method-assign]
     with pytest.raises(OSError, match="the disk is gone"):
         it.shard.init_producer_id("x", timeout_ms=1)
     assert it.state == "Empty"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.errors import Error
-from tests.unit.coordinator.transaction.world import T0, T1, TIMEOUT_MS, Coordinator
+from tests.unit.coordinator.transaction.coordinator import T0, T1, TIMEOUT_MS, Coordinator
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -66,7 +66,7 @@ def test_kafka_19999_a_marker_whose_answer_is_lost_is_sent_again_as_it_was() -> 
     it.markers.is_held = True
     it.end(7, 0, commit=True)
     it.markers.writes[0].answer(Error.REQUEST_TIMED_OUT)
-    it.world.pass_ms(20)
+    it.runtime.pass_ms(20)
     assert it.markers.writes[0].marker == it.markers.writes[1].marker
     again = it.restarted(is_held=True)
     assert again.marked() == it.marked()[:1]
@@ -117,10 +117,10 @@ def test_kafka_9777_a_prepared_transaction_is_not_stuck_though_its_markers_fail_
     it.begun(T0, T1)
     it.markers.errors = {T0: Error.NOT_ENOUGH_REPLICAS, T1: Error.UNKNOWN_TOPIC_OR_PARTITION}
     it.end(7, 0, commit=False)
-    it.world.pass_ms(3_600_000)
+    it.runtime.pass_ms(3_600_000)
     assert it.state == "PrepareAbort→CompleteAbort"
     it.markers.errors = {T0: Error.NONE, T1: None}
-    it.world.pass_ms(1_000)
+    it.runtime.pass_ms(1_000)
     assert it.state == "CompleteAbort"
 
 
@@ -139,14 +139,14 @@ def test_kafka_17507_the_next_transaction_waits_until_the_offsets_partition_has_
 def test_kafka_14904_verification_does_not_look_at_what_is_pending() -> None:
     it = Coordinator()
     it.begun(T0, version=0)
-    append = it.world.append
+    append = it.runtime.append
     seen: list[list[Error]] = []
 
     def verifying(*records: object, **rest: object) -> int:
         seen.append(it.verify(7, 0, T0, T1))
         return append(*records, **rest)  # type: ignore[arg-type]
 
-    it.world.append = verifying  # type: ignore[method-assign]
+    it.runtime.append = verifying  # type: ignore[method-assign]
     it.add(7, 0, T1, version=0)
     assert seen == [[Error.NONE, Error.TRANSACTION_ABORTABLE]]
 
@@ -155,12 +155,12 @@ def test_kafka_14904_verification_does_not_look_at_what_is_pending() -> None:
 def test_kafka_8803_a_clock_that_goes_back_stops_no_transaction(version: int) -> None:
     it = Coordinator()
     it.begun(T0, version=version)
-    it.world.elapsed_ms -= 3_600_000
+    it.runtime.elapsed_ms -= 3_600_000
     assert it.add(7, 0, T1, version=version) is Error.NONE
-    it.world.elapsed_ms -= 3_600_000
+    it.runtime.elapsed_ms -= 3_600_000
     assert it.end(7, 0, commit=True, version=version) == ((7, 1) if version else (-1, -1))
     assert it.state == "CompleteCommit"
-    it.world.elapsed_ms -= 3_600_000
+    it.runtime.elapsed_ms -= 3_600_000
     epoch = it.x.producer_epoch
     assert it.init(7, epoch) == (7, epoch + 1)
     assert it.restarted().state == "Empty"
@@ -169,9 +169,9 @@ def test_kafka_8803_a_clock_that_goes_back_stops_no_transaction(version: int) ->
 def test_kafka_8803_what_was_begun_before_the_clock_went_back_times_out_in_the_end() -> None:
     it = Coordinator()
     it.begun(T0)
-    now_ms = it.world.now_ms
-    it.world.now_ms = lambda: now_ms() - 3_600_000  # type: ignore[method-assign]
-    it.world.pass_ms(TIMEOUT_MS + 10_000)
+    now_ms = it.runtime.now_ms
+    it.runtime.now_ms = lambda: now_ms() - 3_600_000  # type: ignore[method-assign]
+    it.runtime.pass_ms(TIMEOUT_MS + 10_000)
     assert it.state == "Ongoing"
-    it.world.pass_ms(3_600_000)
+    it.runtime.pass_ms(3_600_000)
     assert it.state == "CompleteAbort"

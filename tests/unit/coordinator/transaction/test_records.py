@@ -8,7 +8,7 @@ from coordinator.transaction.metadata import TransitMetadata
 from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
 from coordinator.transaction.states import COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
 from protocol.errors import CodecError, Error, KafkaError
-from tests.unit.coordinator.transaction.world import T0, T1, Coordinator
+from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
 
 
 def transit(state: TransactionState = ONGOING, **fields: object) -> TransitMetadata:
@@ -174,7 +174,7 @@ def test_partitions_of_an_empty_transaction_are_not_read() -> None:
 def test_what_each_step_of_a_transaction_logs_at_level_2() -> None:
     it = Coordinator()
     me = it.begun(T0, version=0)
-    it.world.pass_ms(5)
+    it.runtime.pass_ms(5)
     assert it.end(*me, commit=True) == (7, 1)
     assert it.init() == (7, 2)
     found = [value for _, value in it.records() if value is not None]
@@ -185,7 +185,7 @@ def test_what_each_step_of_a_transaction_logs_at_level_2() -> None:
         (2, 7),
         (2, 7),
     ]
-    now_ms = it.world.now_ms()
+    now_ms = it.runtime.now_ms()
     assert [each.start_timestamp_ms for each in found] == [-1, now_ms - 5, now_ms - 5, now_ms - 5, -1]
     assert [each.last_update_timestamp_ms - now_ms for each in found] == [-5, -5, 0, 0, 0]
     assert [[*each.partitions] for each in found] == [[], [T0], [T0], [], []]
@@ -196,5 +196,5 @@ def test_a_level_that_goes_down_again_writes_version_0_from_then_on() -> None:
     me = it.begun(version=0)
     it.level = 0
     it.end(*me, commit=True, version=0)
-    assert [value[:2] for (_, value), _ in it.world.log if value] == [b"\0\1"] * 2 + [b"\0\0"] * 2
+    assert [value[:2] for (_, value), _ in it.runtime.log if value] == [b"\0\1"] * 2 + [b"\0\0"] * 2
     assert it.restarted().state == "CompleteCommit"

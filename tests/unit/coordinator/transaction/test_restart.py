@@ -7,7 +7,7 @@ import pytest
 from coordinator.transaction.metadata import ProducerIdAndEpoch
 from coordinator.transaction.states import PREPARE_COMMIT
 from protocol.errors import Error
-from tests.unit.coordinator.transaction.world import T0, T1, TIMEOUT_MS, Coordinator
+from tests.unit.coordinator.transaction.coordinator import T0, T1, TIMEOUT_MS, Coordinator
 
 
 def test_an_empty_id_stays_and_the_producer_goes_on() -> None:
@@ -32,9 +32,9 @@ def test_an_open_transaction_stays_open_and_can_be_committed(version: int) -> No
 def test_an_open_transaction_still_times_out() -> None:
     it = Coordinator()
     it.begun()
-    it.world.pass_ms(TIMEOUT_MS - 1)
+    it.runtime.pass_ms(TIMEOUT_MS - 1)
     again = it.restarted()
-    again.world.pass_ms(10_000)
+    again.runtime.pass_ms(10_000)
     assert again.state == "CompleteAbort"
 
 
@@ -83,7 +83,7 @@ def test_a_prepared_one_without_partitions_completes_by_itself() -> None:
     it = Coordinator()
     it.init()
     it.end(7, 0, commit=False)
-    it.world.log.pop()  # Complete*
+    it.runtime.log.pop()  # Complete*
     again = it.restarted()
     assert again.told() == ["Empty 7/0", "PrepareAbort 7/1", "CompleteAbort 7/1"]
 
@@ -115,7 +115,7 @@ def test_the_replayed_state_is_the_one_that_was_live_but_for_the_last_epoch() ->
 def test_a_tombstone_forgets_the_id() -> None:
     it = Coordinator()
     it.init()
-    it.world.log.append(((it.world.log[0][0][0], None), -1))
+    it.runtime.log.append(((it.runtime.log[0][0][0], None), -1))
     again = it.restarted()
     assert again.shard.transactions == {}
     assert again.end(7, 0, commit=True) is Error.INVALID_PRODUCER_ID_MAPPING

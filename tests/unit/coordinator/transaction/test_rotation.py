@@ -12,7 +12,7 @@ import pytest
 from coordinator.transaction.metadata import ProducerIdAndEpoch
 from coordinator.transaction.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, ONGOING, TransactionState
 from protocol.errors import Error
-from tests.unit.coordinator.transaction.world import TIMEOUT_MS, Coordinator
+from tests.unit.coordinator.transaction.coordinator import TIMEOUT_MS, Coordinator
 
 
 def open_at(epoch: int, *, level: int = 2) -> Coordinator:
@@ -91,7 +91,7 @@ def test_kafka_19367_20090_a_fence_bumps_the_epoch_once_and_rotates_as_an_end_do
     it = open_at(epoch, level=level)
     prepared, marker, completed, next_one = FENCES[level, epoch]
     if cause == "timeout":
-        it.world.pass_ms(TIMEOUT_MS + 10_000)
+        it.runtime.pass_ms(TIMEOUT_MS + 10_000)
     else:
         assert it.init() is Error.CONCURRENT_TRANSACTIONS
     assert (it.told(), it.marked()) == ([prepared, completed], [marker])
@@ -186,7 +186,7 @@ def test_without_a_new_producer_id_the_transaction_stays_open() -> None:
     it.producer_id_error = Error.COORDINATOR_LOAD_IN_PROGRESS
     assert it.end(7, 32766, commit=True) is Error.COORDINATOR_LOAD_IN_PROGRESS
     assert it.init() is Error.COORDINATOR_LOAD_IN_PROGRESS
-    it.world.pass_ms(TIMEOUT_MS + 10_000)
+    it.runtime.pass_ms(TIMEOUT_MS + 10_000)
     assert it.state == "Ongoing"
     it.producer_id_error = None
     assert it.end(7, 32766, commit=True) == (8, 0)

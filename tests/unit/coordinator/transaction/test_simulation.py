@@ -20,8 +20,8 @@ from coordinator.transaction.metadata import ProducerIdAndEpoch, TransitMetadata
 from coordinator.transaction.records import encode_key, encode_value
 from coordinator.transaction.states import EMPTY, EXPIRES
 from protocol.errors import Error
-from tests.unit.coordinator.transaction.world import Coordinator, Done
-from tests.unit.coordinator.world import START_MS, FakeWorld
+from tests.unit.coordinator.runtime import START_MS, FakeRuntime
+from tests.unit.coordinator.transaction.coordinator import Coordinator, Done
 
 PARTITIONS: list[TopicPartition] = [("a", 0), ("a", 1), ("b", 0), ("__consumer_offsets", 5)]
 TIMEOUT_MS = 30_000
@@ -31,7 +31,7 @@ class Crashed(BaseException):
     """The broker is gone, in the middle of an append."""
 
 
-class CrashingWorld(FakeWorld):
+class CrashingWorld(FakeRuntime):
     """An append may fail, or be the last thing that happens, with or without its record."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -221,23 +221,23 @@ class Simulation:
         self.asked_to_commit: set[int] = set()
         self.level = self.rng.choice([1, 2, 2])
         self.crashes = 0
-        world = CrashingWorld(self.rng)
+        runtime = CrashingWorld(self.rng)
         for index in range(3):  # some are near the end of their epochs
             it = TransitMetadata(
                 EMPTY, index, index, -1, self.rng.choice([0, 32_757]), -1, 1, {}, -1, START_MS, 0
             )
-            world.log.append(((encode_key(f"p{index}"), encode_value(it, 1)), -1))
-        self.coordinator = self._coordinator(world, epoch=0)
+            runtime.log.append(((encode_key(f"p{index}"), encode_value(it, 1)), -1))
+        self.coordinator = self._coordinator(runtime, epoch=0)
         self.producers = [
             Producer(self, f"p{index}", 0 if index == 0 or self.level < 2 else 2) for index in range(4)
         ]
 
-    def _coordinator(self, world: CrashingWorld, epoch: int) -> Coordinator:
-        made = Coordinator(world, level=self.level, epoch=epoch)
+    def _coordinator(self, runtime: CrashingWorld, epoch: int) -> Coordinator:
+        made = Coordinator(runtime, level=self.level, epoch=epoch)
         made.producer_ids = self.producer_ids  # type: ignore[assignment]
         made.markers = self.network  # type: ignore[assignment]
         made.shard = made._new_shard()
-        for offset, ((key, value), _) in enumerate(world.log):
+        for offset, ((key, value), _) in enumerate(runtime.log):
             made.shard.replay(key, value, offset, -1)
         return made
 
@@ -251,12 +251,12 @@ class Simulation:
         """What is in flight may still arrive, and be answered to nobody."""
         while True:
             self.crashes += 1
-            before = self.coordinator.world
+            before = self.coordinator.runtime
             assert isinstance(before, CrashingWorld)
-            world = CrashingWorld(self.rng)
-            world.log, world.elapsed_ms, world.is_calm = before.log, before.elapsed_ms, before.is_calm
+            runtime = CrashingWorld(self.rng)
+            runtime.log, runtime.elapsed_ms, runtime.is_calm = before.log, before.elapsed_ms, before.is_calm
             self.coordinator.shard.unload()
-            self.coordinator = self._coordinator(world, epoch=self.coordinator.coordinator_epoch + 1)
+            self.coordinator = self._coordinator(runtime, epoch=self.coordinator.coordinator_epoch + 1)
             try:
                 self.coordinator.shard.start()
             except Crashed:
@@ -271,18 +271,18 @@ class Simulation:
             elif chance < 0.93:
                 self.step(self.network.deliver_one)
             elif chance < 0.995:
-                self.step(lambda: self.coordinator.world.pass_ms(self.rng.choice([5, 50, 500, 5_000])))
+                self.step(lambda: self.coordinator.runtime.pass_ms(self.rng.choice([5, 50, 500, 5_000])))
             else:
                 self.restart()
 
     def come_to_rest(self) -> None:
-        world = self.coordinator.world
-        assert isinstance(world, CrashingWorld)
-        world.is_calm = self.network.is_calm = True
-        world.failing = None
+        runtime = self.coordinator.runtime
+        assert isinstance(runtime, CrashingWorld)
+        runtime.is_calm = self.network.is_calm = True
+        runtime.failing = None
         while self.network.in_flight:
             self.network.deliver_one()
-        world.pass_ms(TIMEOUT_MS + 20_000)
+        runtime.pass_ms(TIMEOUT_MS + 20_000)
         while self.network.in_flight:
             self.network.deliver_one()
 

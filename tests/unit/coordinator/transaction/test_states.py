@@ -30,7 +30,7 @@ from coordinator.transaction.states import (
     TransactionState,
 )
 from protocol.errors import Error, KafkaError
-from tests.unit.coordinator.transaction.world import T0, T1, Coordinator
+from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
 
 ID, OTHER_ID = 7, 8
 CURRENT, RETRY, OLDER, NEWER, NONE = 5, 4, 3, 6, -1

@@ -15,7 +15,7 @@ from protocol.messages.groups_consumer import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from tests.unit.coordinator.world import FakeWorld, Groups
+from tests.unit.coordinator.runtime import FakeRuntime, Groups
 
 Owned = dict[str, Sequence[int]]
 
@@ -52,13 +52,13 @@ class Consumers(Groups):
         topics: FakeTopics | None = None,
         *,
         timeouts: ConsumerTimeouts | None = None,
-        world: FakeWorld | None = None,
+        runtime: FakeRuntime | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(world, **settings)
+        super().__init__(runtime, **settings)
         self.topics = topics or FakeTopics(t=6)
         self.timeouts = timeouts or ConsumerTimeouts(assignment_interval_ms=0)
-        self.shard = GroupShard(self.world, self.settings, self.topics, lambda group_id: self.timeouts)
+        self.shard = GroupShard(self.runtime, self.settings, self.topics, lambda group_id: self.timeouts)
 
     @property
     def group(self) -> ConsumerGroup:
@@ -131,11 +131,11 @@ class Consumers(Groups):
 
     def restarted(self) -> Consumers:
         """The same log in a new shard, as after a restart."""
-        world = FakeWorld()
-        world.elapsed_ms = self.world.elapsed_ms
-        world.log = [*self.world.log]
-        again = Consumers(self.topics, timeouts=self.timeouts, world=world)
-        for offset, ((key, value), producer_id) in enumerate(world.log):
+        runtime = FakeRuntime()
+        runtime.elapsed_ms = self.runtime.elapsed_ms
+        runtime.log = [*self.runtime.log]
+        again = Consumers(self.topics, timeouts=self.timeouts, runtime=runtime)
+        for offset, ((key, value), producer_id) in enumerate(runtime.log):
             again.shard.replay(key, value, offset, producer_id)
         again.shard.start()
         return again

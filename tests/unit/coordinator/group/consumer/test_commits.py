@@ -111,11 +111,11 @@ def test_offsets_of_topics_that_nobody_subscribes_to_expire_and_the_empty_group_
     groups.shard.start()
     groups.enter("one")
     groups.commit(("t", 0, 5), ("u", 0, 6), member_id="one", generation=2, topic_id=T)
-    groups.world.pass_ms(10_000)
+    groups.runtime.pass_ms(10_000)
     assert (groups.committed("t"), groups.committed("u")) == (5, -1)
 
     groups.beat("one", -1)
-    groups.world.pass_ms(10_000)
+    groups.runtime.pass_ms(10_000)
 
     assert groups.committed("t") == -1
     assert groups.shard.consumer_groups == {}

@@ -15,7 +15,7 @@ SESSION_MS = 45_000
 def kinds(groups: Consumers, since: int = 0) -> list[str]:
     """What was written, by the kinds of keys; a tombstone with a minus before it."""
     found = []
-    for record in groups.world.written()[since:]:
+    for record in groups.runtime.written()[since:]:
         assert isinstance(record, ConsumerGroupRecord)
         name = type(record.key).__name__.removeprefix("ConsumerGroup").removesuffix("Key")
         found.append(("-" if record.value is None else "") + name)
@@ -83,9 +83,9 @@ def test_the_assignment_interval_holds_the_next_assignment_back() -> None:
 
     assert groups.enter("two").member_epoch == 2
     assert groups.state == "Assigning"
-    groups.world.pass_ms(999)
+    groups.runtime.pass_ms(999)
     assert groups.beat("two", 2).member_epoch == 2
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
     assert groups.beat("two", 2).member_epoch == 3
 
 
@@ -102,7 +102,7 @@ def test_a_member_that_leaves_makes_room_at_the_next_heartbeat() -> None:
     groups = Consumers()
     groups.enter("one")
     groups.enter("two")
-    before = len(groups.world.log)
+    before = len(groups.runtime.log)
 
     answer = groups.beat("two", -1)
 
@@ -121,23 +121,23 @@ def test_a_member_that_leaves_makes_room_at_the_next_heartbeat() -> None:
 def test_nothing_is_written_where_nothing_changes() -> None:
     groups = Consumers()
     groups.enter("one")
-    before = len(groups.world.log)
+    before = len(groups.runtime.log)
 
     groups.beat("one", 2, "t", owned={"t": [0, 1, 2, 3, 4, 5]}, rebalance_ms=60_000)
     groups.enter("one")
 
-    assert len(groups.world.log) == before
+    assert len(groups.runtime.log) == before
 
 
 def test_a_member_that_is_silent_is_fenced() -> None:
     groups = Consumers()
     groups.enter("one")
-    groups.world.pass_ms(SESSION_MS - 1)
+    groups.runtime.pass_ms(SESSION_MS - 1)
     groups.beat("one", 2)
-    groups.world.pass_ms(SESSION_MS - 1)
+    groups.runtime.pass_ms(SESSION_MS - 1)
     assert groups.state == "Stable"
 
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
 
     assert groups.state == "Empty"
     assert groups.refused("one", 2) is Error.UNKNOWN_MEMBER_ID
@@ -148,9 +148,9 @@ def test_a_groups_own_session_timeout_counts_from_the_next_heartbeat_on() -> Non
     groups.enter("one")
     groups.timeouts = ConsumerTimeouts(session_timeout_ms=1_000, heartbeat_interval_ms=10)
 
-    groups.world.pass_ms(2_000)
+    groups.runtime.pass_ms(2_000)
     assert groups.beat("one", 2).heartbeat_interval_ms == 10
-    groups.world.pass_ms(1_000)
+    groups.runtime.pass_ms(1_000)
 
     assert groups.state == "Empty"
 
@@ -161,12 +161,12 @@ def test_who_does_not_give_up_in_time_is_fenced_however_often_it_is_heard_of() -
     groups.enter("two")
     groups.beat("one", 2)
     for _ in range(3):
-        groups.world.pass_ms(500)
+        groups.runtime.pass_ms(500)
         groups.beat("one", 2)
-    groups.world.pass_ms(499)
+    groups.runtime.pass_ms(499)
     assert "one" in groups.group.members
 
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
 
     assert "one" not in groups.group.members
     assert groups.assigned(groups.beat("two", 3)) == {"t": [0, 1, 2, 3, 4, 5]}
@@ -179,7 +179,7 @@ def test_who_gives_up_in_time_is_not_fenced() -> None:
     groups.beat("one", 2)
     groups.beat("one", 2, owned={"t": [0, 1, 2]})
 
-    groups.world.pass_ms(10_000)
+    groups.runtime.pass_ms(10_000)
 
     assert "one" in groups.group.members
 
@@ -191,7 +191,7 @@ def test_a_static_member_that_leaves_for_a_while_is_not_fenced_for_what_it_had_t
     groups.beat("one", 2, instance="i")
     groups.beat("one", -2, instance="i")
 
-    groups.world.pass_ms(10_000)
+    groups.runtime.pass_ms(10_000)
 
     assert "one" in groups.group.members
 
@@ -231,7 +231,7 @@ def test_a_static_member_that_stays_away_is_fenced() -> None:
     groups.enter("one", instance="i")
     groups.beat("one", -2, instance="i")
 
-    groups.world.pass_ms(SESSION_MS)
+    groups.runtime.pass_ms(SESSION_MS)
 
     assert groups.state == "Empty"
 
@@ -273,7 +273,7 @@ def test_the_assignor_that_most_members_name_assigns() -> None:
 def test_a_heartbeat_that_cannot_be_recorded_changes_nothing(error: Error) -> None:
     groups = Consumers()
     groups.enter("one")
-    groups.world.failing = error
+    groups.runtime.failing = error
 
     assert groups.refused("two", 0, "t", owned={}, rebalance_ms=1) is error
     assert [*groups.group.members] == ["one"]
@@ -283,11 +283,11 @@ def test_a_heartbeat_that_cannot_be_recorded_changes_nothing(error: Error) -> No
 def test_who_cannot_be_fenced_now_is_fenced_later() -> None:
     groups = Consumers()
     groups.enter("one")
-    groups.world.failing = Error.KAFKA_STORAGE_ERROR
-    groups.world.pass_ms(SESSION_MS)
+    groups.runtime.failing = Error.KAFKA_STORAGE_ERROR
+    groups.runtime.pass_ms(SESSION_MS)
     assert groups.state == "Stable"
 
-    groups.world.failing = None
-    groups.world.pass_ms(500)
+    groups.runtime.failing = None
+    groups.runtime.pass_ms(500)
 
     assert groups.state == "Empty"

@@ -11,7 +11,7 @@ from protocol.messages.consumer_protocol import ConsumerProtocolSubscription, To
 from protocol.messages.groups_classic import JoinGroupResponse
 from protocol.wire.codec import encode
 from tests.unit.coordinator.group.consumer.consumers import Consumers
-from tests.unit.coordinator.world import Answer
+from tests.unit.coordinator.runtime import Answer
 
 
 def subscription(*topics: str, owned: tuple[int, ...] = ()) -> bytes:
@@ -31,7 +31,7 @@ def classic_group(**settings: object) -> tuple[Consumers, str]:
     """A stable classic group of one member that has all."""
     groups = Consumers(**settings)  # type: ignore[arg-type]
     answer = joined(groups, "")
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
     member = joined_id(answer)
     groups.sync(member, 1, {member: assignment(groups, 0, 1, 2, 3, 4, 5)})
     assert groups.shard.groups["g"].state.value == "Stable"
@@ -90,13 +90,13 @@ def test_a_classic_member_has_its_rebalance_timeout_to_join_from_the_first_telli
     groups.enter("new")
     assert groups.heartbeat(old, 1) is Error.REBALANCE_IN_PROGRESS
     for _ in range(11):
-        groups.world.pass_ms(5_000)
+        groups.runtime.pass_ms(5_000)
         assert groups.heartbeat(old, 1) is Error.REBALANCE_IN_PROGRESS
         groups.beat("new", 2)
-    groups.world.pass_ms(4_999)
+    groups.runtime.pass_ms(4_999)
     assert old in groups.group.members
 
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
 
     assert old not in groups.group.members
 
@@ -107,12 +107,12 @@ def test_a_classic_member_has_its_rebalance_timeout_to_sync() -> None:
     joined(groups, old, (0, 1, 2, 3, 4, 5), rebalance_ms=20_000)
     joined(groups, old, tuple(groups.holds(old)), rebalance_ms=20_000)
     for _ in range(3):
-        groups.world.pass_ms(5_000)
+        groups.runtime.pass_ms(5_000)
         groups.heartbeat(old, 2)
-    groups.world.pass_ms(4_999)
+    groups.runtime.pass_ms(4_999)
     assert old in groups.group.members
 
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
 
     assert old not in groups.group.members
 
@@ -136,11 +136,11 @@ def test_the_last_new_member_whose_session_ends_takes_the_group_down() -> None:
     joined(groups, old, tuple(groups.holds(old)))
     groups.sync(old, 2)
     for _ in range(8):
-        groups.world.pass_ms(5_000)
+        groups.runtime.pass_ms(5_000)
         assert groups.heartbeat(old, 2) is Error.NONE
     assert "g" not in groups.shard.groups
 
-    groups.world.pass_ms(5_000)
+    groups.runtime.pass_ms(5_000)
 
     assert [*groups.shard.groups["g"].members] == [old]
 
@@ -194,7 +194,7 @@ def test_empty_groups_go_over_whatever_the_policy() -> None:
     groups.enter("new")
     groups.beat("new", -1)
     answer = joined(groups, "")
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
     assert answered(answer).generation_id == 1
     assert "g" not in groups.shard.consumer_groups
 

@@ -11,7 +11,7 @@ from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopic
 
 def enter(groups: Consumers, member: str, regex: str) -> None:
     groups.beat(member, 0, owned={}, regex=regex, rebalance_ms=60_000)
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
 
 
 def topics_of(groups: Consumers, regex: str) -> list[str]:
@@ -23,7 +23,7 @@ def test_the_heartbeat_that_brings_one_is_answered_before_it_is_resolved() -> No
 
     answer = groups.beat("one", 0, owned={}, regex="a.", rebalance_ms=60_000)
     assert (answer.member_epoch, groups.assigned(answer), groups.group.resolved) == (1, {}, {})
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
 
     assert topics_of(groups, "a.") == ["a1", "a2"]
     answer = groups.beat("one", 1)
@@ -50,14 +50,14 @@ def test_a_new_topic_is_found_ten_seconds_after_the_last_resolution() -> None:
     enter(groups, "one", "a.")
     groups.topics.create("a2", 1)
     groups.shard.topics_changed(["a2"], created=True)
-    groups.world.pass_ms(10_000)
+    groups.runtime.pass_ms(10_000)
     groups.beat("one", 1)
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
     assert topics_of(groups, "a.") == ["a1"]
 
-    groups.world.pass_ms(1)
+    groups.runtime.pass_ms(1)
     groups.beat("one", 2)
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
 
     assert topics_of(groups, "a.") == ["a1", "a2"]
 
@@ -68,10 +68,10 @@ def test_without_new_topics_it_is_resolved_again_after_the_refresh_interval() ->
     first = groups.group.resolved["a."].timestamp_ms
     for passed_ms, expected in ((300_000, first), (300_001, first + 600_001)):
         while passed_ms:
-            groups.world.pass_ms(min(passed_ms, 40_000))
+            groups.runtime.pass_ms(min(passed_ms, 40_000))
             passed_ms -= min(passed_ms, 40_000)
             groups.beat("one", groups.group.members["one"].epoch)
-            groups.world.pass_ms(0)
+            groups.runtime.pass_ms(0)
         assert groups.group.resolved["a."].timestamp_ms == expected
 
 
@@ -91,7 +91,7 @@ def test_one_that_nobody_subscribes_to_any_more_goes() -> None:
 def test_the_same_expression_of_another_member_is_not_resolved_again() -> None:
     groups = Consumers(FakeTopics(a=2))
     enter(groups, "one", "a")
-    groups.world.pass_ms(20_000)
+    groups.runtime.pass_ms(20_000)
     groups.beat("one", 1)
     before = groups.group.resolved["a"]
 
@@ -104,7 +104,7 @@ def test_the_same_expression_of_another_member_is_not_resolved_again() -> None:
 def test_names_and_an_expression_subscribe_to_both() -> None:
     groups = Consumers(FakeTopics(a=1, b=1, c=1))
     groups.beat("one", 0, "c", owned={}, regex="[ab]", rebalance_ms=60_000)
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
 
     assert groups.assigned(groups.beat("one", 2)) == {"a": [0], "b": [0], "c": [0]}
 
@@ -115,7 +115,7 @@ def test_a_resolution_for_a_group_that_is_gone_is_nothing() -> None:
     groups.beat("one", -1)
     groups.shard.delete_groups(["g"])
 
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
 
     assert groups.shard.consumer_groups == {}
 
@@ -125,12 +125,12 @@ def test_resolving_takes_turns_so_that_others_are_served_in_between(monkeypatch:
     groups = Consumers(FakeTopics(**{f"a{index:03}": 1 for index in range(300)}, b=1))
     for member, regex in (("one", "a.*"), ("two", "b")):
         groups.beat(member, 0, owned={}, regex=regex, rebalance_ms=60_000)
-    started_ms = groups.world.now_ms()
+    started_ms = groups.runtime.now_ms()
 
     turns = 0
     while groups.shard.resolving:
-        groups.world.elapsed_ms += 1
-        groups.world.timers.fire_due()
+        groups.runtime.elapsed_ms += 1
+        groups.runtime.timers.fire_due()
         assert groups.group.resolved == {} or not groups.shard.resolving, "all at once, when all is known"
         turns += 1
 
@@ -146,11 +146,11 @@ def test_a_topic_that_is_made_while_it_is_resolved_is_found_the_next_time(
     groups = Consumers(FakeTopics(a1=1, a2=1))
     groups.beat("one", 0, owned={}, regex="a.", rebalance_ms=60_000)
     version = groups.topics.version
-    groups.world.timers.fire_due()
-    groups.world.timers.fire_due()
+    groups.runtime.timers.fire_due()
+    groups.runtime.timers.fire_due()
 
     groups.topics.create("a3", 1)
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
 
     assert topics_of(groups, "a.") == ["a1", "a2"]
     assert groups.group.resolved["a."].version == version
@@ -160,11 +160,11 @@ def test_a_group_that_goes_while_it_is_resolved_leaves_nothing(monkeypatch: pyte
     monkeypatch.setattr(regexes, "WORK_PER_TURN", 1)
     groups = Consumers(FakeTopics(a1=1, a2=1))
     groups.beat("one", 0, owned={}, regex="a.", rebalance_ms=60_000)
-    groups.world.timers.fire_due()
+    groups.runtime.timers.fire_due()
     groups.beat("one", -1)
     groups.shard.delete_groups(["g"])
 
-    groups.world.pass_ms(0)
+    groups.runtime.pass_ms(0)
 
     assert groups.shard.consumer_groups == {}
     assert groups.shard.resolving == set()

@@ -67,7 +67,7 @@ def test_a_restart_finds_a_group_as_it_was(seed: int) -> None:
             answer = groups.beat(member, epochs[member], owned=owned, instance=instance)
         if answer.error_code == 0:
             epochs[member] = answer.member_epoch
-        groups.world.pass_ms(chance.choice((0, 0, 5, 1000)))
+        groups.runtime.pass_ms(chance.choice((0, 0, 5, 1000)))
 
     assert said(groups.restarted().shard) == said(groups.shard)
 
@@ -75,12 +75,12 @@ def test_a_restart_finds_a_group_as_it_was(seed: int) -> None:
 def test_after_a_restart_everybody_has_a_whole_session() -> None:
     groups = Consumers()
     groups.enter("one")
-    groups.world.pass_ms(40_000)
+    groups.runtime.pass_ms(40_000)
 
     again = groups.restarted()
-    again.world.pass_ms(44_999)
+    again.runtime.pass_ms(44_999)
     assert again.state == "Stable"
-    again.world.pass_ms(1)
+    again.runtime.pass_ms(1)
 
     assert again.state == "Empty"
 
@@ -92,7 +92,7 @@ def test_after_a_restart_who_has_to_give_up_has_its_whole_time() -> None:
     groups.beat("one", 2)
 
     again = groups.restarted()
-    again.world.pass_ms(2_000)
+    again.runtime.pass_ms(2_000)
 
     assert [*again.group.members] == ["two"]
 
@@ -146,8 +146,10 @@ def test_a_compacted_log_comes_to_the_same(seed: int) -> None:
             epochs[member] = groups.beat(
                 member, epochs[member], owned={"t": groups.holds(member)}
             ).member_epoch
-    last = {key: index for index, ((key, _), _) in enumerate(groups.world.log)}
-    groups.world.log = [entry for index, entry in enumerate(groups.world.log) if last[entry[0][0]] == index]
+    last = {key: index for index, ((key, _), _) in enumerate(groups.runtime.log)}
+    groups.runtime.log = [
+        entry for index, entry in enumerate(groups.runtime.log) if last[entry[0][0]] == index
+    ]
 
     again = groups.restarted().group
 
@@ -165,11 +167,11 @@ def test_metadata_of_an_older_kafka_is_deleted_with_the_next_bump() -> None:
     groups.shard.replay(
         *encode_record(ConsumerGroupRecord(key, ConsumerGroupPartitionMetadataValue())), 9, -1
     )
-    before = len(groups.world.log)
+    before = len(groups.runtime.log)
 
     groups.enter("two")
 
-    assert ConsumerGroupRecord(key, None) in groups.world.written()[before:]
+    assert ConsumerGroupRecord(key, None) in groups.runtime.written()[before:]
     assert not groups.group.has_partition_metadata
 
 
@@ -210,7 +212,7 @@ def test_of_two_records_of_who_holds_a_partition_the_newer_epoch_counts() -> Non
         owner.assigned[groups.topic_id("t")] = JavaMap()
         owner.assigned[groups.topic_id("t")][0] = epoch
         record, value = encode_record(assignment_record("g", owner))
-        groups.shard.replay(record, value, len(groups.world.log), -1)
+        groups.shard.replay(record, value, len(groups.runtime.log), -1)
 
     held("new", 7)
     held("old", 5)
@@ -219,5 +221,5 @@ def test_of_two_records_of_who_holds_a_partition_the_newer_epoch_counts() -> Non
     record, value = encode_record(
         ConsumerGroupRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="old"), None)
     )
-    groups.shard.replay(record, value, len(groups.world.log), -1)
+    groups.shard.replay(record, value, len(groups.runtime.log), -1)
     assert groups.group.partition_epoch(groups.topic_id("t"), 0) == 7

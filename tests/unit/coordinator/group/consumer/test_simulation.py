@@ -47,18 +47,18 @@ class Consumer:
 
 def settle(groups: Consumers, clients: list[Consumer], limit_ms: int) -> int:
     """Until everything is shared; how long that took."""
-    started_ms = groups.world.elapsed_ms
-    while groups.world.elapsed_ms - started_ms <= limit_ms:
+    started_ms = groups.runtime.elapsed_ms
+    while groups.runtime.elapsed_ms - started_ms <= limit_ms:
         for client in clients:
-            client.act(groups.world.elapsed_ms)
+            client.act(groups.runtime.elapsed_ms)
         owned = [partition for client in clients for partition in client.owned or ()]
         assert len(owned) <= PARTITIONS
         if len(owned) == PARTITIONS and groups.state == "Stable":
             assert len({*owned}) == PARTITIONS
             counts = [len(client.owned or ()) for client in clients]
             assert max(counts) - min(counts) <= 1
-            return groups.world.elapsed_ms - started_ms
-        groups.world.pass_ms(TICK_MS)
+            return groups.runtime.elapsed_ms - started_ms
+        groups.runtime.pass_ms(TICK_MS)
     raise AssertionError(f"{groups.state} after {limit_ms} ms")
 
 
@@ -71,9 +71,9 @@ def test_two_hundred_members_share_a_thousand_partitions_in_time() -> None:
 
     epoch = groups.group.epoch
     for _ in range(8):
-        groups.world.pass_ms(HEARTBEAT_MS)
+        groups.runtime.pass_ms(HEARTBEAT_MS)
         for client in clients:
-            client.act(groups.world.elapsed_ms)
+            client.act(groups.runtime.elapsed_ms)
     assert groups.group.epoch == epoch, "a group that nobody changes doesn't rebalance"
 
     dead, clients = clients[:40], clients[40:]

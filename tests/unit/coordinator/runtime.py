@@ -1,4 +1,5 @@
-"""A world for coordinators: a log in memory, time that a test moves, uuids that count up, disks that fail at will."""
+"""A runtime for coordinators: a log in memory whose high watermark a test can hold back, time that a test moves, uuids
+that count up, disks that fail at will."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from coordinator.group.offsets.committing import Committer, NewOffset
 from coordinator.group.records import AnyRecord, decode_record
 from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import Client, GroupShard
-from coordinator.ports import Record
+from coordinator.ports import Record, Then
 from coordinator.timers import TimerQueue
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import (
@@ -28,13 +29,19 @@ from protocol.messages.groups_classic import (
 START_MS = 1_700_000_000_000
 
 
-class FakeWorld:
-    """The port `coordinator.ports.World`. `failing` is what the next appends raise."""
+class FakeRuntime:
+    """The port `coordinator.ports.Runtime`. `failing` is what the next appends raise.
+
+    While it `lags`, what is appended is committed by `commit` alone, or lost by `fail_commits`.
+    """
 
     def __init__(self) -> None:
         self.elapsed_ms = 0
         self.log: list[tuple[Record, int]] = []  # with the producer id
         self.failing: Error | None = None
+        self.lags = False
+        self._awaiting: list[tuple[int, Then]] = []
+        self._committed = 0
         self.timers = TimerQueue(lambda: self.elapsed_ms)
         self._uuids = 0
 
@@ -48,9 +55,26 @@ class FakeWorld:
     ) -> int:
         if self.failing is not None:
             raise KafkaError(self.failing)
-        first = len(self.log)
         self.log += [(record, producer_id) for record in records]
-        return first
+        return len(self.log)
+
+    def when_committed(self, end_offset: int, then: Then) -> None:
+        if self.lags and end_offset > self._committed:
+            self._awaiting.append((end_offset, then))
+        else:
+            then(None)
+
+    def commit(self, up_to: int | None = None) -> None:
+        """Everything is committed, or what is before an offset; who waited for it is called."""
+        self._committed = max(self._committed, len(self.log) if up_to is None else up_to)
+        while self._awaiting and self._awaiting[0][0] <= self._committed:
+            self._awaiting.pop(0)[1](None)
+
+    def fail_commits(self, error: Error = Error.NOT_COORDINATOR) -> None:
+        """Nobody will know what becomes of what isn't committed yet: who waits for it is told so."""
+        awaiting, self._awaiting = self._awaiting, []
+        for _, then in awaiting:
+            then(KafkaError(error))
 
     def now_ms(self) -> int:
         return START_MS + self.elapsed_ms
@@ -107,10 +131,10 @@ class Answer:
 class Groups:
     """A shard with short words for what members ask. The group is "g" where nothing else is said."""
 
-    def __init__(self, world: FakeWorld | None = None, **settings: Any) -> None:
-        self.world = world or FakeWorld()
+    def __init__(self, runtime: FakeRuntime | None = None, **settings: Any) -> None:
+        self.runtime = runtime or FakeRuntime()
         self.settings = GroupSettings(**{"initial_rebalance_delay_ms": 0} | settings)
-        self.shard = GroupShard(self.world, self.settings)
+        self.shard = GroupShard(self.runtime, self.settings)
 
     @property
     def state(self) -> str:
@@ -228,7 +252,7 @@ class Groups:
         """A stable group of so many dynamic members, in its second generation where there are several; the first id
         leads."""
         answers = [self.join(version=3, **fields)]
-        self.world.pass_ms(0)
+        self.runtime.pass_ms(0)
         first = answers[0].join
         assert first is not None
         ids = [first.member_id]
@@ -250,13 +274,13 @@ class Groups:
 
     def restarted(self) -> Groups:
         """The same log in a new shard, as after a restart."""
-        world = FakeWorld()
-        world.elapsed_ms = self.world.elapsed_ms
-        world.log = [*self.world.log]
-        again = Groups(world)
+        runtime = FakeRuntime()
+        runtime.elapsed_ms = self.runtime.elapsed_ms
+        runtime.log = [*self.runtime.log]
+        again = Groups(runtime)
         again.settings = self.settings
-        again.shard = GroupShard(world, self.settings)
-        for offset, ((key, value), producer_id) in enumerate(world.log):
+        again.shard = GroupShard(runtime, self.settings)
+        for offset, ((key, value), producer_id) in enumerate(runtime.log):
             again.shard.replay(key, value, offset, producer_id)
         again.shard.start()
         return again

@@ -1,4 +1,4 @@
-"""Transactional ids in a world of their own: a log in memory, and markers that a test answers as it likes."""
+"""Transactional ids in a runtime of their own: a log in memory, and markers that a test answers as it likes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.shard import TransactionShard
 from coordinator.transaction.states import STATE_NAMES, TransactionState
 from protocol.errors import Error, KafkaError
-from tests.unit.coordinator.world import FakeWorld
+from tests.unit.coordinator.runtime import FakeRuntime
 
 FIRST_PRODUCER_ID = 7
 TIMEOUT_MS = 60_000
@@ -56,8 +56,8 @@ class Coordinator:
     Each answer is the Error, or what came of it. `level` is the cluster's transaction.version.
     """
 
-    def __init__(self, world: FakeWorld | None = None, *, level: int = 2, epoch: int = 3) -> None:
-        self.world = world or FakeWorld()
+    def __init__(self, runtime: FakeRuntime | None = None, *, level: int = 2, epoch: int = 3) -> None:
+        self.runtime = runtime or FakeRuntime()
         self.markers = FakeMarkers()
         self.level = level
         self.settings = TransactionSettings()
@@ -68,7 +68,7 @@ class Coordinator:
 
     def _new_shard(self) -> TransactionShard:
         return TransactionShard(
-            self.world,
+            self.runtime,
             self.markers,
             self._next_producer_id,
             self.settings,
@@ -139,7 +139,7 @@ class Coordinator:
             "x",
             TransitMetadata(
                 state, producer_id, producer_id, -1, epoch, -1, TIMEOUT_MS, {T0: None} if is_open else {},
-                -1 if state == 0 else self.world.now_ms(), self.world.now_ms(), 0,
+                -1 if state == 0 else self.runtime.now_ms(), self.runtime.now_ms(), 0,
             )._replace(**fields),  # type: ignore[arg-type]
         )  # fmt: skip
 
@@ -154,7 +154,7 @@ class Coordinator:
         return STATE_NAMES[self.x.state] + ("" if pending is None else f"→{STATE_NAMES[pending]}")
 
     def records(self, since: int = 0) -> list[tuple[str, TransitMetadata | None]]:
-        return [decode_record(*record) for record, _ in self.world.log[since:]]
+        return [decode_record(*record) for record, _ in self.runtime.log[since:]]
 
     def told(self, since: int = 0) -> list[str]:
         """Each record as "State id/epoch"."""
@@ -174,15 +174,15 @@ class Coordinator:
 
     def restarted(self, *, is_held: bool = False) -> Coordinator:
         """The same log in a new shard, as after a restart. Producer ids come from a block further on."""
-        world = FakeWorld()
-        world.elapsed_ms = self.world.elapsed_ms
-        world.log = [*self.world.log]
-        again = Coordinator(world, level=self.level, epoch=self.coordinator_epoch + 1)
+        runtime = FakeRuntime()
+        runtime.elapsed_ms = self.runtime.elapsed_ms
+        runtime.log = [*self.runtime.log]
+        again = Coordinator(runtime, level=self.level, epoch=self.coordinator_epoch + 1)
         again.settings = self.settings
         again.producer_ids = count(1000)
         again.markers.is_held = is_held
         again.shard = again._new_shard()
-        for offset, ((key, value), _) in enumerate(world.log):
+        for offset, ((key, value), _) in enumerate(runtime.log):
             again.shard.replay(key, value, offset, -1)
         again.shard.start()
         return again

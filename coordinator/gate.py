@@ -1,0 +1,101 @@
+"""The gate of a shard: what depends on the shard's records passes once they are committed (Kafka: `DeferredEventQueue`,
+and the rule of `CoordinatorRuntime` that a read waits for the writes before it)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+from coordinator.ports import Record, Runtime, Then
+from protocol.errors import Error, KafkaError
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+
+class Gate:
+    """Everything that the shard appends goes through `append`, everything that must not be known before it is
+    committed through `when_committed`. Where appending is committing, both are a call and a comparison more.
+
+    What waits passes in the order in which it came, one after the other: what one of them does can't let the next in
+    before it has returned.
+    """
+
+    __slots__ = ("_appended", "_is_closed", "_is_passing", "_passing", "_runtime", "_settled", "_waiting")
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._appended = 0
+        """Where the shard's last append ends."""
+        self._settled = 0
+        """Up to here everything is committed, or those who waited for it were told that it isn't."""
+        self._waiting: deque[tuple[int, Then]] = deque()
+        """Each with the offset that it waits for."""
+        self._passing: deque[tuple[Then, KafkaError | None]] = deque()
+        self._is_passing = False
+        self._is_closed = False
+
+    def append(
+        self,
+        records: Sequence[Record],
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        guard: object | None = None,
+    ) -> int:
+        """See `Runtime.append`; what passes from now on waits for these records too. The offset behind the last one.
+
+        Raises KafkaError; NOT_COORDINATOR once the gate is closed.
+        """
+        if self._is_closed:
+            raise KafkaError(Error.NOT_COORDINATOR)
+        end_offset = self._runtime.append(
+            records, producer_id=producer_id, producer_epoch=producer_epoch, guard=guard
+        )
+        self._appended = end_offset
+        self._runtime.when_committed(end_offset, partial(self._settle, end_offset))
+        return end_offset
+
+    def when_committed(self, then: Then) -> None:
+        """Call `then` once all that was appended so far is committed: in this call where it is already.
+
+        It is given a KafkaError where that can't be known any more: NOT_COORDINATOR where the shard was given up.
+        """
+        if self._is_closed:
+            then(KafkaError(Error.NOT_COORDINATOR))
+        elif self._settled < self._appended:
+            self._waiting.append((self._appended, then))
+        elif self._passing:
+            self._passing.append((then, None))
+        else:
+            then(None)
+
+    def close(self) -> None:
+        """The shard is given up: who waits is told NOT_COORDINATOR, and so is whoever comes later."""
+        self._is_closed = True
+        refused = KafkaError(Error.NOT_COORDINATOR)
+        self._passing = deque((then, refused) for then, _ in self._passing)
+        self._passing.extend((then, refused) for _, then in self._waiting)
+        self._waiting.clear()
+        self._pass()
+
+    def _settle(self, end_offset: int, error: KafkaError | None) -> None:
+        """What was appended up to here is committed, or lost."""
+        if self._is_closed:
+            return
+        self._settled = max(self._settled, end_offset)
+        waiting = self._waiting
+        if waiting:
+            while waiting and waiting[0][0] <= end_offset:
+                self._passing.append((waiting.popleft()[1], error))
+            self._pass()
+
+    def _pass(self) -> None:
+        if self._is_passing:
+            return  # one of those who pass brought this about: the next one comes after it
+        self._is_passing = True
+        try:
+            while self._passing:
+                then, error = self._passing.popleft()
+                then(error)
+        finally:
+            self._is_passing = False

@@ -1,0 +1,146 @@
+"""The gate of a shard: what waits passes once, in order, and never early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.gate import Gate
+from protocol.errors import Error, KafkaError
+from tests.unit.coordinator.runtime import FakeRuntime
+
+RECORD = (b"key", b"value")
+
+
+class Heard:
+    """Who passed, and with which error."""
+
+    def __init__(self) -> None:
+        self.all: list[str | tuple[str, Error]] = []
+
+    def __call__(self, name: str) -> Callable[[KafkaError | None], None]:
+        return lambda error: self.all.append(name if error is None else (name, error.error))
+
+
+@pytest.fixture
+def runtime() -> FakeRuntime:
+    return FakeRuntime()
+
+
+@pytest.fixture
+def gate(runtime: FakeRuntime) -> Gate:
+    return Gate(runtime)
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+def test_nobody_waits_where_nothing_was_appended(gate: Gate, runtime: FakeRuntime, heard: Heard) -> None:
+    runtime.lags = True
+    gate.when_committed(heard("read"))
+    assert heard.all == ["read"]
+
+
+def test_nobody_waits_where_appending_is_committing(gate: Gate, heard: Heard) -> None:
+    assert gate.append([RECORD, RECORD]) == 2
+    gate.when_committed(heard("write"))
+    assert heard.all == ["write"]
+
+
+def test_an_answer_waits_for_what_was_appended_before_it(
+    gate: Gate, runtime: FakeRuntime, heard: Heard
+) -> None:
+    runtime.lags = True
+    gate.append([RECORD])
+    gate.when_committed(heard("write"))
+    gate.append([RECORD, RECORD])
+    gate.when_committed(heard("second"))
+    gate.when_committed(heard("read"))
+    assert heard.all == []
+    runtime.commit(1)
+    assert heard.all == ["write"]
+    runtime.commit(2)
+    assert heard.all == ["write"]
+    runtime.commit()
+    assert heard.all == ["write", "second", "read"]
+    gate.when_committed(heard("later"))
+    assert heard.all[-1] == "later"
+
+
+def test_a_lost_append_is_told_to_those_who_wait_for_it_and_to_nobody_after(
+    gate: Gate, runtime: FakeRuntime, heard: Heard
+) -> None:
+    runtime.lags = True
+    gate.append([RECORD])
+    gate.when_committed(heard("write"))
+    runtime.fail_commits(Error.COORDINATOR_NOT_AVAILABLE)
+    assert heard.all == [("write", Error.COORDINATOR_NOT_AVAILABLE)]
+    gate.append([RECORD])
+    gate.when_committed(heard("next"))
+    assert len(heard.all) == 1
+    runtime.commit()
+    assert heard.all[1:] == ["next"]
+
+
+def test_who_waits_at_a_closed_gate_is_told_once_that_the_coordinator_is_elsewhere(
+    gate: Gate, runtime: FakeRuntime, heard: Heard
+) -> None:
+    runtime.lags = True
+    gate.append([RECORD])
+    gate.when_committed(heard("write"))
+    gate.when_committed(heard("read"))
+    gate.close()
+    refused = [("write", Error.NOT_COORDINATOR), ("read", Error.NOT_COORDINATOR)]
+    assert heard.all == refused
+    runtime.commit()  # too late
+    gate.close()
+    assert heard.all == refused
+    gate.when_committed(heard("later"))
+    assert heard.all[2:] == [("later", Error.NOT_COORDINATOR)]
+    with pytest.raises(KafkaError) as refusal:
+        gate.append([RECORD])
+    assert refusal.value.error is Error.NOT_COORDINATOR
+    assert len(runtime.log) == 1
+
+
+def test_an_append_that_is_refused_keeps_nobody_waiting(
+    gate: Gate, runtime: FakeRuntime, heard: Heard
+) -> None:
+    runtime.lags = True
+    runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
+    with pytest.raises(KafkaError):
+        gate.append([RECORD])
+    gate.when_committed(heard("read"))
+    assert heard.all == ["read"]
+
+
+def test_what_one_of_them_does_lets_nobody_in_before_it_has_returned(
+    gate: Gate, runtime: FakeRuntime, heard: Heard
+) -> None:
+    def appends_more(error: KafkaError | None) -> None:
+        heard.all.append("begins")
+        runtime.lags = False
+        gate.append([RECORD])
+        gate.when_committed(heard("its own"))
+        heard.all.append("ends")
+
+    runtime.lags = True
+    gate.append([RECORD])
+    gate.when_committed(appends_more)
+    gate.when_committed(heard("second"))
+    runtime.commit()
+    assert heard.all == ["begins", "ends", "second", "its own"]
+
+
+def test_one_of_them_can_close_the_gate_behind_itself(gate: Gate, runtime: FakeRuntime, heard: Heard) -> None:
+    runtime.lags = True
+    gate.append([RECORD])
+    gate.when_committed(lambda error: gate.close())
+    gate.when_committed(heard("second"))
+    gate.append([RECORD])
+    gate.when_committed(heard("third"))
+    runtime.commit()
+    assert heard.all == [("second", Error.NOT_COORDINATOR), ("third", Error.NOT_COORDINATOR)]
