@@ -46,6 +46,7 @@ from broker.quotas.client_quotas import ClientQuotas
 from broker.replicas.fetch_sessions import FetchSessions
 from broker.replicas.partitions import FAULTS as LOG_FAULTS
 from broker.replicas.partitions import Partition, Partitions
+from broker.security.authorizer import AllowEverything
 from coordinator.transaction.producer_ids import ProducerIds
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata_records import ProducerIdsRecord
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from broker.config.broker_config import BrokerConfig
+    from broker.security.authorizer import Authorizer
     from storage.directory.log_directory import LogDirectory
 
 log = logging.getLogger("barnabas.server")
@@ -104,6 +106,7 @@ class Server:
         )
         self.timers = LoopTimers(self.clock, self.stop_on_failure)
         self.quotas = ClientQuotas(config)
+        self.authorizer: Authorizer = AllowEverything()
         self.connection_limits = ConnectionLimits(
             config.get_int("max.connections"),
             config.get_int("max.connections.per.ip"),

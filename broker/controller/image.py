@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from broker.broken_invariant import BrokenInvariantError
 from broker.controller.kept_records import KEPT, KeptRecords
 from broker.controller.topic_names import collision_key
 from protocol.messages import metadata_records as records
@@ -24,8 +25,8 @@ CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
 
 
-class MetadataContradictionError(Exception):
-    """A metadata record that can't follow the ones before it."""
+class MetadataContradictionError(BrokenInvariantError):
+    """A metadata record that can't follow the ones before it: no start can replay the log, so nothing may go on."""
 
 
 class PartitionImage:

@@ -1,6 +1,6 @@
 """One module per API family. A handler is a function
 
-    handle(partitions: Partitions, clock: Clock, context: RequestContext, request) -> response | awaitable of one | None
+    handle(partitions: Partitions, clock: Clock, context: RequestContext, request) -> response | Later[response] | None
 
 Ahead of context and request it names the ports that it uses, as the server names them; `dispatch.with_ports` gives
 them to it. It decides; where something has to change it appends records and applies them, with no await between a

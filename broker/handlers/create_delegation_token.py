@@ -9,25 +9,21 @@ from protocol.messages.delegation_tokens import CreateDelegationTokenRequest, Cr
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
-    from broker.server import Server
-
-PRINCIPAL_TYPE, ANONYMOUS = "User", "ANONYMOUS"  # KafkaPrincipal.ANONYMOUS
 
 
-def handle(
-    server: Server, context: RequestContext, request: CreateDelegationTokenRequest
-) -> CreateDelegationTokenResponse:
+def handle(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+    principal_type, principal_name = context.principal
     response = CreateDelegationTokenResponse(
         error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        principal_type=PRINCIPAL_TYPE,
-        principal_name=ANONYMOUS,
+        principal_type=principal_type,
+        principal_name=principal_name,
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,
     )
     if context.api_version >= 3:
-        response.token_requester_principal_type = PRINCIPAL_TYPE
-        response.token_requester_principal_name = ANONYMOUS
+        response.token_requester_principal_type = principal_type
+        response.token_requester_principal_name = principal_name
         owner_type, owner_name = request.owner_principal_type, request.owner_principal_name
         if owner_name and owner_type is None:
             response.error_code = Error.UNKNOWN_SERVER_ERROR  # Kafka's handler fails

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.authorized_operations import NO_AUTHORIZER
+from broker.security.authorizer import NO_AUTHORIZER
 from protocol.errors import Error
 from protocol.messages.acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
-    from broker.server import Server
 
 
-def handle(server: Server, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+def handle(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     return DeleteAclsResponse(
         filter_results=[
             DeleteAclsFilterResult(error_code=Error.SECURITY_DISABLED, error_message=NO_AUTHORIZER)

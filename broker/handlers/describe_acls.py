@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.authorized_operations import NO_AUTHORIZER
+from broker.security.authorizer import NO_AUTHORIZER
 from protocol.errors import Error
 from protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
-    from broker.server import Server
 
 
-def handle(server: Server, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+def handle(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
     return DescribeAclsResponse(error_code=Error.SECURITY_DISABLED, error_message=NO_AUTHORIZER)

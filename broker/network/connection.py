@@ -4,9 +4,8 @@ A `BufferedProtocol` receives into a buffer of its own, so that a Produce reques
 to the log where the kernel put it. Kafka serves one request of a connection at a time and answers in order
 (`KafkaChannel.mute`); so do we, by not cutting the next frame before the answer to the last one is known.
 
-`Dispatcher.serve` returns None (nothing to answer: acks=0), a list of chunks (the answer), or a future of such a
-list (the answer waits). Requests that need not wait cost neither a task nor a future, and answers that are ready
-together leave in one write.
+`Dispatcher.serve` returns None (nothing to answer: acks=0), a list of chunks (the answer), or a `PendingAnswer`
+(the answer comes later). Answers that are ready together leave in one write.
 """
 
 from __future__ import annotations
@@ -16,12 +15,13 @@ import logging
 import struct
 from typing import TYPE_CHECKING, cast
 
+from broker.security.principal import ANONYMOUS
 from protocol.errors import CodecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.network.dispatch import Answer, Dispatcher
+    from broker.network.dispatch import Dispatcher, PendingAnswer
     from broker.network.listener import Listener
 
 log = logging.getLogger("barnabas.connection")
@@ -45,6 +45,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer",
         "_busy",
+        "_call_soon",
         "_dispatcher",
         "_end",
         "_later",
@@ -60,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         "listener",
         "peer_host",
         "peer_port",
+        "principal",
         "reading_paused",
         "transport",
     )
@@ -69,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
         self.peer_port = 0
+        self.principal = ANONYMOUS
         self.client_software: tuple[str, str] | None = None
         self.last_active_s = 0.0
         self.reading_paused = False
@@ -79,11 +82,12 @@ class Connection(asyncio.BufferedProtocol):
         self._start = 0  # where the next frame starts
         self._end = 0  # where the bytes received end
         self._busy = False
-        self._waiting: asyncio.Future[Answer] | None = None
+        self._waiting: PendingAnswer | None = None
         self._write_paused = False
         self._muted: asyncio.TimerHandle | None = None
         loop = asyncio.get_running_loop()
         self._loop_time: Callable[[], float] = loop.time
+        self._call_soon = loop.call_soon
         self._later = loop.call_later
 
     def __str__(self) -> str:
@@ -104,12 +108,12 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
         self.listener.forget(self)
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
         if self._muted is not None:
             self._muted.cancel()
             self._muted = None
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.abandon()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Room for more bytes: up to the end of the frame at hand, where that is known."""
@@ -195,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
                 else:
                     self._busy = True
                     self._waiting = answer
-                    answer.add_done_callback(self._answered)
+                    answer.when_answered(self._answer_is_there)
                     break
         except (CodecError, CloseConnectionError) as error:
             self._write(out)
@@ -218,22 +222,24 @@ class Connection(asyncio.BufferedProtocol):
             self.reading_paused = False
             self.transport.resume_reading()
 
-    def _answered(self, waited: asyncio.Future[Answer]) -> None:
-        self._waiting = None
+    def _answer_is_there(self) -> None:
+        """Called by who replies, in the middle of other work: what follows from it gets its own turn of the loop."""
+        self._call_soon(self._answered)
+
+    def _answered(self) -> None:
+        waiting, self._waiting = self._waiting, None
         self._busy = False
-        if waited.cancelled():
+        if waiting is None:  # the client has hung up meanwhile
             return
-        error = waited.exception()
-        if error is not None:
-            if isinstance(error, CodecError | CloseConnectionError):
-                self.close(str(error))
-            else:
-                self.fail(error)
+        try:
+            answer = waiting.take()
+        except (CodecError, CloseConnectionError) as error:
+            self.close(str(error))
             return
-        if self.transport is None:
+        except Exception as error:
+            self.fail(error)
             return
-        answer = waited.result()
-        if isinstance(answer, list):
+        if answer is not None:
             self._write(answer)
         self._serve()
 

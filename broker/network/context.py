@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
+    from broker.security.principal import Principal
 
 
 class RequestContext:
@@ -26,6 +27,16 @@ class RequestContext:
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
+
+    @property
+    def principal(self) -> Principal:
+        """Who sent it."""
+        return self.connection.principal
+
+    @property
+    def peer_host(self) -> str:
+        """The address that it came from."""
+        return self.connection.peer_host
 
     @property
     def listener_name(self) -> str:

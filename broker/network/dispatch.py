@@ -19,6 +19,7 @@ from broker.broken_invariant import stops_the_broker
 from broker.handlers import HANDLERS
 from broker.network.connection import CloseConnectionError
 from broker.network.context import RequestContext
+from broker.network.later import Later
 from broker.quotas.throttling import charge
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.errors import CodecError, KafkaError
@@ -69,16 +70,50 @@ def with_ports(handle: Callable[..., Any], server: Server) -> Callable[[RequestC
     return partial(handle, *(server if name == "server" else getattr(server, name) for name in names))
 
 
+class PendingAnswer:
+    """A request that is handled and not answered yet, as its connection sees it."""
+
+    __slots__ = ("_dispatcher", "context", "frame_bytes", "handled_s", "later", "route")
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        route: Route,
+        context: RequestContext,
+        later: Later[Any],
+        frame_bytes: int,
+        handled_s: float,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self.route = route
+        self.context = context
+        self.later = later
+        self.frame_bytes = frame_bytes
+        self.handled_s = handled_s  # how long the handler took, where that is charged for
+
+    def when_answered(self, then: Callable[[], None]) -> None:
+        """`then` is called once `take` has the answer, within whoever makes it."""
+        self.later.when_answered(then)
+
+    def take(self) -> Answer:
+        """The answer's chunks. Raises what the request failed with, and what encoding it does."""
+        return self._dispatcher.finish(self)
+
+    def abandon(self) -> None:
+        """The client has hung up."""
+        self.later.abandon()
+
+
 class Dispatcher:
     """Serves requests of any connection."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._routes: dict[int, Route] = {}
-        self._tasks: set[asyncio.Task[Answer]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
-    def serve(self, connection: Connection, frame: memoryview) -> Answer | asyncio.Future[Answer]:
-        """One request's answer; a future of it where the handler has to wait.
+    def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
+        """One request's answer, where the handler knows it.
 
         Raises CodecError for bytes that make no sense, CloseConnectionError for a request that can't be answered.
         """
@@ -103,18 +138,33 @@ class Dispatcher:
         if isinstance(response, route.response):
             return frame_answer(route, header.correlation_id, response)
         handled_s = time.perf_counter() - began_s if began_s else 0.0
-        task = asyncio.ensure_future(self._wait(route, context, response, len(frame), handled_s))
+        later = response if isinstance(response, Later) else self._awaited(response)
+        return PendingAnswer(self, route, context, later, len(frame), handled_s)
+
+    def _awaited(self, response: Any) -> Later[Any]:
+        later: Later[Any] = Later()
+
+        async def wait() -> None:
+            try:
+                later.reply(await response)
+            except Exception as error:
+                later.fail(error)
+
+        task = asyncio.ensure_future(wait())
+        later.on_abandon = lambda: _cancel(task)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
+        return later
 
-    async def _wait(
-        self, route: Route, context: RequestContext, pending: Any, frame_bytes: int, handled_s: float
-    ) -> Answer:
-        response = await pending
+    def finish(self, pending: PendingAnswer) -> Answer:
+        """The answer that has come, charged for and encoded. Raises what the request failed with."""
+        response = pending.later.result()
         if self._server.quotas.enforced:
-            self._charge(context, response, frame_bytes, time.perf_counter() - handled_s)
-        return None if response is None else frame_answer(route, context.correlation_id, response)
+            began_s = time.perf_counter() - pending.handled_s
+            self._charge(pending.context, response, pending.frame_bytes, began_s)
+        if response is None:
+            return None
+        return frame_answer(pending.route, pending.context.correlation_id, response)
 
     def _charge(self, context: RequestContext, response: Any, frame_bytes: int, began_s: float) -> None:
         handling_s = time.perf_counter() - began_s if began_s else 0.0
@@ -174,3 +224,7 @@ def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
     else:
         chunks[0] = _HEAD.pack(size + 4, correlation_id)
     return [b"".join(chunks)] if size <= JOINED_CHUNKS_BYTES else chunks
+
+
+def _cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from broker.network.addresses import address_of
 from broker.quotas.limits import MISSING, Limits, Name
 from broker.quotas.measures import Rate, TokenBucket, Windows
+from broker.security import principal
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ClientQuotaRecord
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
 
 log = logging.getLogger("barnabas.quotas")
-
-ANONYMOUS = "ANONYMOUS"  # nobody is authenticated here
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -80,7 +79,7 @@ class RateQuota:
 
     def charge(self, client_id: str, value: float, now_ms: int) -> int:
         """Record what a client used; for how long it has to be throttled, in milliseconds."""
-        found = self.limits.find(ANONYMOUS, client_id)
+        found = self.limits.find(principal.ANONYMOUS.name, client_id)
         if found is None:
             return 0
         rate = self._measures.of(found.sharers, now_ms)
@@ -89,7 +88,7 @@ class RateQuota:
 
     def most_at_once(self, client_id: str) -> float | None:
         """More than this is throttled even if nothing else was used; None without a quota."""
-        found = self.limits.find(ANONYMOUS, client_id)
+        found = self.limits.find(principal.ANONYMOUS.name, client_id)
         if found is None:
             return None
         return found.limit * (self._windows.samples - 1) * self._windows.window_ms / 1000
@@ -106,7 +105,7 @@ class MutationQuota:
 
     def of_request(self, client_id: str, *, strict: bool, now_ms: int) -> Mutations:
         """The quota for one request. `strict`: once it is exhausted a change is refused, or else delayed only."""
-        found = self.limits.find(ANONYMOUS, client_id)
+        found = self.limits.find(principal.ANONYMOUS.name, client_id)
         if found is None:
             return UNLIMITED
         return LimitedMutations(self._buckets.of(found.sharers, now_ms), found.limit, strict, now_ms)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from broker.network.connection import INITIAL_BUFFER_BYTES, CloseConnectionError, Connection
+from broker.network.later import Later
 from protocol.errors import CodecError
 from tests.support.whole_server import in_loop
 
@@ -67,19 +68,39 @@ class FakeListener:
         self.connections.discard(connection)
 
 
+class Waiting:
+    """A pending answer that a test gives."""
+
+    def __init__(self) -> None:
+        self._later: Later[list[bytes]] = Later()
+        self._cancelled = False
+        self._later.on_abandon = self._cancel
+        self.when_answered = self._later.when_answered
+        self.take = self._later.result
+        self.abandon = self._later.abandon
+        self.set_result = self._later.reply
+        self.set_exception = self._later.fail
+
+    def _cancel(self) -> None:
+        self._cancelled = True
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+
 class FakeDispatcher:
     """Answers each frame with itself; frames that begin with a mark do what it says."""
 
     def __init__(self) -> None:
         self.served: list[bytes] = []
-        self.waiting: list[asyncio.Future[Any]] = []
+        self.waiting: list[Waiting] = []
         self.failures: list[BaseException] = []
 
     def serve(self, connection: Connection, frame: memoryview) -> Any:
         data = bytes(frame)
         self.served.append(data)
         if data.startswith(b"wait"):
-            self.waiting.append(asyncio.get_running_loop().create_future())
+            self.waiting.append(Waiting())
             return self.waiting[-1]
         if data.startswith(b"large"):
             return [bytes(500_000)]

@@ -1,0 +1,99 @@
+"""An answer that may come after its handler has returned.
+
+    later: Later[JoinGroupResponse] = Later()
+    group.join(request, later.reply)
+    return later.answer()
+
+Whoever makes the answer calls `reply` or `fail`, once, in the same call or any time afterwards. `answer` gives the
+response itself where it is there already, so that a request that need not wait costs no more than this object.
+
+Who replies is in the middle of other work: a producer's append that completes a fetch, a coordinator that completes
+a rebalance. So nothing is encoded, written or served inside `reply`: the connection does that in a turn of the loop
+of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any, Generic, TypeVar, cast
+
+from broker.broken_invariant import BrokenInvariantError
+
+R = TypeVar("R")
+
+
+class _State(Enum):
+    OPEN = auto()
+    REPLIED = auto()
+    FAILED = auto()
+    ABANDONED = auto()  # the client has hung up: a reply is dropped
+
+
+_OPEN, _REPLIED, _FAILED, _ABANDONED = _State
+
+
+class Later(Generic[R]):
+    """The answer to one request. None is an answer, too: that of a request that isn't answered (acks=0).
+
+    `on_abandon` is called when the client hangs up before the answer is there, for what waits in its name to go.
+    """
+
+    __slots__ = ("_on_answer", "_outcome", "_state", "on_abandon")
+
+    def __init__(self) -> None:
+        self.on_abandon: Callable[[], None] | None = None
+        self._state = _OPEN
+        self._outcome: Any = None
+        self._on_answer: Callable[[], object] | None = None
+
+    # --- for who makes the answer ---------------------------------------------------------------------------
+
+    def reply(self, response: R) -> None:
+        """This is the answer. Raises BrokenInvariantError where there is one already."""
+        self._settle(_REPLIED, response)
+
+    def fail(self, error: BaseException) -> None:
+        """There is no answer, and this is why: it is treated as if the handler had raised it."""
+        self._settle(_FAILED, error)
+
+    def _settle(self, state: _State, outcome: Any) -> None:
+        if self._state is _ABANDONED:
+            return
+        if self._state is not _OPEN:
+            raise BrokenInvariantError("a request was answered twice")
+        self._state = state
+        self._outcome = outcome
+        self.on_abandon = None
+        if self._on_answer is not None:
+            self._on_answer()
+
+    # --- for the handler ------------------------------------------------------------------------------------
+
+    def answer(self) -> R | Later[R]:
+        """The response where it came at once, else this object. Raises what it failed with at once."""
+        return self if self._state is _OPEN else self.result()
+
+    # --- for the dispatcher ---------------------------------------------------------------------------------
+
+    def when_answered(self, then: Callable[[], object]) -> None:
+        """`then` is called inside `reply` or `fail`, or now: it must do no more than take note."""
+        self._on_answer = then
+        if self._state is _REPLIED or self._state is _FAILED:
+            then()
+
+    def result(self) -> R:
+        """The response that has come. Raises what `fail` was given."""
+        if self._state is _FAILED:
+            raise self._outcome
+        assert self._state is _REPLIED
+        return cast(R, self._outcome)
+
+    def abandon(self) -> None:
+        """The client has hung up. An answer that is there already just goes nowhere."""
+        if self._state is not _OPEN:
+            return
+        self._state = _ABANDONED
+        on_abandon, self.on_abandon = self.on_abandon, None
+        if on_abandon is not None:
+            on_abandon()

@@ -1,0 +1,93 @@
+"""Who may do what: the one question that handlers ask before they do anything.
+
+Operations, resources and their codes are Kafka's (`AclOperation`, `ResourceType`); which handler asks for which of
+them, and in which order, stands in `KafkaApis` and `ControllerApis`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.security.principal import Principal
+
+CLUSTER_NAME = "kafka-cluster"  # the name of the one resource of the type CLUSTER
+
+NO_AUTHORIZER = "No Authorizer is configured on the broker"
+
+
+class Operation(IntEnum):
+    """What is done (Kafka: `AclOperation`, without the codes that only filters of ACLs know)."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class ResourceType(IntEnum):
+    """What it is done to (Kafka: `ResourceType`, without the codes that only filters of ACLs know)."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class AuthorizableRequest(Protocol):
+    """What an authorizer sees of a request (Kafka: `AuthorizableRequestContext`)."""
+
+    @property
+    def principal(self) -> Principal: ...
+
+    @property
+    def peer_host(self) -> str:
+        """The address that the request came from."""
+        ...
+
+    @property
+    def listener_name(self) -> str: ...
+
+
+class Authorizer(Protocol):
+    """Kafka's `Authorizer`, as far as handlers ask it."""
+
+    def allows(
+        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        """Whether the sender of the request may do that to the resource of that name."""
+        ...
+
+    def allows_any(
+        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Whether he may do it to some resource of the type, whatever its name (`authorizeByResourceType`)."""
+        ...
+
+
+class AllowEverything:
+    """What stands where no authorizer is configured."""
+
+    __slots__ = ()
+
+    def allows(
+        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        return True
+
+    def allows_any(
+        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        return True

@@ -1,0 +1,42 @@
+"""An authorizer that denies what a test names, and tells what it was asked."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.security.authorizer import AuthorizableRequest, Operation, ResourceType
+
+
+class Asked(NamedTuple):
+    operation: Operation
+    resource_type: ResourceType
+    name: str | None  # None: any of the type
+
+
+class DenyingAuthorizer:
+    """Denies what `deny` was told, allows the rest. `asked`: every question, in order."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self._denied: set[Asked] = set()
+
+    def deny(
+        self, operation: Operation, resource_type: ResourceType, name: str | None = None
+    ) -> DenyingAuthorizer:
+        """The operation on one resource; on all of the type without a name."""
+        self._denied.add(Asked(operation, resource_type, name))
+        return self
+
+    def allows(
+        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        asked = Asked(operation, resource_type, name)
+        self.asked.append(asked)
+        return asked not in self._denied and asked._replace(name=None) not in self._denied
+
+    def allows_any(
+        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        asked = Asked(operation, resource_type, None)
+        self.asked.append(asked)
+        return asked not in self._denied

@@ -1,0 +1,83 @@
+"""An answer that comes later: once, to whom still waits for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.broken_invariant import BrokenInvariantError
+from broker.network.later import Later
+
+
+def test_a_response_that_came_at_once_is_the_answer_itself() -> None:
+    later: Later[str] = Later()
+    later.reply("response")
+    assert later.answer() == "response"
+
+
+def test_a_response_of_none_is_an_answer_too() -> None:
+    later: Later[None] = Later()
+    later.reply(None)
+    assert later.answer() is None
+
+
+def test_what_fails_at_once_is_raised_to_the_handler() -> None:
+    later: Later[str] = Later()
+    later.fail(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        later.answer()
+
+
+def test_who_waits_is_told_when_the_response_comes() -> None:
+    later: Later[str] = Later()
+    assert later.answer() is later
+    told: list[str] = []
+    later.when_answered(lambda: told.append(later.result()))
+    assert told == []
+    later.reply("response")
+    assert told == ["response"]
+
+
+def test_who_waits_is_told_at_once_of_a_response_that_is_there() -> None:
+    later: Later[str] = Later()
+    later.reply("response")
+    told: list[str] = []
+    later.when_answered(lambda: told.append(later.result()))
+    assert told == ["response"]
+
+
+def test_a_failure_is_raised_to_who_takes_the_response() -> None:
+    later: Later[str] = Later()
+    later.when_answered(lambda: None)
+    later.fail(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        later.result()
+
+
+@pytest.mark.parametrize("first", ["reply", "fail"])
+@pytest.mark.parametrize("second", ["reply", "fail"])
+def test_nobody_answers_twice(first: str, second: str) -> None:
+    later: Later[object] = Later()
+    getattr(later, first)(ZeroDivisionError())
+    with pytest.raises(BrokenInvariantError):
+        getattr(later, second)(ZeroDivisionError())
+
+
+def test_a_hang_up_is_told_once_and_drops_what_comes_after() -> None:
+    told: list[str] = []
+    later: Later[str] = Later()
+    later.on_abandon = lambda: told.append("abandoned")
+    later.when_answered(lambda: told.append("answered"))
+    later.abandon()
+    later.abandon()
+    later.reply("response")
+    later.fail(ZeroDivisionError())
+    assert told == ["abandoned"]
+
+
+def test_a_hang_up_behind_the_answer_tells_nobody() -> None:
+    told: list[str] = []
+    later: Later[str] = Later()
+    later.on_abandon = lambda: told.append("abandoned")
+    later.reply("response")
+    later.abandon()
+    assert told == []
