@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from broker.environment.clock import ManualClock
+from broker.network.dispatch import with_ports
 from broker.process.command_line import parse_command_line
 from broker.server import Server
 
@@ -41,6 +43,11 @@ async def started(folder: Path, *settings: str, now_ms: int | None = None) -> Se
 def clock_of(node: Server) -> ManualClock:
     assert isinstance(node.clock, ManualClock)
     return node.clock
+
+
+def handled(node: Server, handler: ModuleType, context: Any, request: Any) -> Any:
+    """What the handler answers, given the ports that its signature names."""
+    return with_ports(handler.handle, node)(context, request)
 
 
 def crash(node: Server) -> None:

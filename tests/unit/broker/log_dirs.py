@@ -20,6 +20,7 @@ from protocol.records.records import build_batch
 from protocol.wire.primitives import uuid_from_text
 from storage import files
 from tests.compare.plain import message_from
+from tests.support.whole_server import handled
 
 NOW_MS = 1_700_000_000_000
 DEADLINE_S = 20
@@ -54,7 +55,7 @@ async def filled(folder: Path) -> Server:
 
 def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[str, Any]) -> Any:
     context = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="test")
-    return handler.handle(node, context, message_from(APIS[key].request, fields, version))
+    return handled(node, handler, context, message_from(APIS[key].request, fields, version))
 
 
 def write(node: Server, index: int) -> Error:

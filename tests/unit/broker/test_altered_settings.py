@@ -39,7 +39,7 @@ from protocol.messages.topics import (
 )
 from protocol.records.records import build_batch
 from storage.log.partition_log import PartitionLog
-from tests.support.whole_server import clock_of, crash, in_loop, started
+from tests.support.whole_server import clock_of, crash, handled, in_loop, started
 
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
@@ -66,7 +66,7 @@ def alter(node: Server, kind: int, name: str, *changes: tuple[str, int, str | No
     ]
     resource = IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    (response,) = incremental_alter_configs.handle(node, NO_CONTEXT, request).responses
+    (response,) = handled(node, incremental_alter_configs, NO_CONTEXT, request).responses
     return Error(response.error_code)
 
 
@@ -74,7 +74,7 @@ def described(node: Server, kind: int, name: str, key: str) -> tuple[str | None,
     """Value and source."""
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[key])
     request = DescribeConfigsRequest(resources=[resource])
-    (result,) = describe_configs.handle(node, NO_CONTEXT, request).results
+    (result,) = handled(node, describe_configs, NO_CONTEXT, request).results
     (config,) = result.configs
     return config.value, config.config_source
 
@@ -82,7 +82,7 @@ def described(node: Server, kind: int, name: str, key: str) -> tuple[str | None,
 def delete_before(node: Server, topic: str, offset: int) -> tuple[Error, int]:
     partition = DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])])
-    (answer,) = delete_records.handle(node, NO_CONTEXT, request).topics
+    (answer,) = handled(node, delete_records, NO_CONTEXT, request).topics
     (result,) = answer.partitions
     return Error(result.error_code), result.low_watermark
 
@@ -124,7 +124,7 @@ async def test_nothing_is_altered_where_it_is_only_validated(tmp_path: Path) -> 
     resource = AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=configs)
 
     request = AlterConfigsRequest(resources=[resource], validate_only=True)
-    (response,) = alter_configs.handle(node, NO_CONTEXT, request).responses
+    (response,) = handled(node, alter_configs, NO_CONTEXT, request).responses
 
     assert response.error_code == Error.NONE
     assert node.metadata.next_offset == end
@@ -304,7 +304,7 @@ async def test_the_size_of_a_partition_is_that_of_its_records(tmp_path: Path) ->
     log = create(node, "t")
     append(node, "t")
 
-    (directory,) = describe_log_dirs.handle(node, NO_CONTEXT, DescribeLogDirsRequest(topics=None)).results
+    (directory,) = handled(node, describe_log_dirs, NO_CONTEXT, DescribeLogDirsRequest(topics=None)).results
 
     (topic,) = directory.topics
     (partition,) = topic.partitions

@@ -40,7 +40,7 @@ from protocol.messages.topics import (
 from protocol.records.records import build_batch
 from storage import files
 from tests.compare.plain import message_from
-from tests.support.whole_server import clock_of, crash, in_loop, started
+from tests.support.whole_server import clock_of, crash, handled, in_loop, started
 
 
 class AnyContext:
@@ -198,12 +198,14 @@ async def test_a_full_disk_is_answered_by_topic(tmp_path: Path) -> None:
     refuse("append", "__cluster_metadata")
     error = Error.KAFKA_STORAGE_ERROR
     wanted = [CreatableTopic(name="b", num_partitions=1, replication_factor=1), CreatableTopic(name="?")]
-    created = create_topics.handle(node, context(), CreateTopicsRequest(topics=wanted, timeout_ms=1))
+    created = handled(node, create_topics, context(), CreateTopicsRequest(topics=wanted, timeout_ms=1))
     assert {each.name: each.error_code for each in created.topics} == {
         "b": error,
         "?": Error.INVALID_TOPIC_EXCEPTION,
     }
-    deleted = delete_topics.handle(node, context(), DeleteTopicsRequest(topic_names=["a", "z"], timeout_ms=1))
+    deleted = handled(
+        node, delete_topics, context(), DeleteTopicsRequest(topic_names=["a", "z"], timeout_ms=1)
+    )
     assert {each.name: each.error_code for each in deleted.responses} == {
         "a": error,
         "z": Error.UNKNOWN_TOPIC_OR_PARTITION,
@@ -211,14 +213,14 @@ async def test_a_full_disk_is_answered_by_topic(tmp_path: Path) -> None:
     more = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name="a", count=2, assignments=None)], timeout_ms=1
     )
-    [result] = create_partitions.handle(node, context(), more).results
+    [result] = handled(node, create_partitions, context(), more).results
     assert result.error_code == error
     assert (
-        init_producer_id.handle(node, context(), InitProducerIdRequest(transactional_id=None)).error_code
+        handled(node, init_producer_id, context(), InitProducerIdRequest(transactional_id=None)).error_code
         == Error.COORDINATOR_LOAD_IN_PROGRESS
     )
     asked = MetadataRequest(topics=[MetadataRequestTopic(name="b")], allow_auto_topic_creation=True)
-    [topic] = metadata.handle(node, context(), asked).topics
+    [topic] = handled(node, metadata, context(), asked).topics
     assert topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
     assert [*node.metadata.image.topics] == ["a"]
     assert node.partitions.find("a", 0) is not None
@@ -228,7 +230,7 @@ async def test_a_full_disk_is_answered_by_topic(tmp_path: Path) -> None:
 def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[str, Any]) -> Any:
     request = message_from(APIS[key].request, fields, version)
     context = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="test")
-    return handler.handle(node, context, request)
+    return handled(node, handler, context, request)
 
 
 @in_loop

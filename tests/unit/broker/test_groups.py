@@ -31,7 +31,7 @@ from protocol.messages.groups_classic import (
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
 from protocol.records.records import build_batch, build_end_txn_marker
 from storage.log.results import AppendOrigin
-from tests.support.whole_server import clock_of, in_loop, started
+from tests.support.whole_server import clock_of, handled, in_loop, started
 
 CLIENT = SimpleNamespace(listener=SimpleNamespace(name="PLAINTEXT"), peer_host="127.0.0.1")
 
@@ -41,7 +41,7 @@ def ask(node: Server, request: Any, version: int) -> Any:
     api_key = type(request).API_KEY
     context = RequestContext(CLIENT, api_key, version, 1, "client")  # type: ignore[arg-type]
     handler = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
-    return handler.handle(node, context, request)
+    return handled(node, handler, context, request)
 
 
 def find(node: Server, group: str = "g") -> Any:

@@ -25,7 +25,7 @@ from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from tests.compare.plain import message_from
-from tests.support.whole_server import clock_of, in_loop, server, started
+from tests.support.whole_server import clock_of, handled, in_loop, server, started
 
 OVERRIDES = "max.connections.per.ip.overrides"
 RATE = "connection_creation_rate"
@@ -52,7 +52,7 @@ def set_overrides(node: Server, text: str) -> Error:
     resource = {"resource_type": BROKER, "resource_name": "", "configs": [config]}
     asked = message_from(APIS[44].request, {"resources": [resource], "validate_only": False}, 1)
     context: Any = SimpleNamespace(api_version=1, client_id="c")
-    (response,) = incremental_alter_configs.handle(node, context, asked).responses
+    (response,) = handled(node, incremental_alter_configs, context, asked).responses
     return Error(response.error_code)
 
 
@@ -68,7 +68,7 @@ def set_quota(
     ops = [{"key": key, "value": value or 0.0, "remove": value is None}]
     fields = {"entries": [{"entity": entity, "ops": ops}], "validate_only": only}
     context: Any = SimpleNamespace(api_version=1, client_id="c")
-    (entry,) = alter_client_quotas.handle(node, context, message_from(APIS[49].request, fields, 1)).entries
+    (entry,) = handled(node, alter_client_quotas, context, message_from(APIS[49].request, fields, 1)).entries
     return Error(entry.error_code)
 
 
@@ -295,7 +295,7 @@ async def test_a_host_that_is_refused_keeps_the_quota_that_it_has(tmp_path: Path
         ]
         fields = {"entries": entries, "validate_only": False}
         context: Any = SimpleNamespace(api_version=1, client_id="c")
-        answer = alter_client_quotas.handle(node, context, message_from(APIS[49].request, fields, 1))
+        answer = handled(node, alter_client_quotas, context, message_from(APIS[49].request, fields, 1))
     assert [entry.error_code for entry in answer.entries] == [Error.INVALID_REQUEST, Error.NONE]
     assert node.quotas.connections.limits == {"10.0.0.97": 5, "10.0.0.98": 7}
     assert asked == ["a"]

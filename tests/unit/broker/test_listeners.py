@@ -20,7 +20,7 @@ from protocol.errors import Error
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from protocol.messages.topics import CreatableTopic
-from tests.support.whole_server import in_loop, server, started
+from tests.support.whole_server import handled, in_loop, server, started
 
 TWO_LISTENERS = (
     "listeners=A://127.0.0.1:0,B://127.0.0.1:0",
@@ -48,22 +48,22 @@ async def test_a_listener_that_is_not_advertised_is_told_to_nobody(tmp_path: Pat
     assert [(each.name, each.host, each.port) for each in registered.end_points] == [("B", "told", 1)]
     assert node.bootstrap == "told:1"
 
-    told = metadata.handle(node, context("B", 12), MetadataRequest(topics=None))
+    told = handled(node, metadata, context("B", 12), MetadataRequest(topics=None))
     assert [(each.host, each.port) for each in told.brokers] == [("told", 1)]
     assert told.topics[0].partitions[0].leader_id == node.node_id
 
-    untold = metadata.handle(node, context("A", 12), MetadataRequest(topics=None))
+    untold = handled(node, metadata, context("A", 12), MetadataRequest(topics=None))
     [partition] = untold.topics[0].partitions
     assert untold.brokers == []
     assert (partition.error_code, partition.leader_id) == (Error.LISTENER_NOT_FOUND, -1)
     assert partition.offline_replicas == [node.node_id]
-    old = metadata.handle(node, context("A", 5), MetadataRequest(topics=None))
+    old = handled(node, metadata, context("A", 5), MetadataRequest(topics=None))
     assert old.topics[0].partitions[0].error_code == Error.LEADER_NOT_AVAILABLE
 
     request = DescribeClusterRequest(endpoint_type=1)
-    assert describe_cluster.handle(node, context("A", 1), request).brokers == []
+    assert handled(node, describe_cluster, context("A", 1), request).brokers == []
     group = FindCoordinatorRequest(key="g", key_type=0)
-    found = find_coordinator.handle(node, context("A", 3), group)
+    found = handled(node, find_coordinator, context("A", 3), group)
     assert found.error_code == Error.COORDINATOR_NOT_AVAILABLE
     await node.stop()
 

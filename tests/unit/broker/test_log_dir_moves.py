@@ -30,7 +30,7 @@ from protocol.wire.primitives import uuid_from_text
 from storage import files
 from storage.directory.checkpoints import read_properties
 from storage.log.results import AppendOrigin
-from tests.support.whole_server import crash, in_loop
+from tests.support.whole_server import crash, handled, in_loop
 
 NOW_MS = 1_700_000_000_000
 DEADLINE_S = 20
@@ -109,7 +109,7 @@ def move(node: Server, path: Path, topic: str = "t", *indexes: int) -> Error:
             )
         ]
     )
-    [result] = alter_replica_log_dirs.handle(node, cast(Any, SimpleNamespace()), request).results
+    [result] = handled(node, alter_replica_log_dirs, cast(Any, SimpleNamespace()), request).results
     [partition, *_] = result.partitions
     return Error(partition.error_code)
 
@@ -145,7 +145,9 @@ def recorded(node: Server) -> bytes:
 
 def described(node: Server) -> dict[str, tuple[bool, int]]:
     """By directory, (is future, lag) of the partition."""
-    answer = describe_log_dirs.handle(node, cast(Any, SimpleNamespace()), DescribeLogDirsRequest(topics=None))
+    answer = handled(
+        node, describe_log_dirs, cast(Any, SimpleNamespace()), DescribeLogDirsRequest(topics=None)
+    )
     return {
         Path(result.log_dir).name: (partition.is_future_key, partition.offset_lag)
         for result in answer.results

@@ -29,7 +29,7 @@ from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
 from storage import files
 from tests.compare.plain import message_from
-from tests.support.whole_server import crash, in_loop, started
+from tests.support.whole_server import crash, handled, in_loop, started
 
 GROUP, TOPIC, BROKER = 32, 2, 4
 FEW = 10
@@ -60,7 +60,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[str, Any]) -> Any:
     asked = message_from(APIS[key].request, fields, version)
-    return handler.handle(node, SimpleNamespace(api_version=version, client_id="c"), asked)
+    return handled(node, handler, SimpleNamespace(api_version=version, client_id="c"), asked)
 
 
 def codes(results: Any) -> list[Error]:

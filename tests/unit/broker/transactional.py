@@ -29,7 +29,7 @@ from protocol.messages.transactions import (
 from protocol.messages.transactions_admin import DescribeTransactionsRequest
 from protocol.records.batch import BatchHeader, walk_batches
 from protocol.records.records import build_batch
-from tests.support.whole_server import started
+from tests.support.whole_server import handled, started
 
 CLIENT = SimpleNamespace(
     listener=SimpleNamespace(name="PLAINTEXT"), peer_host="127.0.0.1", peer_port=1, client_software=None
@@ -42,7 +42,7 @@ def ask(node: Server, request: Any, version: int) -> Any:
     api_key = type(request).API_KEY
     context = RequestContext(CLIENT, api_key, version, 1, "client")  # type: ignore[arg-type]
     handler = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
-    return handler.handle(node, context, request)
+    return handled(node, handler, context, request)
 
 
 async def coordinating(folder: Path, *settings: str, partitions: int = 2) -> Server:
