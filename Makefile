@@ -10,13 +10,22 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: help run test lint check format reference pipeline pipeline-kills needs-java flights streams exactly-once checker crash bench bench-spark docs clean
+# No process beside the workers, no Java, no client library: what `make quick` runs.
+QUICK := tests/unit tests/golden tests/property
+
+.PHONY: help run quick soak test lint check format reference pipeline pipeline-kills needs-java flights streams exactly-once checker crash bench bench-spark docs clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 run: .venv/.run  ## run the broker on 127.0.0.1:9092 (ARGS="--data DIR" and the like are passed on)
 	@exec $(BIN)/barnabas $(ARGS)
+
+quick: .venv/.quick  ## run the tests that need Python alone, for each save (ARGS="-k fetch" and the like are passed on)
+	$(BIN)/python -m pytest -q -n auto $(QUICK) $(ARGS)
+
+soak: .venv/.quick  ## run them 50 times, each in an order of its own, with every core busy (ARGS="--times 5")
+	$(BIN)/python -m tests.soak $(ARGS) $(QUICK)
 
 test: .venv/.dev reference  ## run the tests (ARGS="tests/unit -x" and the like are passed on)
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
@@ -86,6 +95,10 @@ clean:  ## remove what make and the tools made
 	$(PIP) install --editable '.[compression]'
 	@touch $@
 
+.venv/.quick: .venv/bin/python pyproject.toml
+	$(PIP) install --no-compile --editable '.[quick]'
+	@touch $@ .venv/.run
+
 .venv/.pipeline: .venv/bin/python pyproject.toml
 	@echo 'Installing PySpark (some 450 MB) and what else the pipeline needs into .venv, once; that may take a minute.'
 	$(PIP) install --editable '.[pipeline]'
@@ -94,4 +107,4 @@ clean:  ## remove what make and the tools made
 .venv/.dev: .venv/bin/python pyproject.toml
 	@echo 'Installing PySpark (some 450 MB) and the tools into .venv, once; that may take a minute.'
 	$(PIP) install --editable '.[dev]'
-	@touch $@ .venv/.run .venv/.pipeline
+	@touch $@ .venv/.run .venv/.quick .venv/.pipeline

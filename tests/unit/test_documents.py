@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-
-
-def test_the_tables_made_from_the_code_are_up_to_date() -> None:
-    checked = subprocess.run(
-        [sys.executable, ROOT / "docs" / "tables.py", "--check"], capture_output=True, text=True, check=False
-    )
-    assert checked.returncode == 0, checked.stderr
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

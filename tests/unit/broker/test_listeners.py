@@ -176,25 +176,3 @@ async def test_whatever_ends_a_run_stops_the_server(tmp_path: Path, monkeypatch:
     with contextlib.suppress(RuntimeError):
         await run._run(options, None)
     assert (tmp_path / ".kafka_cleanshutdown").exists()
-
-
-def test_a_standard_stream_that_was_closed_does_not_hurt_the_end(tmp_path: Path) -> None:
-    import os
-    import signal
-    import subprocess
-
-    control, ours = socket.socketpair()
-    with control, ours:
-        arguments = [sys.executable, "-m", "broker", "--data", str(tmp_path), "--port", "0"]
-        arguments += ["--control-fd", str(ours.fileno())]
-        broker = subprocess.Popen(
-            ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *arguments],
-            pass_fds=[ours.fileno()],
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(Path(run.__file__).parents[1])},
-        )
-        control.settimeout(20)
-        assert control.recv(1000)
-        broker.send_signal(signal.SIGTERM)
-        _, said = broker.communicate(timeout=20)
-    assert (broker.returncode, said) == (0, b"")

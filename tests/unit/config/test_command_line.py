@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -260,29 +258,3 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         parse("--version")
     assert raised.value.code == 0
     assert capsys.readouterr().out.startswith("barnabas ")
-
-
-def test_a_start_loads_nothing_slow() -> None:
-    slow = {
-        "asyncio",
-        "dataclasses",
-        "difflib",
-        "inspect",
-        "ipaddress",
-        "json",
-        "logging",
-        "shutil",
-        "socket",
-        "tempfile",
-    }
-    program = (
-        "import sys; before = set(sys.modules)\n"
-        "from broker.process.command_line import parse_command_line\n"
-        "parse_command_line(['--port', '0', '-o', 'num.partitions=3'], {'HOME': '/h'})\n"
-        "print(*set(sys.modules) - before)"
-    )
-    root = Path(__file__).parents[3]
-    run = subprocess.run(
-        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert slow.isdisjoint(run.stdout.split())

@@ -1,6 +1,4 @@
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -69,19 +67,3 @@ def test_the_answer_to_api_versions_has_header_0_though_its_request_has_2() -> N
     assert request_header_version(18, 3) == 2
     assert response_header_version(18, 3) == 0
     assert response_header_version(3, 9) == 1
-
-
-def test_a_family_is_imported_at_its_first_use_and_alone() -> None:
-    program = """
-import sys
-from protocol.apis import APIS
-
-def families():
-    return {name for name in sys.modules if name.startswith("protocol.messages.")}
-
-assert not families()
-APIS[0].request
-assert families() == {"protocol.messages.produce"}, families()
-"""
-    root = Path(__file__).parents[3]
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=root)
