@@ -306,6 +306,7 @@ class Server:
             is_internal,
             lambda: secrets.token_hex(16),
             random.SystemRandom().randrange,
+            self.stop_on_failure,
         )
         self.moves = LogDirMoves(
             self.node_id,

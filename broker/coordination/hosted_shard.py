@@ -72,8 +72,7 @@ class PartitionRuntime:
     ) -> None:
         assert guard is None or isinstance(guard, Verification)
         partition = self._partition
-        if partition.is_gone:
-            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+        leader = partition.leader()
         now_ms = self._clock.now_ms()
         batch = build_batch(
             [(now_ms, key, value, ()) for key, value in records],
@@ -84,14 +83,14 @@ class PartitionRuntime:
         limit = partition.topic.config.max_message_bytes
         if len(batch) > limit:
             raise KafkaError(Error.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes, {limit} are allowed")
-        partition.log.append(
+        leader.log.append(
             batch,
-            leader_epoch=partition.leader_epoch,
+            leader_epoch=leader.leader_epoch,
             now_ms=now_ms,
             origin=AppendOrigin.COORDINATOR,
             guard=guard,
         )
-        partition.advance()
+        leader.advance()
 
     def now_ms(self) -> int:
         return self._clock.now_ms()

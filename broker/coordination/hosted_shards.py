@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.coordination.hosted_shard import PartitionRuntime, ReplayedShard, replay
+from broker.replicas.leader import Leader
 from coordinator.java.hashes import partition_of_key
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.records.batch import CorruptRecordError
@@ -107,16 +108,15 @@ class HostedShards(Generic[ShardT]):
     def follow(self) -> None:
         """The metadata changed: load the shards that are new here, give up those that went."""
         topic = self._partitions.by_name.get(self._topic)
-        led = {} if topic is None else topic.partitions
+        here = {} if topic is None else topic.partitions
+        led = {index: partition for index, partition in here.items() if isinstance(partition.role, Leader)}
         if topic is not None and not self._hosted:
-            self._partition_count = len(led) + len(topic.offline)
+            self._partition_count = len(here) + len(topic.offline)
         for index, hosted in [*self._hosted.items()]:
             if not self._goes_on(hosted, led.get(index)):
                 self._give_up(index)
         loaded = [
-            self._load(index, partition)
-            for index, partition in led.items()
-            if index not in self._hosted and partition.leader_epoch >= 0
+            self._load(index, partition) for index, partition in led.items() if index not in self._hosted
         ]
         for shard in loaded:
             if shard is not None:

@@ -153,6 +153,7 @@ class TxnMarkers:
 
     def _append(self, partition: Partition, written: _Written) -> None:
         marker, record, built = written
+        leader = partition.leader()
         batch = bytearray(built)
         now_ms = record.timestamp_ms
         if marker.transaction_version == UNKNOWN_TRANSACTION_VERSION:
@@ -163,12 +164,12 @@ class TxnMarkers:
             raise KafkaError(Error.MESSAGE_TOO_LARGE, f"a marker has {len(batch)} bytes")
         if rules.message_timestamp_type == "LogAppendTime":
             patch_max_timestamp(batch, 0, len(batch), LOG_APPEND_TIME, now_ms)
-        partition.log.append(
+        leader.log.append(
             batch,
-            leader_epoch=partition.leader_epoch,
+            leader_epoch=leader.leader_epoch,
             now_ms=now_ms,
             origin=AppendOrigin.COORDINATOR,
             marker=record,
             transaction_version=marker.transaction_version,
         )
-        partition.advance()
+        leader.advance()

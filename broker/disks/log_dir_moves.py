@@ -204,17 +204,17 @@ class LogDirMoves:
         move.log.when_flushed(end_offset, then)
 
     def _change_places(self, partition: Partition, move: Move) -> None:
-        topic, source = partition.topic, partition.directory
+        source = partition.directory
         if move.log.recovery_point < partition.log.recovery_point:
             moving.sync(move.log)
         change = self._record(partition, move.directory_id)
         if change:
             self._metadata.append(change)
         move.directory.promote(move.log, partition.log, source, self._new_folder_name())
-        partition.log, partition.directory, partition.move = move.log, move.directory, None
+        partition.replace_log(move.log, move.directory)
         self._moving.pop(partition, None)
-        partition.configure(topic.config)
-        log.info("%s-%d was moved to %s", topic.name, partition.index, os.path.abspath(move.directory.path))
+        where = os.path.abspath(move.directory.path)
+        log.info("%s-%d was moved to %s", partition.topic.name, partition.index, where)
 
     def _id_of(self, directory: LogDirectory) -> bytes:
         return next(key for key, known in self._directories.items() if known is directory)

@@ -269,12 +269,16 @@ def _append(
     guard: Verification | None,
 ) -> PartitionProduceResponse:
     """Check one batch and append it; whatever is wrong with it becomes the partition's answer."""
-    log = partition.log
+    try:
+        leader = partition.leader()
+    except KafkaError as failure:
+        return _refused(partition.index, failure.error)
+    log = leader.log
     try:
         checked = validate(batch, partition.topic.rules, now_ms, partition.topic.name, partition.index)
         appended = log.append(
             checked.batch,
-            leader_epoch=partition.leader_epoch,
+            leader_epoch=leader.leader_epoch,
             now_ms=now_ms,
             header=checked.header,
             guard=guard,
@@ -296,7 +300,7 @@ def _append(
         log_start_offset=appended.log_start_offset,
     )
     if not appended.duplicate:
-        partition.advance()
+        leader.advance()
         if appended.flushing:
             unsynced.append((answer, _when_synced(log, appended.last_offset + 1)))
     return answer

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.replicas.partitions import NO_LEADER_EPOCH
+from broker.replicas.follower import NO_LEADER_EPOCH
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from protocol.records.batch import CorruptRecordError

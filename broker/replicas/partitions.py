@@ -1,4 +1,4 @@
-"""The partitions that this node leads, and how they follow the metadata (Kafka: `ReplicaManager`, `Partition`).
+"""The partitions that this node has replicas of, and how they follow the metadata (Kafka: `ReplicaManager`).
 
 `Partitions.follow` is called after every change of the metadata, a start included: it opens or makes logs, begins
 leader epochs, and takes away what was deleted. Handlers find partitions here by name or by topic id.
@@ -11,6 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.disks.placement import MIGRATING, UNASSIGNED, directory_of
+from broker.replicas.follower import NO_LEADER_EPOCH, Follower
+from broker.replicas.leader import Leader
+from broker.replicas.waiting_fetches import WaitingFetches
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
 from protocol.records.rules import RecordRules
@@ -24,13 +27,11 @@ from storage.log.segment_recovery import UnsupportedFormatError
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage, TopicChanges, TopicImage
     from broker.environment.clock import Clock
-    from broker.replicas.fetching import DelayedFetch
+    from broker.replicas.commit_waiters import Failed
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog
 
 log = logging.getLogger("barnabas.partitions")
-
-NO_LEADER_EPOCH = -1
 
 # What opening or deleting a log may end with, without the program being at fault.
 FAULTS = (
@@ -58,71 +59,110 @@ class Move:
 
 
 class Partition:
-    """One partition that this node leads."""
+    """One partition that this node has a replica of, in the role that the metadata gives it."""
 
     __slots__ = (
+        "_failed",
+        "_partition_epoch",
         "directory",
         "index",
         "is_gone",
-        "leader_epoch",
-        "leader_id",
         "log",
         "move",
+        "role",
         "topic",
         "waiting",
     )
 
     def __init__(
-        self, topic: HostedTopic, index: int, log: PartitionLog, directory: LogDirectory, leader_id: int
+        self, topic: HostedTopic, index: int, log: PartitionLog, directory: LogDirectory, failed: Failed
     ) -> None:
+        """`failed` learns of a broken invariant of somebody who waited for a commit."""
         self.topic = topic
         self.directory = directory
         self.index = index
         self.log = log
         self.move: Move | None = None
-        self.leader_id = leader_id
-        self.leader_epoch = -1
         self.is_gone = False
-        self.waiting: set[DelayedFetch] = set()
+        self.waiting = WaitingFetches()
+        self.role: Leader | Follower = Follower(log, self.waiting)
+        self._partition_epoch: int | None = None
+        self._failed = failed
         self.configure(topic.config)
+
+    @property
+    def leader_id(self) -> int:
+        return self.role.leader_id
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.role.leader_epoch
+
+    def leader(self) -> Leader:
+        """The role of the leader. Raises KafkaError (NOT_LEADER_OR_FOLLOWER) where this node doesn't lead it."""
+        role = self.role
+        if role.__class__ is Leader:
+            return role
+        raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
 
     def configure(self, config: LogConfig) -> None:
         self.log.config = config
         if self.move is not None:
             self.move.log.config = moving.config_of_future(config)
         self.log.verifies_transactions = config.transaction_partition_verification_enable
+        if isinstance(self.role, Leader):
+            self.role.configured()
+
+    def replace_log(self, log: PartitionLog, directory: LogDirectory) -> None:
+        """The partition has moved to another directory, and what was its future log is its log."""
+        self.log = self.role.log = log
+        self.directory = directory
+        self.move = None
+        self.configure(self.topic.config)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Raises KafkaError where a client knows an older leader epoch, or one we don't know yet (KIP-320)."""
-        if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
-            if current_leader_epoch < self.leader_epoch:
+        """Raises KafkaError where a client knows an older leader epoch, or one we don't know yet (KIP-320; Kafka:
+        `Partition.checkCurrentLeaderEpoch`)."""
+        leader_epoch = self.role.leader_epoch
+        if current_leader_epoch not in (NO_LEADER_EPOCH, leader_epoch):
+            if current_leader_epoch < leader_epoch:
                 raise KafkaError(Error.FENCED_LEADER_EPOCH)
             raise KafkaError(Error.UNKNOWN_LEADER_EPOCH)
 
     def leader_epoch_passes(self, current_leader_epoch: int) -> bool:
-        return current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch
+        return current_leader_epoch < 0 or current_leader_epoch == self.role.leader_epoch
 
-    def begin_leader_epoch(self, leader_epoch: int) -> None:
-        """On becoming leader the pair (epoch, log end) is written at once, before any record."""
-        if leader_epoch == self.leader_epoch:
+    def follow(self, node_id: int, wanted: PartitionImage) -> None:
+        """Take the role that the metadata gives (Kafka: `Partition.makeLeader`, `makeFollower`).
+
+        Raises KafkaError (KAFKA_STORAGE_ERROR) where the epoch can't be written; the role is the one before then.
+        """
+        if wanted.partition_epoch == self._partition_epoch:
             return
-        self.log.assign_leader_epoch(leader_epoch)
-        self.leader_epoch = leader_epoch
-        self.advance()
+        role = self.role
+        if wanted.leader == node_id:
+            if not isinstance(role, Leader):
+                role = Leader(node_id, self.log, self.waiting, self._failed)
+            role.lead(wanted.leader_epoch, wanted.replicas, wanted.isr)
+            self._take(role)
+        else:
+            self._take(Follower(self.log, self.waiting, wanted.leader, wanted.leader_epoch))
+        self._partition_epoch = wanted.partition_epoch
 
-    def advance(self) -> None:
-        """After an append: with one replica, what is in the log is committed. Wakes the fetches that wait."""
-        self.log.update_high_watermark(self.log.log_end_offset)
-        if self.waiting:
-            self.wake()
+    def give_up(self, error: Error) -> None:
+        """It is deleted (NOT_LEADER_OR_FOLLOWER), or its disk failed (KAFKA_STORAGE_ERROR)."""
+        self.is_gone = True
+        self._take(Follower(self.log, self.waiting, leader_epoch=self.role.leader_epoch), error)
 
-    def wake(self) -> None:
-        for fetch in [*self.waiting]:
-            fetch.recheck()
+    def _take(self, role: Leader | Follower, lost_because: Error = Error.NOT_LEADER_OR_FOLLOWER) -> None:
+        before, self.role = self.role, role
+        if before is not role and isinstance(before, Leader):
+            before.resign(KafkaError(lost_because))
+        self.waiting.wake()
 
 
 class HostedTopic:
-    """A topic with the partitions of it that this node leads, and its settings in the forms that are used.
+    """A topic with the partitions of it that this node has, and its settings in the forms that are used.
 
     `offline` are those that are in a log directory which can't be used.
     """
@@ -158,7 +198,7 @@ class HostedTopic:
 
 
 class Partitions:
-    """All partitions that this node leads."""
+    """All partitions that this node has a replica of."""
 
     def __init__(
         self,
@@ -169,11 +209,12 @@ class Partitions:
         is_internal: Callable[[str], bool],
         new_folder_name: Callable[[], str],
         jitter: Callable[[int], int],
+        failed: Failed,
     ) -> None:
         """`directories` by directory id; the first one takes partitions whose record names none.
 
         `new_folder_name()` is 32 hex digits, for the folder of a partition that is deleted; `jitter(n)` draws from
-        0 to below n.
+        0 to below n; `failed` learns of a broken invariant of somebody who waited for a commit.
         """
         self.by_name: dict[str, HostedTopic] = {}
         self.by_id: dict[bytes, HostedTopic] = {}
@@ -184,6 +225,7 @@ class Partitions:
         self._is_internal = is_internal
         self._new_folder_name = new_folder_name
         self._jitter = jitter
+        self._failed = failed
         self._to_follow: set[str] = set()  # topics with a partition that failed
         self._to_delete: list[Partition] = []
 
@@ -264,9 +306,8 @@ class Partitions:
             if directory is None or opened is None:
                 hosted.offline.add(index)
                 return
-            partition = Partition(hosted, index, opened, directory, self._node_id)
-        if wanted.leader == self._node_id:
-            partition.begin_leader_epoch(wanted.leader_epoch)
+            partition = Partition(hosted, index, opened, directory, self._failed)
+        partition.follow(self._node_id, wanted)
         hosted.partitions[index] = partition
 
     def _open(self, directory: LogDirectory, hosted: HostedTopic, index: int) -> PartitionLog | None:
@@ -295,8 +336,7 @@ class Partitions:
                 if partition.directory is directory:
                     del topic.partitions[index]
                     topic.offline.add(index)
-                    partition.is_gone = True
-                    partition.wake()
+                    partition.give_up(Error.KAFKA_STORAGE_ERROR)
 
     def offline(self) -> set[tuple[bytes, int]]:
         """Those in a log directory that can't be used, by topic id and number."""
@@ -316,9 +356,8 @@ class Partitions:
         if self.by_name.get(hosted.name) is hosted:
             del self.by_name[hosted.name]
         for partition in hosted.partitions.values():
-            partition.is_gone = True
             self._delete(partition)
-            partition.wake()
+            partition.give_up(Error.NOT_LEADER_OR_FOLLOWER)
         self._discard_unopened_futures(hosted.name)
 
     def _discard_unopened_futures(self, topic: str) -> None:

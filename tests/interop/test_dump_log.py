@@ -66,7 +66,7 @@ def append(node: Server, topic: str, batch: bytearray, origin: AppendOrigin = Ap
     partition.log.append(
         batch, leader_epoch=partition.leader_epoch, now_ms=node.clock.now_ms(), origin=origin
     )
-    partition.advance()
+    partition.leader().advance()
 
 
 def fill(node: Server) -> None:

@@ -169,7 +169,7 @@ async def test_the_two_end_each_others_moves_between_folders(
         for _ in range(500):
             batch = build_batch([(node.clock.now_ms(), None, b"x" * 100, ())])
             partition.log.append(batch, leader_epoch=0, now_ms=node.clock.now_ms())
-            partition.advance()
+            partition.leader().advance()
         monkeypatch.setattr(log_dir_moves, "SLICE_BATCHES", 1)
         assert place() == ["data/t-0"]
         ids = {Path(directory.path).name: node.directory_id(directory) for directory in node.directories}

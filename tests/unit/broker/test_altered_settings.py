@@ -56,7 +56,7 @@ def append(node: Server, topic: str, size: int = 100) -> None:
     partition = node.partitions.get(topic, 0)
     batch = build_batch([(node.clock.now_ms(), b"k", b"v" * size, ())])
     partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=node.clock.now_ms())
-    partition.advance()
+    partition.leader().advance()
 
 
 def alter(node: Server, kind: int, name: str, *changes: tuple[str, int, str | None]) -> Error:

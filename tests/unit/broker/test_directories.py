@@ -56,7 +56,7 @@ def append(server: Server, index: int) -> None:
     partition = server.partitions.get("t", index)
     batch = build_batch([(0, None, b"%d" % index, ())])
     partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=0)
-    partition.advance()
+    partition.leader().advance()
 
 
 def folders(folder: Path, name: str) -> set[str]:

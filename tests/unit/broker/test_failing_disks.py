@@ -77,7 +77,7 @@ def append(node: Server, topic: str, index: int = 0) -> None:
     partition = node.partitions.get(topic, index)
     batch = build_batch([(node.clock.now_ms(), None, b"x", ())])
     partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=node.clock.now_ms())
-    partition.advance()
+    partition.leader().advance()
 
 
 def waiting_fetch(node: Server, offset: int, *, max_wait_ms: int = 60_000) -> DelayedFetch:

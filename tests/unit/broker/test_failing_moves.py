@@ -69,7 +69,7 @@ async def left_behind(folder: Path) -> Server:
     for _ in range(RECORDS // 10):
         batch = build_batch([(NOW_MS, None, b"old", ()) for _ in range(10)])
         partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=NOW_MS)
-        partition.advance()
+        partition.leader().advance()
     partition.log.delete_records_before(LOG_START)
     node.housekeeping.checkpoint_log_start_offsets()
     await until((folder / "b" / "log-start-offset-checkpoint").exists)

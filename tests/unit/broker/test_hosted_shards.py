@@ -11,6 +11,7 @@ import pytest
 from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.hosted_shards import HostedShards
 from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.replicas.follower import Follower
 from broker.replicas.partitions import Partition
 from broker.server import Server
 from coordinator.java.hashes import partition_of_key
@@ -258,12 +259,12 @@ async def test_a_partition_that_nobody_leads_has_no_shard_yet(tmp_path: Path) ->
     create(node, "t")
     partition = node.partitions.get("t", 0)
     hosting = Hosting(node)
-    partition.leader_epoch = -1
+    leader, partition.role = partition.role, Follower(partition.log, partition.waiting)
 
     hosting.shards.follow()
     assert hosting.error_at(0) is Error.NOT_COORDINATOR
 
-    partition.leader_epoch = 0
+    partition.role = leader
     hosting.shards.follow()
     assert hosting.shards.at(0).leader_epoch == 0
     await node.stop()

@@ -78,7 +78,7 @@ def append(node: Server, value: bytes, **producer: Any) -> None:
     partition.log.append(
         batch, leader_epoch=partition.leader_epoch, now_ms=node.clock.now_ms(), origin=AppendOrigin.CLIENT
     )
-    partition.advance()
+    partition.leader().advance()
 
 
 def values(node: Server) -> list[bytes]:
@@ -255,7 +255,7 @@ async def test_a_log_start_within_a_batch_outlives_a_crash(tmp_path: Path) -> No
     partition = partition_of(node)
     batch = build_batch([(NOW_MS, None, b"%d" % number, ()) for number in range(3)])
     partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=NOW_MS)
-    partition.advance()
+    partition.leader().advance()
     partition.log.delete_records_before(RECORDS + 1)
     move(node, tmp_path / "b")
     await moved(node)

@@ -20,7 +20,7 @@ def append(node: Server, topic: str, *values: bytes) -> None:
     partition = node.partitions.get(topic, 0)
     batch = build_batch([(node.clock.now_ms(), None, value, ()) for value in values])
     partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=node.clock.now_ms())
-    partition.advance()
+    partition.leader().advance()
 
 
 async def refusal(folder: Path, *settings: str, port: int = 0) -> str:

@@ -1,0 +1,39 @@
+"""A partition of which this node has a copy, and that another node leads, or nobody (Kafka: `Partition` of a
+follower)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.replicas.waiting_fetches import WaitingFetches
+    from storage.log.partition_log import PartitionLog
+
+NO_LEADER = -1
+NO_LEADER_EPOCH = -1
+
+
+class Follower:
+    """The role of a partition that isn't led here."""
+
+    __slots__ = ("_fetches", "leader_epoch", "leader_id", "log")
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        fetches: WaitingFetches,
+        leader_id: int = NO_LEADER,
+        leader_epoch: int = NO_LEADER_EPOCH,
+    ) -> None:
+        """`leader_id` is NO_LEADER where nobody leads it."""
+        self.log = log
+        self._fetches = fetches
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+
+    def learn_high_watermark(self, of_leader: int) -> None:
+        """What the leader has committed is committed here as well, as far as this log has it. It never goes back."""
+        log = self.log
+        log.update_high_watermark(max(log.high_watermark, min(of_leader, log.log_end_offset)))
+        if self._fetches:
+            self._fetches.wake()

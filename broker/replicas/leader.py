@@ -1,0 +1,153 @@
+"""A partition that this node leads (Kafka: `Partition` of a leader, `Replica`).
+
+The leader knows the replicas and where each one's log ends, and from that, what is committed: all below the high
+watermark. Who depends on that waits with `Leader.when_committed`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.replicas.commit_waiters import CommitWaiter, CommitWaiters, Failed, Then
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from broker.replicas.waiting_fetches import WaitingFetches
+    from protocol.errors import KafkaError
+    from storage.log.partition_log import PartitionLog
+
+UNKNOWN_OFFSET = -1
+
+
+class Replica:
+    """Another node's copy, as far as the leader knows it (Kafka: `Replica`)."""
+
+    __slots__ = ("log_end_offset", "log_start_offset", "node_id")
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.forget()
+
+    def forget(self) -> None:
+        """What it said to an earlier leader doesn't count."""
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+
+
+class Leader:
+    """The role of a partition that is led here, from its first leader epoch here to the last one in a row."""
+
+    __slots__ = (
+        "_commits_alone",
+        "_fetches",
+        "_waiters",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "others",
+        "replica_count",
+    )
+
+    def __init__(self, node_id: int, log: PartitionLog, fetches: WaitingFetches, failed: Failed) -> None:
+        """`fetches` are those that wait at the partition; `failed` learns of a broken invariant of somebody who
+        waited for a commit."""
+        self.leader_id = node_id
+        self.leader_epoch = -1
+        self.log = log
+        self.isr: frozenset[int] = frozenset((node_id,))
+        """The ids of the replicas in sync, as the controller knows them; the leader's is one."""
+        self.others: dict[int, Replica] = {}
+        """The other replicas by id."""
+        self.replica_count = 1
+        self._fetches = fetches
+        self._waiters = CommitWaiters(failed)
+        self._commits_alone = True  # so that a node that has no others pays nothing for the rule
+
+    def lead(self, leader_epoch: int, replicas: Sequence[int], isr: Collection[int]) -> None:
+        """Take over what the metadata says (Kafka: `Partition.makeLeader`).
+
+        In a new leader epoch the pair (epoch, log end) is written at once, before any record; what the other replicas
+        said before doesn't count then. Raises KafkaError (KAFKA_STORAGE_ERROR), with nothing changed.
+        """
+        is_new = leader_epoch != self.leader_epoch
+        if is_new:
+            self.log.assign_leader_epoch(leader_epoch)
+            self.leader_epoch = leader_epoch
+        self.others = {
+            node_id: self.others.get(node_id) or Replica(node_id)
+            for node_id in replicas
+            if node_id != self.leader_id
+        }
+        if is_new:
+            for replica in self.others.values():
+                replica.forget()
+        self.replica_count = len(replicas)
+        self.isr = frozenset(isr)
+        self.configured()
+        self.advance()
+
+    def configured(self) -> None:
+        """A setting of the topic changed."""
+        self._commits_alone = self.isr == {self.leader_id} and not self.is_under_min_isr
+
+    @property
+    def min_isr(self) -> int:
+        """`min.insync.replicas`, at most as many as there are replicas (Kafka: `effectiveMinIsr`)."""
+        return min(self.log.config.min_insync_replicas, self.replica_count)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        return len(self.isr) < self.min_isr
+
+    # --- what is committed ----------------------------------------------------------------------------------
+
+    def when_committed(self, offset: int, then: Then) -> CommitWaiter | None:
+        """`then(None)` once all below the offset is committed: in this call where it is already, else in the one that
+        moves the high watermark there.
+
+        `then(error)` where that isn't going to happen here: NOT_LEADER_OR_FOLLOWER where leadership is lost or the
+        partition deleted, KAFKA_STORAGE_ERROR where its disk failed. Each is told once, in the order of offsets.
+        What is returned can be given to `wait_no_more`; None where `then` was told.
+        """
+        return self._waiters.wait(offset, self.log.high_watermark, then)
+
+    def wait_no_more(self, waiter: CommitWaiter) -> None:
+        self._waiters.cancel(waiter)
+
+    @property
+    def waiting_for_commit(self) -> int:
+        """How many are to be told yet."""
+        return len(self._waiters)
+
+    def advance(self) -> None:
+        """After an append, or anything else that may move the high watermark: move it as far as the replicas in sync
+        allow, then tell who waits (Kafka: `Partition.maybeIncrementLeaderHW`)."""
+        log = self.log
+        offset = log.log_end_offset if self._commits_alone else self._committed_offset()
+        log.update_high_watermark(offset)
+        if self._waiters.heap:
+            self._waiters.tell_committed(log.high_watermark)
+        if self._fetches:
+            self._fetches.wake()
+
+    def _committed_offset(self) -> int:
+        """The smallest log end of the replicas in sync. It never goes back, and stands still while they are too few
+        (KIP-966): what fewer have could be lost, though it was acknowledged."""
+        high_watermark = self.log.high_watermark
+        if self.is_under_min_isr:
+            return high_watermark
+        ends = [self.others[node_id].log_end_offset for node_id in self.isr if node_id in self.others]
+        return max(high_watermark, min(ends, default=self.log.log_end_offset))
+
+    def follower_fetched(self, node_id: int, log_end_offset: int, log_start_offset: int) -> None:
+        """Another replica has all below `log_end_offset` (Kafka: `Partition.updateFollowerFetchState`)."""
+        replica = self.others[node_id]
+        replica.log_end_offset = log_end_offset
+        replica.log_start_offset = log_start_offset
+        self.advance()
+
+    def resign(self, error: KafkaError) -> None:
+        """The node doesn't lead the partition any more: who waits for a commit is told why."""
+        self._waiters.tell_lost(error)

@@ -1,0 +1,211 @@
+"""Who waits for an offset to be committed is told once, in order, whatever the others do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.broken_invariant import BrokenInvariantError
+from broker.replicas.commit_waiters import MANY_CANCELLED, CommitWaiters
+from broker.replicas.leader import Leader
+from broker.replicas.waiting_fetches import WaitingFetches
+from protocol.errors import Error, KafkaError
+from protocol.records.records import build_batch
+from storage.log.log_config import LogConfig
+from tests.support.partition_logs import open_log
+
+ME, SECOND, THIRD = 1, 2, 3
+
+
+class Told:
+    def __init__(self) -> None:
+        self.names: list[str | tuple[str, Error]] = []
+        self.failed: list[BaseException] = []
+
+    def __call__(self, name: str):  # type: ignore[no-untyped-def]
+        def then(error: KafkaError | None) -> None:
+            self.names.append(name if error is None else (name, error.error))
+
+        return then
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def leader(tmp_path: Path, told: Told) -> Iterator[Leader]:
+    log = open_log(tmp_path, min_insync_replicas=2)
+    leader = Leader(ME, log, WaitingFetches(), told.failed.append)
+    leader.lead(0, [ME, SECOND, THIRD], [ME, SECOND, THIRD])
+    yield leader
+    log.close()
+
+
+def append(leader: Leader, count: int = 1) -> int:
+    for _ in range(count):
+        leader.log.append(build_batch([(0, None, b"x", ())]), leader_epoch=leader.leader_epoch, now_ms=0)
+        leader.advance()
+    return leader.log.log_end_offset
+
+
+def follow(leader: Leader, second: int, third: int) -> None:
+    leader.follower_fetched(SECOND, second, 0)
+    leader.follower_fetched(THIRD, third, 0)
+
+
+def test_a_leader_without_others_commits_in_the_call_that_appends(tmp_path: Path, told: Told) -> None:
+    log = open_log(tmp_path, min_insync_replicas=2)
+    leader = Leader(ME, log, WaitingFetches(), told.failed.append)
+    leader.lead(0, [ME], [ME])
+    assert leader.when_committed(append(leader), told("first")) is None
+    assert told.names == ["first"]
+    log.close()
+
+
+def test_the_smallest_log_end_of_those_in_sync_is_committed(leader: Leader, told: Told) -> None:
+    append(leader, 3)
+    for offset in (1, 2, 3):
+        leader.when_committed(offset, told(str(offset)))
+    follow(leader, 3, 0)
+    assert (leader.log.high_watermark, told.names) == (0, [])
+    follow(leader, 3, 2)
+    assert (leader.log.high_watermark, told.names) == (2, ["1", "2"])
+    follow(leader, 3, 3)
+    assert (leader.log.high_watermark, told.names) == (3, ["1", "2", "3"])
+    assert leader.waiting_for_commit == 0
+
+
+def test_who_is_not_in_sync_does_not_hold_up_the_others(leader: Leader, told: Told) -> None:
+    append(leader, 2)
+    leader.when_committed(2, told("both"))
+    leader.follower_fetched(SECOND, 2, 0)
+    assert told.names == []
+    leader.lead(0, [ME, SECOND, THIRD], [ME, SECOND])
+    assert told.names == ["both"]
+
+
+def test_nothing_is_committed_while_too_few_are_in_sync(leader: Leader, told: Told) -> None:
+    follow(leader, 0, 0)
+    leader.lead(0, [ME, SECOND, THIRD], [ME])
+    leader.when_committed(append(leader), told("too few"))
+    assert leader.is_under_min_isr
+    assert (leader.log.high_watermark, told.names) == (0, [])
+    leader.lead(0, [ME, SECOND, THIRD], [ME, SECOND])
+    leader.follower_fetched(SECOND, 1, 0)
+    assert told.names == ["too few"]
+
+
+def test_what_followers_said_to_an_earlier_leader_does_not_count(leader: Leader) -> None:
+    append(leader, 2)
+    follow(leader, 2, 1)
+    leader.lead(1, [ME, SECOND, THIRD], [ME, SECOND, THIRD])
+    leader.follower_fetched(SECOND, 2, 0)
+    assert leader.log.high_watermark == 1, "the third hasn't fetched in this epoch"
+    leader.follower_fetched(THIRD, 2, 0)
+    assert leader.log.high_watermark == 2
+
+
+def test_each_is_told_in_the_order_of_offsets_whenever_it_came(leader: Leader, told: Told) -> None:
+    append(leader, 3)
+    for offset in (3, 1, 2, 1):
+        leader.when_committed(offset, told(f"{offset}"))
+    follow(leader, 3, 3)
+    assert told.names == ["1", "1", "2", "3"]
+
+
+def test_who_waits_is_told_once_that_leadership_is_lost(leader: Leader, told: Told) -> None:
+    append(leader, 2)
+    leader.when_committed(1, told("first"))
+    leader.when_committed(2, told("second"))
+    follow(leader, 1, 1)
+    leader.resign(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
+    leader.resign(KafkaError(Error.KAFKA_STORAGE_ERROR))
+    assert told.names == ["first", ("second", Error.NOT_LEADER_OR_FOLLOWER)]
+    leader.when_committed(1, told("late"))
+    assert told.names[2:] == [("late", Error.NOT_LEADER_OR_FOLLOWER)]
+
+
+def test_one_that_fails_harms_none_of_the_others(leader: Leader, told: Told) -> None:
+    def fail(error: KafkaError | None) -> None:
+        raise ValueError("of somebody else")
+
+    append(leader, 2)
+    leader.when_committed(1, fail)
+    leader.when_committed(1, told("next"))
+    leader.when_committed(2, told("last"))
+    follow(leader, 2, 2)
+    assert told.names == ["next", "last"]
+    assert told.failed == []
+
+
+def test_a_broken_invariant_of_one_is_reported(leader: Leader, told: Told) -> None:
+    def fail(error: KafkaError | None) -> None:
+        raise BrokenInvariantError("can't be")
+
+    append(leader)
+    leader.when_committed(1, fail)
+    leader.when_committed(1, told("next"))
+    follow(leader, 1, 1)
+    assert told.names == ["next"]
+    assert [type(error) for error in told.failed] == [BrokenInvariantError]
+
+
+def test_one_that_appends_and_waits_anew_is_told_behind_those_before_it(leader: Leader, told: Told) -> None:
+    def append_again(error: KafkaError | None) -> None:
+        told("first")(error)
+        leader.lead(0, [ME, SECOND], [ME])  # from here on an append is committed at once
+        end = append(leader)
+        leader.when_committed(end, told("appended by the first"))
+        assert told.names == ["first"]
+
+    leader.log.config = LogConfig(min_insync_replicas=1)
+    append(leader, 2)
+    leader.when_committed(1, append_again)
+    leader.when_committed(2, told("second"))
+    follow(leader, 2, 2)
+    assert told.names == ["first", "second", "appended by the first"]
+
+
+def test_one_that_ends_the_leadership_leaves_none_untold(leader: Leader, told: Told) -> None:
+    def resign(error: KafkaError | None) -> None:
+        told("first")(error)
+        leader.resign(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
+        leader.when_committed(1, told("asked meanwhile"))
+
+    append(leader, 3)
+    leader.when_committed(1, resign)
+    leader.when_committed(2, told("committed"))
+    leader.when_committed(3, told("not committed"))
+    follow(leader, 2, 2)
+    assert told.names[0] == "first"
+    assert "committed" in told.names
+    assert ("not committed", Error.NOT_LEADER_OR_FOLLOWER) in told.names
+    assert len(told.names) == 4
+
+
+def test_who_is_cancelled_is_not_told(leader: Leader, told: Told) -> None:
+    append(leader)
+    waiter = leader.when_committed(1, told("cancelled"))
+    leader.when_committed(1, told("stays"))
+    assert waiter is not None
+    leader.wait_no_more(waiter)
+    leader.wait_no_more(waiter)
+    assert leader.waiting_for_commit == 1
+    follow(leader, 1, 1)
+    leader.wait_no_more(waiter)
+    assert told.names == ["stays"]
+    assert leader.waiting_for_commit == 0
+
+
+def test_those_cancelled_take_no_room_for_long(told: Told) -> None:
+    waiters = CommitWaiters(told.failed.append)
+    for offset in range(1, 10_000):
+        waiter = waiters.wait(offset, 0, told("given up"))
+        assert waiter is not None
+        waiters.cancel(waiter)
+    assert len(waiters.heap) <= 2 * MANY_CANCELLED
+    assert len(waiters) == 0
