@@ -61,11 +61,12 @@ class PartitionRuntime:
 
     def when_committed(self, end_offset: int, then: Then) -> None:
         """See the port."""
-        partition = self._partition
-        if partition.log.high_watermark >= end_offset:
-            then(None)
-        else:
-            then(_told(KafkaError(Error.NOT_LEADER_OR_FOLLOWER)))
+        try:
+            leader = self._partition.leader()
+        except KafkaError as error:
+            then(_told(error))
+            return
+        leader.when_committed(end_offset, lambda error: then(None if error is None else _told(error)))
 
     def _append(
         self, records: Sequence[Record], producer_id: int, producer_epoch: int, guard: object | None
