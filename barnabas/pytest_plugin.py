@@ -23,6 +23,7 @@ LOG_LINES_SHOWN = 60
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """The settings, in the ini file and on the command line."""
     parser.addini(
         "barnabas_config",
         type="linelist",

@@ -16,6 +16,8 @@ TRANSACTIONAL, CONTROL = 0x10, 0x20  # of the attributes
 
 
 class Header(NamedTuple):
+    """The fields of a batch ahead of its records, in their order (magic 2)."""
+
     base_offset: int
     length: int
     leader_epoch: int

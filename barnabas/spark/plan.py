@@ -12,6 +12,8 @@ SEQUENCES = 1 << 31
 
 
 class Target(NamedTuple):
+    """A partition to write to."""
+
     topic: str
     partition: int
 

@@ -67,6 +67,8 @@ class Partition:
 
 @dataclass(slots=True)
 class Sent:
+    """A batch on its way, and its answer to come."""
+
     partition: Partition
     batch: arrow_batches.Batch
     pending: Pending

@@ -50,6 +50,8 @@ class Layout(NamedTuple):
 
 
 class Stretch(NamedTuple):
+    """So many records of one layout in a row: where the last begins and ends, and their timestamps' bounds."""
+
     records: int
     last_start: int
     end: int

@@ -26,6 +26,8 @@ MAX_WORK = 20_000
 
 
 class Assertion(Enum):
+    """What holds at a place between two characters, written as RE2 does."""
+
     BEGIN = "\\A"
     END = "\\z"
     BEGIN_OF_LINE = "(?m)^"
@@ -43,11 +45,15 @@ class One:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
+    """One part behind the other."""
+
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
+    """The first part that matches, in their order."""
+
     parts: tuple[Node, ...]
 
 

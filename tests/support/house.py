@@ -1,0 +1,139 @@
+"""The sources as a test of tidiness sees them: modules, what they name, and whom they import."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FLOORS = ("protocol", "storage", "coordinator", "broker")
+
+MESSAGES = "protocol.messages"
+"""Declarations, written down as Kafka's own are: their names are Kafka's, and Kafka documents them."""
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file. `name` is what it is imported as."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        parts = self.path.relative_to(ROOT).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @property
+    def place(self) -> str:
+        return self.path.relative_to(ROOT).as_posix()
+
+    @cached_property
+    def text(self) -> str:
+        return self.path.read_text("utf-8")
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    def definitions(self) -> Iterator[Definition]:
+        """The public classes and functions of the module itself, in their order."""
+        for node in self.tree.body:
+            if isinstance(node, Definition) and not node.name.startswith("_"):
+                yield node
+
+
+def sources(*folders: str) -> list[Source]:
+    return [Source(path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def bound_by_assignment(source: Source) -> Iterator[str]:
+    """`Class.name` wherever a class body makes a function of somewhere else a method by assigning it."""
+    functions = {node.name for node in source.tree.body if isinstance(node, ast.FunctionDef)}
+    imported: set[str] = set()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            imported |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+    for owner in ast.walk(source.tree):
+        if not isinstance(owner, ast.ClassDef):
+            continue
+        for statement in owner.body:
+            if not isinstance(statement, ast.Assign):
+                continue
+            value = statement.value
+            if isinstance(value, ast.Attribute):
+                bound = (
+                    isinstance(value.value, ast.Name) and value.value.id in imported and value.attr.islower()
+                )
+            else:
+                bound = isinstance(value, ast.Name) and value.id in functions | {
+                    name for name in imported if name.islower()
+                }
+            if bound:
+                yield from (f"{owner.name}.{ast.unparse(target)}" for target in statement.targets)
+
+
+def imports(modules: Iterable[Source]) -> dict[str, set[str]]:
+    """Who of the modules imports whom of them, be it for a type alone."""
+    by_name = {each.name: each for each in modules}
+    found: dict[str, set[str]] = {}
+    for name, source in by_name.items():
+        named: set[str] = set()
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Import):
+                named |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                package = name if source.path.name == "__init__.py" else name.rpartition(".")[0]
+                for _ in range(node.level - 1):
+                    package = package.rpartition(".")[0]
+                base = ".".join(filter(None, [package if node.level else "", node.module or ""]))
+                for alias in node.names:
+                    whole = f"{base}.{alias.name}"
+                    named.add(whole if whole in by_name else base)
+        found[name] = (named & by_name.keys()) - {name}
+    return found
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The groups of modules in which each leads to each other (Tarjan's strongly connected components)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in graph[name]:
+            if other not in index:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for name in graph:
+        if name not in index:
+            visit(name)
+    return sorted(found)
+
+
+def names_on_two_floors() -> dict[str, set[str]]:
+    """Public classes and functions by name, with the floors that have one each; messages have Kafka's own names."""
+    floors: dict[str, set[str]] = defaultdict(set)
+    for floor in FLOORS:
+        for source in sources(floor):
+            if source.name.startswith(MESSAGES):
+                continue
+            for node in source.definitions():
+                floors[node.name].add(floor)
+    return {name: where for name, where in floors.items() if len(where) > 1}
