@@ -6,7 +6,6 @@ they are tested.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from protocol.errors import KafkaError
 from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
+    from broker.environment.scheduler import Scheduled
     from broker.server import Server
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog
@@ -31,7 +31,7 @@ class Housekeeping:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[str, Scheduled] = {}
 
     def start(self) -> None:
         config = self._server.config
@@ -74,18 +74,18 @@ class Housekeeping:
     def _every(
         self, name: str, interval_ms: int, task: Callable[[], None], first_ms: int | None = None
     ) -> None:
-        loop = asyncio.get_running_loop()
+        call_later = self._server.scheduler.call_later
 
         def due() -> None:
             if interval_ms > 0:  # else once, as Kafka's scheduler
-                self._timers[name] = loop.call_later(interval_ms / 1000, due)
+                self._timers[name] = call_later(interval_ms / 1000, due)
             try:
                 task()
             except (OSError, KafkaError) as error:
                 log.error("%s: %s", name, error)
 
         delay_ms = interval_ms if first_ms is None else first_ms
-        self._timers[name] = loop.call_later(max(delay_ms, 0) / 1000, due)
+        self._timers[name] = call_later(max(delay_ms, 0) / 1000, due)
 
     def _each_directory(self, what: str, task: Callable[[LogDirectory], object]) -> None:
         for directory in self._server.directories:
@@ -142,6 +142,6 @@ class Housekeeping:
 
     def close_idle_connections(self) -> None:
         max_idle_ms = self._server.config.get_int("connections.max.idle.ms")
-        before_s = asyncio.get_running_loop().time() - max_idle_ms / 1000
+        before_s = self._server.scheduler.time() - max_idle_ms / 1000
         for listener in self._server.listeners.values():
             listener.close_idle(before_s, max_idle_ms)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import resource
-import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.broken_invariant import stops_the_broker
 from broker.config.consistency import CONNECTIONS_PER_HOST
@@ -34,9 +32,6 @@ from broker.disks.directories import Directories, open_directories
 from broker.disks.failing_directories import FailingDirectories
 from broker.disks.folders import find_folders, settle_moves
 from broker.disks.log_dir_moves import LogDirMoves
-from broker.environment.background import BackgroundThread, run_all
-from broker.environment.chance import random_uuid
-from broker.environment.clock import Clock, SystemClock
 from broker.environment.timers import LoopTimers
 from broker.housekeeping import Housekeeping
 from broker.network.dispatch import Dispatcher
@@ -56,9 +51,10 @@ from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from broker.config.broker_config import BrokerConfig
+    from broker.environment.environment import Environment
     from broker.security.authorizer import Authorizer
     from storage.directory.log_directory import LogDirectory
 
@@ -87,11 +83,13 @@ class Server:
     _directories_by_id: dict[bytes, LogDirectory]
     folders: Directories
     _moves_found: list[tuple[str, int, bytes]]
-    _previous_handler: Any = None
 
-    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+    def __init__(self, config: BrokerConfig, environment: Environment) -> None:
         self.config = config
-        self.clock: Clock = clock or SystemClock()
+        self.clock = environment.clock
+        self.scheduler = environment.scheduler
+        self.chance = environment.chance
+        self.background = environment.background
         self.node_id = config.get_int("node.id")
         self.rack = config.get_string("broker.rack")
         self.cluster_id = ""
@@ -99,12 +97,12 @@ class Server:
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.failure: BaseException | None = None
         self.stopped = asyncio.Event()
-        self.background = BackgroundThread()
+        self._stop_telling: Callable[[], None] = lambda: None
         self.dispatcher = Dispatcher(self)
         self.fetch_sessions = FetchSessions(
-            config.get_int("max.incremental.fetch.session.cache.slots"), random.SystemRandom().randrange
+            config.get_int("max.incremental.fetch.session.cache.slots"), self.chance.randrange
         )
-        self.timers = LoopTimers(self.clock, self.stop_on_failure)
+        self.timers = LoopTimers(self.clock, self.scheduler, self.stop_on_failure)
         self.quotas = ClientQuotas(config)
         self.authorizer: Authorizer = AllowEverything()
         self.connection_limits = ConnectionLimits(
@@ -122,6 +120,7 @@ class Server:
                 self.connection_limits,
                 self.quotas.connections,
                 self.clock,
+                self.scheduler,
                 config.get_int("socket.request.max.bytes"),
                 config.get_int("socket.listen.backlog.size"),
             )
@@ -160,15 +159,13 @@ class Server:
         """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
         self._check_hosts()
         bound = self._bind()
-        loop = asyncio.get_running_loop()
-        self._previous_handler = loop.get_exception_handler()
-        loop.set_exception_handler(self._failed_on_loop)
+        self._stop_telling = self.scheduler.tell_failures(self._failed_on_loop)
         try:
             self._open_directories()
             self._open_metadata()
             self._open_partitions()
         except BaseException as error:
-            loop.set_exception_handler(self._previous_handler)
+            self._stop_telling()
             for sockets in bound.values():
                 for opened in sockets:
                     opened.close()
@@ -204,9 +201,7 @@ class Server:
 
     def _open_directories(self) -> None:
         files.limit_open_files(_open_files_limit())
-        self.folders = open_directories(
-            self.config, self.background, lambda: random_uuid(secrets.token_bytes)
-        )
+        self.folders = open_directories(self.config, self.background, self.chance.uuid)
         self.directories = self.folders.all()
         for directory in self.directories:
             directory.on_failure = self.failing.report
@@ -242,10 +237,10 @@ class Server:
 
     def _correct_directories(self) -> None:
         """Where a partition's folder is, counts; what is no partition of ours is set aside."""
-        found = find_folders(self.metadata.image, self._directories_by_id, lambda: secrets.token_hex(16))
+        found = find_folders(self.metadata.image, self._directories_by_id, self.chance.folder_name)
         any_failed = bool(self.folders.failed)
         self._moves_found = settle_moves(
-            self.metadata.image, self._directories_by_id, found, any_failed, lambda: secrets.token_hex(16)
+            self.metadata.image, self._directories_by_id, found, any_failed, self.chance.folder_name
         )
         corrected = placement.corrections(
             self.metadata.image,
@@ -276,7 +271,7 @@ class Server:
             [
                 registration.register_broker(
                     self.node_id,
-                    secrets.token_bytes(16),
+                    self.chance.token_bytes(16),
                     self.broker_epoch,
                     [
                         (name, *told)
@@ -304,8 +299,8 @@ class Server:
             self.clock,
             lambda name: log_config_of_topic(self.config, image.config_of_topic(name)),
             is_internal,
-            lambda: secrets.token_hex(16),
-            random.SystemRandom().randrange,
+            self.chance.folder_name,
+            self.chance.randrange,
             self.stop_on_failure,
         )
         self.moves = LogDirMoves(
@@ -314,8 +309,9 @@ class Server:
             self.partitions,
             self.metadata,
             self.clock,
-            lambda: secrets.token_hex(16),
-            random.SystemRandom().randrange,
+            self.scheduler,
+            self.chance.folder_name,
+            self.chance.randrange,
             lambda: self.config.get_int("replica.alter.log.dirs.io.max.bytes.per.second"),
         )
         self.placement = self._placement()
@@ -323,12 +319,14 @@ class Server:
             self.metadata,
             self.config,
             self.placement,
-            lambda: random_uuid(secrets.token_bytes),
+            self.chance.uuid,
             lambda configs: check_topic_configs(self.config, configs),
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.groups = Groups(self.config, self.partitions, self._runtime_of, self.metadata)
-        self.markers = TxnMarkers(image, self.partitions, self.groups, self.clock)
+        self.markers = TxnMarkers(
+            image, self.partitions, self.groups, clock=self.clock, scheduler=self.scheduler
+        )
         self.transactions = Transactions(
             self.config,
             self.partitions,
@@ -345,7 +343,7 @@ class Server:
         self.failing.take_offline()
 
     def _runtime_of(self, partition: Partition) -> PartitionRuntime:
-        return PartitionRuntime(partition, self.clock, self.timers, lambda: random_uuid(secrets.token_bytes))
+        return PartitionRuntime(partition, self.clock, self.timers, self.chance.uuid)
 
     def _follow_metadata(self) -> None:
         """Make the settings and the partitions what the metadata says."""
@@ -407,16 +405,10 @@ class Server:
             log.critical("stopping, since going on would be wrong: %s", failure)
             self.stopped.set()
 
-    def _failed_on_loop(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """The loop's exception handler: what a callback of ours ends with, a timer or the end of background work.
-
-        Connections that break off, and requests whose client has gone, come here too, and are no failures.
-        """
-        loop.default_exception_handler(context)
-        error = context.get("exception")
-        if error is None or isinstance(error, asyncio.CancelledError):
-            return
-        of_ours = "handle" in context and not isinstance(error, OSError | KafkaError | MemoryError)
+    def _failed_on_loop(self, error: BaseException, of_a_callback: bool) -> None:
+        """Told by the scheduler. A callback of ours is a timer or the end of background work; connections that break
+        off, and requests whose client has gone, come here too, and are no failures."""
+        of_ours = of_a_callback and not isinstance(error, OSError | KafkaError | MemoryError)
         if of_ours or stops_the_broker(error):
             self.stop_on_failure(error)
 
@@ -442,10 +434,14 @@ class Server:
         await self.background.finish()
         for directory in self.directories:
             try:
-                directory.close(clean=self.failure is None, broker_epoch=self.broker_epoch, run_all=run_all)
+                directory.close(
+                    clean=self.failure is None,
+                    broker_epoch=self.broker_epoch,
+                    run_all=self.background.run_all,
+                )
             except (OSError, KafkaError) as error:
                 self._failed_to_stop(f"{directory.path} can't be closed cleanly", error)
-        asyncio.get_running_loop().set_exception_handler(self._previous_handler)
+        self._stop_telling()
         self.stopped.set()
 
     def _give_up_leadership(self) -> None:

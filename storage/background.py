@@ -1,10 +1,11 @@
-"""The port for work that must not hold up the loop: syncing, deleting.
+"""The port for work that must not hold up the loop: syncing, writing checkpoints, deleting.
 
 Such work is a function over paths and numbers that were taken down beforehand. It never looks at a log or an
 open `File`, since it may run in a thread; what it found out is told to `then`, which runs back on the loop.
 """
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Protocol
 
 Work = Callable[[], None]
@@ -15,9 +16,21 @@ RunAll = Callable[[Sequence[Work]], list[Exception | None]]
 """Does all of the work, in any order and in any threads, and waits for it: what each raised, or None."""
 
 
+class Lane(Enum):
+    """Work of one lane is done one after the other, in the order it came; no lane waits for another."""
+
+    FLUSHING = "flushing"
+    """Syncing logs, which producers may wait for."""
+    WRITING = "writing"
+    """Checkpoints and snapshots."""
+    DELETING = "deleting"
+    """What is out of use, and the names that must be on the disk before it goes."""
+
+
 class Background(Protocol):
-    def __call__(self, work: Work, then: Then, /, *, delay_ms: int = 0) -> None:
-        """Runs `work` after `delay_ms` in any thread, then `then` on the loop: with None, or what work raised.
+    def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
+        """Runs `work` in its lane after `delay_ms`, in any thread, then `then` on the loop: with None, or what work
+        raised.
 
         Work that is still waiting for its delay when the process ends may be dropped: it is found again at
         the next start (`.deleted` files, `-delete` folders).
@@ -37,7 +50,7 @@ def run_in_turn(works: Sequence[Work]) -> list[Exception | None]:
     return failures
 
 
-def run_at_once(work: Work, then: Then, /, *, delay_ms: int = 0) -> None:
+def run_at_once(work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
     """A `Background` with neither threads nor delays: work is done before the call returns."""
     try:
         work()

@@ -25,6 +25,7 @@ from broker.controller.snapshot_file import (
     read_snapshot,
 )
 from storage import files
+from storage.background import Lane
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -172,7 +173,7 @@ class MetadataSnapshots:
             self._kept[snapshot_id] = (len(data), now_ms)
 
         self.is_writing = True
-        self._background(work, then)
+        self._background(work, then, lane=Lane.WRITING)
 
     # --- giving up ------------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class MetadataSnapshots:
                 log.warning("old snapshots of the metadata can't be deleted: %s", failure)
 
         if marked:
-            self._background(work, then, delay_ms=self._log.config.file_delete_delay_ms)
+            self._background(work, then, lane=Lane.DELETING, delay_ms=self._log.config.file_delete_delay_ms)
 
     def _size_and_timestamp(self, snapshot_id: SnapshotId) -> tuple[int, int]:
         known = self._kept.get(snapshot_id)

@@ -8,7 +8,6 @@ who learns of the end finds the offsets of before (KAFKA-17507). Sources: `Kafka
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.coordination.groups import Groups
     from broker.environment.clock import Clock
+    from broker.environment.scheduler import Scheduled, Scheduler
     from broker.replicas.partitions import Partition, Partitions
     from coordinator.ports import MarkerAnswers, TopicPartition, TxnMarker
 
@@ -61,13 +61,22 @@ class _Written(NamedTuple):
 class TxnMarkers:
     """Writes markers, a bounded number in one turn of the loop."""
 
-    def __init__(self, image: ClusterImage, partitions: Partitions, groups: Groups, clock: Clock) -> None:
+    def __init__(
+        self,
+        image: ClusterImage,
+        partitions: Partitions,
+        groups: Groups,
+        *,
+        clock: Clock,
+        scheduler: Scheduler,
+    ) -> None:
         self._image = image
         self._partitions = partitions
         self._groups = groups
         self._clock = clock
+        self._call_soon = scheduler.call_soon
         self._rows: deque[_Row] = deque()
-        self._turn: asyncio.Handle | None = None
+        self._turn: Scheduled | None = None
         self._left_at_once = AT_ONCE_PER_TURN
 
     def write(self, marker: TxnMarker, partitions: Sequence[TopicPartition], done: Done) -> None:
@@ -92,7 +101,7 @@ class TxnMarkers:
 
     def _again(self) -> None:
         if self._turn is None:
-            self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
+            self._turn = self._call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
         self._turn = None

@@ -6,7 +6,6 @@ the directory stays. Source: kafka.server.ReplicaManager.LogDirFailureHandler, h
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -43,7 +42,7 @@ class FailingDirectories:
         log.error("%s has failed, and its partitions are offline: %s", directory.path, failure)
         self._failing.append(directory)
         if self._started:
-            asyncio.get_running_loop().call_soon(self.take_offline)
+            self._server.scheduler.call_soon(self.take_offline)
         return True
 
     def forget(self) -> None:

@@ -8,7 +8,6 @@ places, within one turn of the loop.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +20,7 @@ from storage.directory import moving
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.environment.clock import Clock
+    from broker.environment.scheduler import Scheduled, Scheduler
     from broker.replicas.partitions import Partition, Partitions
     from protocol.wire.schema import Message
     from storage.directory.log_directory import LogDirectory
@@ -43,6 +43,7 @@ class LogDirMoves:
         partitions: Partitions,
         metadata: MetadataLog,
         clock: Clock,
+        scheduler: Scheduler,
         new_folder_name: Callable[[], str],
         jitter: Callable[[int], int],
         max_bytes_per_s: Callable[[], int],
@@ -53,12 +54,13 @@ class LogDirMoves:
         self._partitions = partitions
         self._metadata = metadata
         self._clock = clock
+        self._scheduler = scheduler
         self._new_folder_name = new_folder_name
         self._jitter = jitter
         self._max_bytes_per_s = max_bytes_per_s
         self._paid_until_s = 0.0  # what was copied is as much as may be up to then
         self._moving: dict[Partition, None] = {}
-        self._next: asyncio.Handle | None = None
+        self._next: Scheduled | None = None
         self._stopped = False
 
     def resume(self, found: Iterable[tuple[str, int, bytes]]) -> None:
@@ -135,10 +137,10 @@ class LogDirMoves:
     def _soon(self, delay_s: float = 0) -> None:
         if self._stopped:
             return
-        loop = asyncio.get_running_loop()
         if self._next is not None:
             self._next.cancel()
-        self._next = loop.call_later(delay_s, self._turn) if delay_s else loop.call_soon(self._turn)
+        scheduler = self._scheduler
+        self._next = scheduler.call_later(delay_s, self._turn) if delay_s else scheduler.call_soon(self._turn)
 
     def _turn(self) -> None:
         """A slice of each move."""
@@ -195,11 +197,10 @@ class LogDirMoves:
         move.synced = move.syncing = True
         end_offset = move.log.log_end_offset
         move.log.flush(self._clock.now_ms())
-        loop = asyncio.get_running_loop()
 
         def then(failure: Exception | None) -> None:
             move.syncing = False
-            loop.call_soon(self._soon)  # not within the flush, which isn't over while it tells
+            self._scheduler.call_soon(self._soon)  # not within the flush, which isn't over while it tells
 
         move.log.when_flushed(end_offset, then)
 

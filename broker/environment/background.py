@@ -1,6 +1,7 @@
-"""Work that must not hold up the loop (syncing, deleting), in one thread of its own.
+"""Work that must not hold up the loop (syncing, writing checkpoints, deleting), in a thread for each lane.
 
-The port is `storage.background.Background`; one thread keeps the order and is as fast as the disk.
+The port is `storage.background.Background`; one thread keeps a lane's order and is as fast as the disk. What is synced
+never stands behind what is deleted.
 """
 
 from __future__ import annotations
@@ -8,9 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from broker.broken_invariant import stops_the_broker
-from storage.background import run_in_turn
+from storage.background import Lane, run_in_turn
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 log = logging.getLogger("barnabas.background")
 
@@ -18,6 +23,20 @@ Work = Callable[[], None]
 Then = Callable[[Exception | None], None]
 
 AT_ONCE = 16
+
+
+class Lanes(Protocol):
+    """A `storage.background.Background`, with what a node needs at its end."""
+
+    def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None: ...
+
+    def run_all(self, works: Sequence[Work], /) -> list[Exception | None]:
+        """A `storage.background.RunAll`."""
+        ...
+
+    async def finish(self) -> None:
+        """Wait for what was started; drop what still waits for its delay (it is found again at the next start)."""
+        ...
 
 
 def run_all(works: Sequence[Work]) -> list[Exception | None]:
@@ -35,36 +54,32 @@ def run_all(works: Sequence[Work]) -> list[Exception | None]:
     return failures
 
 
-class BackgroundThread:
-    """Runs work in a thread and tells its end on the loop. Made where the loop runs; the thread starts with the
+class BackgroundThreads:
+    """Runs work in threads and tells its end on the loop. Made where the loop runs; a lane's thread starts with its
     first work."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._executor: object | None = None
+        self._executors: dict[Lane, ThreadPoolExecutor] = {}
         self._waiting: set[asyncio.Future[None]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
         self._stopping = False
 
-    def __call__(self, work: Work, then: Then, /, *, delay_ms: int = 0) -> None:
+    def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
         if delay_ms <= 0:
-            self._start(work, then)
+            self._start(work, then, lane)
         elif not self._stopping:
             timer: asyncio.TimerHandle
 
             def due() -> None:
                 self._timers.discard(timer)
-                self._start(work, then)
+                self._start(work, then, lane)
 
             timer = self._loop.call_later(delay_ms / 1000, due)
             self._timers.add(timer)
 
-    def _start(self, work: Work, then: Then) -> None:
-        if self._executor is None:
-            from concurrent.futures import ThreadPoolExecutor
-
-            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="background")
-        future = self._loop.run_in_executor(self._executor, work)  # type: ignore[arg-type]
+    def _start(self, work: Work, then: Then, lane: Lane) -> None:
+        future = self._loop.run_in_executor(self._executor(lane), work)
         self._waiting.add(future)
 
         def done(finished: asyncio.Future[None]) -> None:
@@ -80,6 +95,18 @@ class BackgroundThread:
 
         future.add_done_callback(done)
 
+    def _executor(self, lane: Lane) -> ThreadPoolExecutor:
+        executor = self._executors.get(lane)
+        if executor is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=lane.value)
+            self._executors[lane] = executor
+        return executor
+
+    def run_all(self, works: Sequence[Work], /) -> list[Exception | None]:
+        return run_all(works)
+
     async def finish(self) -> None:
         """Wait for what was started; drop what still waits for its delay (it is found again at the next start)."""
         self._stopping = True
@@ -88,5 +115,5 @@ class BackgroundThread:
         self._timers.clear()
         while self._waiting:
             await asyncio.wait([*self._waiting])
-        if self._executor is not None:
-            self._executor.shutdown(wait=True)  # type: ignore[attr-defined]
+        for executor in self._executors.values():
+            executor.shutdown(wait=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 
 from broker.broken_invariant import stops_the_broker
 from broker.environment.clock import Clock
+from broker.environment.scheduler import Scheduled, Scheduler
 from coordinator.timers import TimerQueue
 
 log = logging.getLogger("barnabas.coordination")
@@ -16,11 +17,12 @@ log = logging.getLogger("barnabas.coordination")
 class LoopTimers:
     """A queue of timers that the loop looks at when the next one is due; `failed` learns of broken invariants."""
 
-    def __init__(self, clock: Clock, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, clock: Clock, scheduler: Scheduler, failed: Callable[[BaseException], None]) -> None:
         self._clock = clock
+        self._call_later = scheduler.call_later
         self._failed = failed
         self._queue = TimerQueue(self._now_ms)
-        self._handle: asyncio.TimerHandle | None = None
+        self._handle: Scheduled | None = None
         self._handle_ms = 0
         self._firing = False
         self._stopped = False
@@ -83,5 +85,4 @@ class LoopTimers:
         self._handle_ms = next_ms
         # One millisecond more than the whole ones that are left: the clock's are cut off.
         delay_ms = next_ms - self._now_ms()
-        loop = asyncio.get_running_loop()
-        self._handle = loop.call_later(max(delay_ms + 1, 0) / 1000 if delay_ms > 0 else 0, self.fire_due)
+        self._handle = self._call_later(max(delay_ms + 1, 0) / 1000 if delay_ms > 0 else 0, self.fire_due)

@@ -67,7 +67,7 @@ def handle(
         or not reading.found
     ):
         return _answer(server, context, plan, parameters, reading.results)
-    delayed = DelayedFetch(server.partitions, parameters, reading)
+    delayed = DelayedFetch(server.partitions, server.scheduler, parameters, reading)
     if delayed.answer.done():
         return _answer(server, context, plan, parameters, delayed.answer.result())
     return _wait(server, context, plan, parameters, delayed)

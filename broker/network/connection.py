@@ -19,8 +19,7 @@ from broker.security.principal import ANONYMOUS
 from protocol.errors import CodecError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from broker.environment.scheduler import Scheduled, Scheduler
     from broker.network.dispatch import Dispatcher, PendingAnswer
     from broker.network.listener import Listener
 
@@ -66,7 +65,9 @@ class Connection(asyncio.BufferedProtocol):
         "transport",
     )
 
-    def __init__(self, listener: Listener, dispatcher: Dispatcher, max_frame_bytes: int) -> None:
+    def __init__(
+        self, listener: Listener, dispatcher: Dispatcher, scheduler: Scheduler, max_frame_bytes: int
+    ) -> None:
         self.listener = listener
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
@@ -84,11 +85,10 @@ class Connection(asyncio.BufferedProtocol):
         self._busy = False
         self._waiting: PendingAnswer | None = None
         self._write_paused = False
-        self._muted: asyncio.TimerHandle | None = None
-        loop = asyncio.get_running_loop()
-        self._loop_time: Callable[[], float] = loop.time
-        self._call_soon = loop.call_soon
-        self._later = loop.call_later
+        self._muted: Scheduled | None = None
+        self._loop_time = scheduler.time
+        self._call_soon = scheduler.call_soon
+        self._later = scheduler.call_later
 
     def __str__(self) -> str:
         return f"{self.peer_host}:{self.peer_port}"

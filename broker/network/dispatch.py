@@ -10,7 +10,6 @@ import asyncio
 import importlib
 import logging
 import struct
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -109,6 +108,7 @@ class Dispatcher:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._monotonic_s = server.clock.monotonic_s
         self._routes: dict[int, Route] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -129,7 +129,7 @@ class Dispatcher:
         request, _ = route.decode(frame, header.body_pos, len(frame))
         context = RequestContext(connection, api_key, api_version, header.correlation_id, header.client_id)
         quotas = self._server.quotas
-        began_s = time.perf_counter() if quotas.enforced else 0.0
+        began_s = self._monotonic_s() if quotas.enforced else 0.0
         response = route.handle(context, request)
         if quotas.enforced and (response is None or isinstance(response, route.response)):
             self._charge(context, response, len(frame), began_s)
@@ -137,7 +137,7 @@ class Dispatcher:
             return None
         if isinstance(response, route.response):
             return frame_answer(route, header.correlation_id, response)
-        handled_s = time.perf_counter() - began_s if began_s else 0.0
+        handled_s = self._monotonic_s() - began_s if began_s else 0.0
         later = response if isinstance(response, Later) else self._awaited(response)
         return PendingAnswer(self, route, context, later, len(frame), handled_s)
 
@@ -160,14 +160,14 @@ class Dispatcher:
         """The answer that has come, charged for and encoded. Raises what the request failed with."""
         response = pending.later.result()
         if self._server.quotas.enforced:
-            began_s = time.perf_counter() - pending.handled_s
+            began_s = self._monotonic_s() - pending.handled_s
             self._charge(pending.context, response, pending.frame_bytes, began_s)
         if response is None:
             return None
         return frame_answer(pending.route, pending.context.correlation_id, response)
 
     def _charge(self, context: RequestContext, response: Any, frame_bytes: int, began_s: float) -> None:
-        handling_s = time.perf_counter() - began_s if began_s else 0.0
+        handling_s = self._monotonic_s() - began_s if began_s else 0.0
         charge(self._server.quotas, context, response, frame_bytes, handling_s, self._server.clock.now_ms())
 
     def _route(self, api_key: int, api_version: int) -> Route | None:

@@ -14,6 +14,7 @@ from broker.network.connection import Connection
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
+    from broker.environment.scheduler import Scheduler
     from broker.network.dispatch import Dispatcher
     from broker.quotas.client_quotas import ConnectionRates
 
@@ -35,6 +36,7 @@ class Listener:
         limits: ConnectionLimits,
         rates: ConnectionRates,
         clock: Clock,
+        scheduler: Scheduler,
         max_frame_bytes: int,
         backlog: int = BACKLOG,
     ) -> None:
@@ -47,6 +49,7 @@ class Listener:
         self._limits = limits
         self._rates = rates
         self._clock = clock
+        self._scheduler = scheduler
         self._max_frame_bytes = max_frame_bytes
         self._backlog = backlog
         self._servers: list[asyncio.Server] = []
@@ -105,7 +108,7 @@ class Listener:
             )
 
     def _connection(self) -> Connection:
-        return Connection(self, self._dispatcher, self._max_frame_bytes)
+        return Connection(self, self._dispatcher, self._scheduler, self._max_frame_bytes)
 
     def admit(self, connection: Connection) -> str | None:
         """Count a connection in; why it has to close, where there are too many."""

@@ -12,6 +12,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from broker.environment.environment import Environment
 from broker.process.start_error import StartError
 from broker.server import Server
 
@@ -54,7 +55,7 @@ def run(options: Options) -> int:
 
 async def _run(options: Options, parent: ParentTie | None) -> int:
     loop = asyncio.get_running_loop()
-    server = Server(options.config)
+    server = Server(options.config, Environment.of_this_machine())
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, asked_to_stop.set)

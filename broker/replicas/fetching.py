@@ -17,6 +17,7 @@ from protocol.records.batch import CorruptRecordError
 from storage.log.reads import ENOUGH_BYTES
 
 if TYPE_CHECKING:
+    from broker.environment.scheduler import Scheduler
     from broker.replicas.fetch_sessions import FetchTarget
     from broker.replicas.partitions import Partition, Partitions
 
@@ -166,16 +167,17 @@ class DelayedFetch:
 
     __slots__ = ("_parameters", "_partitions", "_reading", "_timer", "answer")
 
-    def __init__(self, partitions: Partitions, parameters: FetchParameters, reading: Reading) -> None:
-        loop = asyncio.get_running_loop()
+    def __init__(
+        self, partitions: Partitions, scheduler: Scheduler, parameters: FetchParameters, reading: Reading
+    ) -> None:
         self._partitions = partitions
         self._parameters = parameters
         self._reading = reading
-        self.answer: asyncio.Future[Results] = loop.create_future()
+        self.answer: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
         self.answer.add_done_callback(self._forget)
         for _, partition in reading.found:
             partition.waiting.add(self)
-        self._timer = loop.call_later(parameters.max_wait_ms / 1000, self._complete)
+        self._timer = scheduler.call_later(parameters.max_wait_ms / 1000, self._complete)
         self.recheck()
 
     def recheck(self) -> None:

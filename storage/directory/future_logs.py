@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
 from storage import files
+from storage.background import Lane
 from storage.directory import checkpoints, moving
 from storage.directory.checkpoints import TopicPartition
 from storage.directory.partition_folder import PartitionFolder
@@ -191,4 +192,5 @@ def _write_log_starts(future: PartitionLog, directory: "LogDirectory") -> None:
 
 def _sync_names(directory: "LogDirectory") -> None:
     path = directory.path
-    directory.background(lambda: files.sync_directory(path), removal.log_failure)
+    # before what it replaces is deleted
+    directory.background(lambda: files.sync_directory(path), removal.log_failure, lane=Lane.DELETING)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from storage import files
-from storage.background import Background, RunAll, Work, run_in_turn
+from storage.background import Background, Lane, RunAll, Work, run_in_turn
 from storage.directory import checkpoints, future_logs
 from storage.directory.checkpoints import CheckpointError, TopicPartition
 from storage.directory.future_logs import FUTURE_DIRECTORY_SUFFIX
@@ -327,7 +327,7 @@ class LogDirectory:
             if waiting is not None:
                 self._write(name, waiting)
 
-        self.background(work, then)
+        self.background(work, then, lane=Lane.WRITING)
 
     def _put_in_place(self, temporary: str, path: str) -> bool:
         # on the loop, not in the background: so what was written in the meantime isn't replaced by older news
@@ -337,7 +337,7 @@ class LogDirectory:
             logger.error("%s can't be written: %s", path, failure)
             self.report(failure)
             return False
-        self.background(lambda: files.sync_directory(self.path), removal.log_failure)
+        self.background(lambda: files.sync_directory(self.path), removal.log_failure, lane=Lane.WRITING)
         return True
 
     def _write_now(self, name: str, data: bytes) -> None:

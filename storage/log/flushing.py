@@ -9,7 +9,7 @@ rest of it anew.
 from typing import TYPE_CHECKING
 
 from storage import files
-from storage.background import Then, Work
+from storage.background import Lane, Then, Work
 from storage.directory import checkpoints
 from storage.log import flush_waiters, rolling
 from storage.log.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, file_path
@@ -72,7 +72,7 @@ def _start(log: "PartitionLog") -> None:
         _start(log)
 
     log.flush_running = True
-    log.background(work, then)
+    log.background(work, then, lane=Lane.FLUSHING)
 
 
 def _fail(log: "PartitionLog", failure: Exception) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from storage import files
-from storage.background import Background
+from storage.background import Background, Lane
 from storage.log import flush_waiters
 from storage.log.segment import Segment
 from storage.log.storage_errors import told_to_clients
@@ -47,7 +47,7 @@ def unlink_later(log: "PartitionLog", paths: list[str]) -> None:
             files.remove(path)
 
     if paths:
-        log.background(work, log_failure, delay_ms=log.config.file_delete_delay_ms)
+        log.background(work, log_failure, lane=Lane.DELETING, delay_ms=log.config.file_delete_delay_ms)
 
 
 def log_failure(failure: Exception | None) -> None:
@@ -86,7 +86,7 @@ def remove_directory_later(directory: str, background: Background, delay_ms: int
     def work() -> None:
         files.remove_tree(directory)
 
-    background(work, log_failure, delay_ms=delay_ms)
+    background(work, log_failure, lane=Lane.DELETING, delay_ms=delay_ms)
 
 
 def out_of_use_path(directory: str, topic: str, partition: int, unique: str, suffix: str) -> str:

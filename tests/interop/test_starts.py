@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from broker.disks import log_dir_moves
+from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.server import Server
 from protocol.messages import metadata_records as records
@@ -125,7 +126,7 @@ async def test_kafka_and_barnabas_share_several_folders(tmp_path: Path) -> None:
     log_dirs = ",".join(map(str, paths))
     port = ["--port", "0", "-o", f"log.dirs={log_dirs}"]
     with Turns(tmp_path, {"log.dirs": log_dirs}) as turns:
-        node = Server(parse_command_line(port, {}).config)
+        node = Server(parse_command_line(port, {}).config, Environment.of_this_machine())
         await node.start()
         create(node, "t", 4)
         await node.stop()
@@ -138,7 +139,7 @@ async def test_kafka_and_barnabas_share_several_folders(tmp_path: Path) -> None:
         moved_to = paths[1 - paths.index(where["t-0"])]
         (where["t-0"] / "t-0").rename(moved_to / "t-0")
 
-        again = Server(parse_command_line(port, {}).config)
+        again = Server(parse_command_line(port, {}).config, Environment.of_this_machine())
         await again.start()
         assert [again.partitions.get("t", index).log.log_end_offset for index in range(4)] == [1] * 4
         await again.stop()
@@ -162,7 +163,7 @@ async def test_the_two_end_each_others_moves_between_folders(
         return sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/t-0"))
 
     with Turns(tmp_path, {"log.dirs": log_dirs}) as turns:
-        node = Server(parse_command_line(port, {}).config)
+        node = Server(parse_command_line(port, {}).config, Environment.of_this_machine())
         await node.start()
         create(node, "t")
         partition = node.partitions.get("t", 0)
@@ -184,7 +185,7 @@ async def test_the_two_end_each_others_moves_between_folders(
         assert produce(turns, "t") == 500
         turns.kill()
 
-        again = Server(parse_command_line(port, {}).config)
+        again = Server(parse_command_line(port, {}).config, Environment.of_this_machine())
         await again.start()
         partition = again.partitions.get("t", 0)
         assert partition.log.log_end_offset == 501

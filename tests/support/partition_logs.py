@@ -9,7 +9,7 @@ from typing import Any
 
 from protocol.records.batch import BatchHeader, read_header, walk_batches
 from protocol.records.records import ABORT, COMMIT, build_batch, build_end_txn_marker, read_records
-from storage.background import Background, Then, Work, run_at_once
+from storage.background import Background, Lane, Then, Work, run_at_once
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import AppendOrigin, AppendResult, PartitionLog
 from storage.log.segment_files import file_path
@@ -171,14 +171,14 @@ def ints(data: bytes, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
 class HeldBackground:
     """A `Background` that does nothing until it is told to, one work at a time."""
 
-    waiting: list[tuple[Work, Then, int]] = field(default_factory=list)
+    waiting: list[tuple[Work, Then, Lane, int]] = field(default_factory=list)
 
-    def __call__(self, work: Work, then: Then, /, *, delay_ms: int = 0) -> None:
-        self.waiting.append((work, then, delay_ms))
+    def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
+        self.waiting.append((work, then, lane, delay_ms))
 
     def run_one(self) -> None:
-        work, then, _delay_ms = self.waiting.pop(0)
-        run_at_once(work, then)
+        work, then, lane, _delay_ms = self.waiting.pop(0)
+        run_at_once(work, then, lane=lane)
 
     def run_all(self) -> None:
         while self.waiting:
@@ -186,4 +186,4 @@ class HeldBackground:
 
     @property
     def delays_ms(self) -> list[int]:
-        return [delay_ms for _work, _then, delay_ms in self.waiting]
+        return [delay_ms for _work, _then, _lane, delay_ms in self.waiting]

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from broker.environment.clock import ManualClock
+from broker.environment.environment import Environment
 from broker.handlers import alter_replica_log_dirs, produce
 from broker.process.command_line import parse_command_line
 from broker.server import Server
@@ -20,6 +20,7 @@ from protocol.records.records import build_batch
 from protocol.wire.primitives import uuid_from_text
 from storage import files
 from tests.compare.plain import message_from
+from tests.support.manual_clock import ManualClock
 from tests.support.whole_server import handled
 
 NOW_MS = 1_700_000_000_000
@@ -39,7 +40,7 @@ def refuse(part_of_path: str, *operations: str) -> None:
 async def started(folder: Path, *names: str, metadata: str = "a") -> Server:
     log_dirs = ",".join(str(folder / name) for name in names or "abc")
     arguments = ["--port", "0", "-o", f"log.dirs={log_dirs}", "-o", f"metadata.log.dir={folder / metadata}"]
-    node = Server(parse_command_line(arguments, {}).config, ManualClock(NOW_MS))
+    node = Server(parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock(NOW_MS)))
     await node.start()
     return node
 

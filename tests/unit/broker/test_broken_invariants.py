@@ -12,6 +12,7 @@ from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatableTopic
+from storage.background import Lane
 from tests.support.whole_server import in_loop, started
 
 
@@ -70,7 +71,7 @@ async def test_an_assertion_behind_background_work_stops_the_broker(tmp_path: Pa
     def then(_: Exception | None) -> None:
         raise AssertionError("impossible")
 
-    node.background(lambda: None, then)
+    node.background(lambda: None, then, lane=Lane.FLUSHING)
     await asyncio.wait_for(node.stopped.wait(), 5)
     await node.stop()
     assert not mark(tmp_path)
@@ -83,7 +84,7 @@ async def test_an_assertion_in_background_work_stops_the_broker(tmp_path: Path) 
     def work() -> None:
         raise AssertionError("impossible")
 
-    node.background(work, lambda _: None)
+    node.background(work, lambda _: None, lane=Lane.FLUSHING)
     await asyncio.wait_for(node.stopped.wait(), 5)
     await node.stop()
 
@@ -115,7 +116,7 @@ async def test_a_broken_connection_on_the_loop_is_no_failure(tmp_path: Path) -> 
 @in_loop
 async def test_a_failure_while_stopping_keeps_the_mark_away(tmp_path: Path) -> None:
     node = await started(tmp_path)
-    node.background(lambda: None, lambda _: node.stop_on_failure(AssertionError("late")))
+    node.background(lambda: None, lambda _: node.stop_on_failure(AssertionError("late")), lane=Lane.FLUSHING)
     await node.stop()
     assert not mark(tmp_path)
 

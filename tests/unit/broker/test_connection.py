@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from broker.environment.scheduler import LoopScheduler
 from broker.network.connection import INITIAL_BUFFER_BYTES, CloseConnectionError, Connection
 from broker.network.later import Later
 from protocol.errors import CodecError
@@ -125,7 +126,12 @@ class Client:
         self.transport = FakeTransport()
         self.listener = FakeListener()
         self.dispatcher = FakeDispatcher()
-        self.connection = Connection(self.listener, self.dispatcher, MAX_FRAME_BYTES)  # type: ignore[arg-type]
+        self.connection = Connection(
+            self.listener,  # type: ignore[arg-type]
+            self.dispatcher,  # type: ignore[arg-type]
+            LoopScheduler(),
+            MAX_FRAME_BYTES,
+        )
 
     def connect(self) -> "Client":
         self.connection.connection_made(self.transport)  # type: ignore[arg-type]

@@ -13,7 +13,6 @@ from broker.controller.controller_result import ControllerResult, by_item
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.snapshots import SnapshotPolicy
-from broker.environment.clock import ManualClock
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
@@ -22,6 +21,7 @@ from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
+from tests.support.manual_clock import ManualClock
 
 NODE = 1
 LARGE = 32_000  # of 300 of these a batch is above its 8 MiB

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.disks.placement import UNASSIGNED
-from broker.environment.clock import ManualClock
+from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.process.start_error import StartError
 from broker.server import Server
@@ -19,6 +19,7 @@ from protocol.records.records import build_batch
 from protocol.wire.primitives import uuid_from_text
 from storage import files
 from storage.directory.checkpoints import read_properties
+from tests.support.manual_clock import ManualClock
 from tests.support.whole_server import crash, in_loop
 
 PARTITIONS = 6
@@ -34,7 +35,7 @@ def node(folder: Path, *names: str, metadata: str | None = None) -> Server:
     arguments = ["--port", "0", "-o", "log.dirs=" + ",".join(str(folder / name) for name in names)]
     if metadata is not None:
         arguments += ["-o", f"metadata.log.dir={folder / metadata}"]
-    return Server(parse_command_line(arguments, {}).config, ManualClock())
+    return Server(parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock()))
 
 
 async def started(folder: Path, *names: str, metadata: str | None = None) -> Server:
@@ -191,7 +192,7 @@ async def test_a_start_that_is_refused_changes_nothing(tmp_path: Path, setting: 
     arguments += (
         ["-o", "node.id=7"] if setting == "node.id=7" else ["-o", f"metadata.log.dir={tmp_path / 'b'}"]
     )
-    refused = Server(parse_command_line(arguments, {}).config, ManualClock())
+    refused = Server(parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock()))
     with pytest.raises(StartError):
         await refused.start()
     await refused.background.finish()

@@ -93,7 +93,9 @@ def waiting_fetch(node: Server, offset: int, *, max_wait_ms: int = 60_000) -> De
         partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1
     )
     targets = [FetchTarget("a", wanted)]
-    return DelayedFetch(node.partitions, parameters, Reading(node.partitions, parameters, targets))
+    return DelayedFetch(
+        node.partitions, node.scheduler, parameters, Reading(node.partitions, parameters, targets)
+    )
 
 
 def folders(path: Path) -> list[str]:

@@ -151,7 +151,7 @@ async def test_the_directory_is_described_as_failed_and_nothing_goes_there(tmp_p
 async def test_a_fetch_that_waits_is_answered(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     parameters, first = reading(node, LOST, 1)
-    fetch = DelayedFetch(node.partitions, parameters, first)
+    fetch = DelayedFetch(node.partitions, node.scheduler, parameters, first)
     await fail(node)
     [(_, answer)] = await asyncio.wait_for(fetch.answer, DEADLINE_S)
     assert answer.error_code == Error.KAFKA_STORAGE_ERROR

@@ -12,7 +12,7 @@ import pytest
 
 from broker.broken_invariant import BrokenInvariantError
 from broker.coordination.groups import OFFSETS_TOPIC
-from broker.environment.clock import ManualClock
+from broker.environment.scheduler import LoopScheduler
 from broker.environment.timers import LoopTimers
 from broker.handlers import HANDLERS
 from broker.network.context import RequestContext
@@ -31,6 +31,7 @@ from protocol.messages.groups_classic import (
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
 from protocol.records.records import build_batch, build_end_txn_marker
 from storage.log.results import AppendOrigin
+from tests.support.manual_clock import ManualClock
 from tests.support.whole_server import clock_of, handled, in_loop, started
 
 CLIENT = SimpleNamespace(listener=SimpleNamespace(name="PLAINTEXT"), peer_host="127.0.0.1")
@@ -285,7 +286,7 @@ async def test_a_commit_larger_than_a_batch_may_be_is_refused_as_a_whole(tmp_pat
 @in_loop
 async def test_timers_fire_on_the_loop_when_they_are_due() -> None:
     clock = ManualClock()
-    timers = LoopTimers(clock, lambda error: None)
+    timers = LoopTimers(clock, LoopScheduler(), lambda error: None)
     fired = asyncio.Event()
 
     timers.schedule("a", 0, fired.set)
@@ -297,7 +298,7 @@ async def test_timers_fire_on_the_loop_when_they_are_due() -> None:
 async def test_a_timer_that_fails_stops_no_other() -> None:
     clock = ManualClock()
     failures: list[BaseException] = []
-    timers = LoopTimers(clock, failures.append)
+    timers = LoopTimers(clock, LoopScheduler(), failures.append)
     fired: list[str] = []
 
     def fail() -> None:
@@ -318,7 +319,7 @@ def test_a_broken_invariant_in_a_timer_is_reported(error: Exception) -> None:
     async def test() -> None:
         clock = ManualClock()
         failures: list[BaseException] = []
-        timers = LoopTimers(clock, failures.append)
+        timers = LoopTimers(clock, LoopScheduler(), failures.append)
 
         def fail() -> None:
             raise error

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from broker.disks import log_dir_moves
-from broker.environment.clock import ManualClock
+from broker.environment.environment import Environment
 from broker.handlers import alter_replica_log_dirs, describe_log_dirs
 from broker.process.command_line import parse_command_line
 from broker.replicas.partitions import Partition
@@ -30,6 +30,7 @@ from protocol.wire.primitives import uuid_from_text
 from storage import files
 from storage.directory.checkpoints import read_properties
 from storage.log.results import AppendOrigin
+from tests.support.manual_clock import ManualClock
 from tests.support.whole_server import crash, handled, in_loop
 
 NOW_MS = 1_700_000_000_000
@@ -53,7 +54,7 @@ async def started(folder: Path, *settings: str) -> Server:
     arguments = ["--port", "0", "-o", "log.dirs=" + ",".join(str(folder / name) for name in "abc")]
     for setting in ("metadata.log.dir=" + str(folder / "m"), *settings):
         arguments += ["-o", setting]
-    node = Server(parse_command_line(arguments, {}).config, ManualClock(NOW_MS))
+    node = Server(parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock(NOW_MS)))
     await node.start()
     return node
 

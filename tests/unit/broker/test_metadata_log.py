@@ -10,7 +10,6 @@ from broker.controller.image import ClusterImage, MetadataContradictionError, To
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.record_serde import decode_record, encode_record
 from broker.controller.topic_decisions import Placement
-from broker.environment.clock import ManualClock
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import (
@@ -27,6 +26,7 @@ from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
+from tests.support.manual_clock import ManualClock
 
 NODE = 1
 DIRECTORY = bytes(range(16))

@@ -23,7 +23,6 @@ from broker.controller.snapshot_file import (
     read_snapshot,
 )
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
-from broker.environment.clock import ManualClock
 from protocol.messages import metadata_records as records
 from protocol.messages.raft_records import KRaftVersionFeature, Voter, VotersRecord
 from protocol.records.batch import walk_batches
@@ -32,6 +31,7 @@ from storage.background import run_at_once
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
+from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import HeldBackground
 
 NODE = 1

@@ -1,0 +1,31 @@
+"""The environment as one object, and the real one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from broker.environment.background import BackgroundThreads, Lanes
+from broker.environment.chance import Chance
+from broker.environment.clock import Clock, SystemClock
+from broker.environment.scheduler import LoopScheduler, Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """All that a node is given of the world."""
+
+    clock: Clock
+    scheduler: Scheduler
+    chance: Chance
+    background: Lanes
+
+    @classmethod
+    def of_this_machine(cls, clock: Clock | None = None) -> Environment:
+        """The machine's own, on the loop that runs; a test may put in a clock that it moves."""
+        return cls(
+            clock=clock or SystemClock(),
+            scheduler=LoopScheduler(),
+            chance=Chance(os.urandom),
+            background=BackgroundThreads(),
+        )
