@@ -50,7 +50,6 @@ from storage import files
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Collection
 
     from broker.config.broker_config import BrokerConfig
@@ -121,6 +120,7 @@ class Server:
                 self.quotas.connections,
                 self.clock,
                 self.scheduler,
+                environment.network,
                 config.get_int("socket.request.max.bytes"),
                 config.get_int("socket.listen.backlog.size"),
             )
@@ -158,7 +158,7 @@ class Server:
     async def start(self) -> None:
         """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
         self._check_hosts()
-        bound = self._bind()
+        self._bind()
         self._stop_telling = self.scheduler.tell_failures(self._failed_on_loop)
         try:
             self._open_directories()
@@ -166,16 +166,14 @@ class Server:
             self._open_partitions()
         except BaseException as error:
             self._stop_telling()
-            for sockets in bound.values():
-                for opened in sockets:
-                    opened.close()
+            self._stop_accepting()
             for directory in self.directories:
                 directory.close(clean=False)
             if isinstance(error, _FOLDER_ERRORS):
                 raise StartError(f"the data can't be opened: {error}") from error
             raise
-        for name, sockets in bound.items():
-            await self.listeners[name].listen(sockets)
+        for listener in self.listeners.values():
+            await listener.listen()
         self.housekeeping.start()
 
     def _check_hosts(self) -> None:
@@ -184,20 +182,20 @@ class Server:
             setting = self.config.static[CONNECTIONS_PER_HOST]
             raise StartError(f"{setting.origin}: {CONNECTIONS_PER_HOST}: {host} can't be resolved")
 
-    def _bind(self) -> dict[str, list[socket.socket]]:
-        bound: dict[str, list[socket.socket]] = {}
+    def _bind(self) -> None:
         for name, listener in self.listeners.items():
             try:
-                bound[name] = listener.bind()
+                listener.bind()
             except OSError as error:
-                for sockets in bound.values():
-                    for opened in sockets:
-                        opened.close()
+                self._stop_accepting()
                 where = f"{listener.host or '*'}:{listener.port}"
                 raise StartError(
                     f"listener {name}: can't listen on {where}: {error.strerror or error}"
                 ) from error
-        return bound
+
+    def _stop_accepting(self) -> None:
+        for listener in self.listeners.values():
+            listener.stop_accepting()
 
     def _open_directories(self) -> None:
         files.limit_open_files(_open_files_limit())
@@ -417,8 +415,7 @@ class Server:
 
         Whatever fails on the way is logged, is the server's `failure`, and keeps the mark from being written.
         """
-        for listener in self.listeners.values():
-            listener.stop_accepting()
+        self._stop_accepting()
         self.housekeeping.stop()
         self.moves.stop()
         self.failing.forget()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from broker.environment.background import BackgroundThreads, Lanes
 from broker.environment.chance import Chance
 from broker.environment.clock import Clock, SystemClock
+from broker.environment.network import Network, SocketNetwork
 from broker.environment.scheduler import LoopScheduler, Scheduler
 
 
@@ -19,6 +20,7 @@ class Environment:
     scheduler: Scheduler
     chance: Chance
     background: Lanes
+    network: Network
 
     @classmethod
     def of_this_machine(cls, clock: Clock | None = None) -> Environment:
@@ -28,4 +30,5 @@ class Environment:
             scheduler=LoopScheduler(),
             chance=Chance(os.urandom),
             background=BackgroundThreads(),
+            network=SocketNetwork(),
         )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import socket
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -14,6 +12,7 @@ from broker.network.connection import Connection
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
+    from broker.environment.network import Bound, Network
     from broker.environment.scheduler import Scheduler
     from broker.network.dispatch import Dispatcher
     from broker.quotas.client_quotas import ConnectionRates
@@ -37,6 +36,7 @@ class Listener:
         rates: ConnectionRates,
         clock: Clock,
         scheduler: Scheduler,
+        network: Network,
         max_frame_bytes: int,
         backlog: int = BACKLOG,
     ) -> None:
@@ -50,9 +50,11 @@ class Listener:
         self._rates = rates
         self._clock = clock
         self._scheduler = scheduler
+        self._network = network
         self._max_frame_bytes = max_frame_bytes
         self._backlog = backlog
-        self._servers: list[asyncio.Server] = []
+        self.accepts = False
+        self._bound: Bound | None = None
 
     @property
     def advertised(self) -> tuple[str, int] | None:
@@ -71,41 +73,15 @@ class Listener:
         host, port = self.advertised or (self.host, self.port)
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def bind(self) -> list[socket.socket]:
-        """Listening sockets; who connects waits until `listen` serves them. Raises OSError.
+    def bind(self) -> None:
+        """Who connects waits until `listen` serves them. Raises OSError."""
+        self._bound = self._network.bind(self.host, self.port, self._backlog)
+        self.port = self._bound.port
 
-        Binding alone doesn't tell that the port is another broker's: with SO_REUSEADDR both can, until one listens.
-        """
-        infos = socket.getaddrinfo(
-            self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        sockets: list[socket.socket] = []
-        try:
-            for family, kind, protocol, _, address in infos:
-                bound = socket.socket(family, kind, protocol)
-                sockets.append(bound)
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # accepted sockets inherit it
-                if family == socket.AF_INET6:
-                    # "::" alone stands for every interface, of IPv4 too; beside 0.0.0.0 each has its own socket.
-                    bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(self.host != "::"))
-                if self.port and len(sockets) > 1:
-                    address = (address[0], self.port, *address[2:])
-                bound.bind(address)
-                bound.listen(self._backlog)
-                self.port = bound.getsockname()[1]
-        except OSError:
-            for opened in sockets:
-                opened.close()
-            raise
-        return sockets
-
-    async def listen(self, sockets: list[socket.socket]) -> None:
-        loop = asyncio.get_running_loop()
-        for bound in sockets:
-            self._servers.append(
-                await loop.create_server(self._connection, sock=bound, backlog=self._backlog)
-            )
+    async def listen(self) -> None:
+        assert self._bound is not None
+        await self._bound.serve(self._connection)
+        self.accepts = True
 
     def _connection(self) -> Connection:
         return Connection(self, self._dispatcher, self._scheduler, self._max_frame_bytes)
@@ -130,9 +106,10 @@ class Listener:
                 connection.abort(f"idle for more than {max_idle_ms} ms (connections.max.idle.ms)")
 
     def stop_accepting(self) -> None:
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
+        self.accepts = False
+        if self._bound is not None:
+            self._bound.close()
+            self._bound = None
 
     def close_connections(self) -> None:
         for connection in [*self.connections]:

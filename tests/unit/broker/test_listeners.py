@@ -99,9 +99,9 @@ async def test_the_backlog_is_the_settings(tmp_path: Path, monkeypatch: pytest.M
 @in_loop
 async def test_who_connects_while_the_folders_are_opened_is_served_afterwards(tmp_path: Path) -> None:
     node = server(tmp_path)
-    bound = node.listeners["PLAINTEXT"].bind()
+    node.listeners["PLAINTEXT"].bind()
     reader, writer = await asyncio.open_connection("127.0.0.1", node.listeners["PLAINTEXT"].port)
-    await node.listeners["PLAINTEXT"].listen(bound)
+    await node.listeners["PLAINTEXT"].listen()
     writer.write((0).to_bytes(4, "big"))  # no request: served by being hung up on
     assert await asyncio.wait_for(reader.read(), 5) == b""
     writer.close()
@@ -111,13 +111,12 @@ async def test_who_connects_while_the_folders_are_opened_is_served_afterwards(tm
 @in_loop
 async def test_a_port_that_two_start_on_at_once_is_refused_to_the_second(tmp_path: Path) -> None:
     first = server(tmp_path / "one")
-    bound = first.listeners["PLAINTEXT"].bind()  # not serving yet
+    first.listeners["PLAINTEXT"].bind()  # not serving yet
     second = server(tmp_path / "two", port=first.listeners["PLAINTEXT"].port)
     with pytest.raises(StartError, match="can't listen"):
         await second.start()
     assert not (tmp_path / "two").exists()
-    for opened in bound:
-        opened.close()
+    first.listeners["PLAINTEXT"].stop_accepting()
 
 
 @in_loop
@@ -156,7 +155,7 @@ async def test_an_output_that_cannot_be_written_does_not_end_the_broker(
     monkeypatch.setattr(sys, "stdout", FullOutput())
     options = parse_command_line(["--data", str(tmp_path), "--port", "0"], {})
     running = asyncio.ensure_future(run._run(options, None))
-    while not served or not served[0].listeners["PLAINTEXT"]._servers:
+    while not served or not served[0].listeners["PLAINTEXT"].accepts:
         await asyncio.sleep(0)
     for _ in range(10):
         await asyncio.sleep(0)

@@ -1,0 +1,87 @@
+"""How clients reach a node: an address is bound, and who comes there is served by a protocol of asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+MakeProtocol = Callable[[], asyncio.BufferedProtocol]
+
+
+class Bound(Protocol):
+    """An address that is ours. Who connects waits until it is served."""
+
+    port: int
+    """The one that was asked for, or for 0 the one that was found."""
+
+    async def serve(self, make_protocol: MakeProtocol) -> None:
+        """Each connection, from now on and of those that wait, gets a protocol of its own."""
+        ...
+
+    def close(self) -> None:
+        """Nobody else comes in; who is connected stays."""
+        ...
+
+
+class Network(Protocol):
+    def bind(self, host: str, port: int, backlog: int) -> Bound:
+        """Raises OSError where the address isn't to be had. An empty host stands for every interface."""
+        ...
+
+
+class SocketNetwork:
+    """The machine's own."""
+
+    __slots__ = ()
+
+    def bind(self, host: str, port: int, backlog: int) -> Bound:
+        """Binding alone doesn't tell that the port is another's: with SO_REUSEADDR both can, until one listens."""
+        infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        sockets: list[socket.socket] = []
+        try:
+            for family, kind, protocol, _, address in infos:
+                bound = socket.socket(family, kind, protocol)
+                sockets.append(bound)
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # accepted sockets inherit it
+                if family == socket.AF_INET6:
+                    # "::" alone stands for every interface, of IPv4 too; beside 0.0.0.0 each has its own socket.
+                    bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
+                if port and len(sockets) > 1:
+                    address = (address[0], port, *address[2:])
+                bound.bind(address)
+                bound.listen(backlog)
+                port = bound.getsockname()[1]
+        except OSError:
+            for opened in sockets:
+                opened.close()
+            raise
+        return _Sockets(sockets, port, backlog)
+
+
+class _Sockets:
+    """One socket for each address that the host has."""
+
+    def __init__(self, sockets: list[socket.socket], port: int, backlog: int) -> None:
+        self.port = port
+        self._backlog = backlog
+        self._sockets = sockets
+        self._servers: list[asyncio.Server] = []
+
+    async def serve(self, make_protocol: MakeProtocol) -> None:
+        loop = asyncio.get_running_loop()
+        while self._sockets:
+            # the backlog again, since asyncio listens anew
+            server = await loop.create_server(make_protocol, sock=self._sockets[0], backlog=self._backlog)
+            self._servers.append(server)
+            del self._sockets[0]
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for unserved in self._sockets:
+            unserved.close()
+        self._servers.clear()
+        self._sockets.clear()
