@@ -88,7 +88,7 @@ class Housekeeping:
         self._timers[name] = call_later(max(delay_ms, 0) / 1000, due)
 
     def _each_directory(self, what: str, task: Callable[[LogDirectory], object]) -> None:
-        for directory in self._server.directories:
+        for directory in self._server.log_dirs.all():
             try:
                 task(directory)
             except (OSError, KafkaError) as error:
@@ -138,7 +138,7 @@ class Housekeeping:
 
     def record_failed_directories(self) -> None:
         """What the metadata log took none of when it happened."""
-        self._server.failing.record()
+        self._server.log_dir_failures.record()
 
     def close_idle_connections(self) -> None:
         max_idle_ms = self._server.config.get_int("connections.max.idle.ms")

@@ -14,24 +14,23 @@ from typing import TYPE_CHECKING
 from broker.broken_invariant import stops_the_broker
 from broker.config.consistency import CONNECTIONS_PER_HOST
 from broker.config.topic_config import check_topic_configs, log_config_of_metadata, log_config_of_topic
-from broker.controller import registration
+from broker.controller import assigned_directories, registration
 from broker.controller.bootstrap import bootstrap_records
 from broker.controller.controller import Controller
 from broker.controller.image import BROKER_RESOURCE, ClusterImage, MetadataContradictionError
 from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
+from broker.controller.placement import Placement
 from broker.controller.snapshots import SnapshotPolicy
-from broker.controller.topic_decisions import Placement
 from broker.controller.topic_names import is_internal
 from broker.controller.topics import Topics
 from broker.coordination.groups import Groups
 from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.markers import TxnMarkers
 from broker.coordination.transactions import Transactions
-from broker.disks import placement
-from broker.disks.directories import Directories, open_directories
-from broker.disks.failing_directories import FailingDirectories
+from broker.disks.failures import LogDirFailures
 from broker.disks.folders import find_folders, settle_moves
-from broker.disks.log_dir_moves import LogDirMoves
+from broker.disks.moves import LogDirMoves
+from broker.disks.opening import open_log_dirs
 from broker.environment.timers import LoopTimers
 from broker.housekeeping import Housekeeping
 from broker.network.dispatch import Dispatcher
@@ -50,12 +49,12 @@ from storage import files
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from broker.config.broker_config import BrokerConfig
+    from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
     from broker.security.authorizer import Authorizer
-    from storage.directory.log_directory import LogDirectory
 
 log = logging.getLogger("barnabas.server")
 
@@ -79,8 +78,8 @@ class Server:
     transactions: Transactions
     placement: Placement
     moves: LogDirMoves
-    _directories_by_id: dict[bytes, LogDirectory]
-    folders: Directories
+    log_dirs: LogDirs
+    log_dir_failures: LogDirFailures
     _moves_found: list[tuple[str, int, bytes]]
 
     def __init__(self, config: BrokerConfig, environment: Environment) -> None:
@@ -126,8 +125,6 @@ class Server:
             )
             for listener in config.listeners
         }
-        self.directories: list[LogDirectory] = []
-        self.failing = FailingDirectories(self)
         self.housekeeping = Housekeeping(self)
 
     def advertised_endpoint(self, listener_name: str) -> tuple[str, int] | None:
@@ -138,15 +135,6 @@ class Server:
     def first_advertised(self) -> tuple[str, int]:
         """(host, port) of the first listener that clients are told of; there is one."""
         return next(told for each in self.listeners.values() if (told := each.advertised) is not None)
-
-    @property
-    def online_directories(self) -> Collection[bytes]:
-        """The ids of the `log.dirs` that can be used."""
-        return self._directories_by_id.keys()
-
-    def directory_id(self, directory: LogDirectory) -> bytes:
-        """Of one of the `log.dirs`."""
-        return next(key for key, known in self._directories_by_id.items() if known is directory)
 
     @property
     def bootstrap(self) -> str:
@@ -167,8 +155,8 @@ class Server:
         except BaseException as error:
             self._stop_telling()
             self._stop_accepting()
-            for directory in self.directories:
-                directory.close(clean=False)
+            if hasattr(self, "log_dirs"):
+                self.log_dirs.close(clean=False)
             if isinstance(error, _FOLDER_ERRORS):
                 raise StartError(f"the data can't be opened: {error}") from error
             raise
@@ -199,19 +187,11 @@ class Server:
 
     def _open_directories(self) -> None:
         files.limit_open_files(_open_files_limit())
-        self.folders = open_directories(self.config, self.background, self.chance.uuid)
-        self.directories = self.folders.all()
-        for directory in self.directories:
-            directory.on_failure = self.failing.report
-        for directory in self.directories:
-            if not directory.clean and directory.has_unopened:
-                log.warning("%s was not shut down cleanly: its logs are checked", directory.path)
-        self.cluster_id = self.folders.cluster_id
-        self._directories_by_id = self.folders.by_id
+        self.log_dirs = open_log_dirs(self.config, self.background, self.chance.uuid)
+        self.cluster_id = self.log_dirs.cluster_id
 
     def _open_metadata(self) -> None:
-        directory = self.folders.metadata
-        assert directory is not None
+        directory = self.log_dirs.metadata
         opened = directory.open_log(
             METADATA_TOPIC,
             0,
@@ -235,16 +215,16 @@ class Server:
 
     def _correct_directories(self) -> None:
         """Where a partition's folder is, counts; what is no partition of ours is set aside."""
-        found = find_folders(self.metadata.image, self._directories_by_id, self.chance.folder_name)
-        any_failed = bool(self.folders.failed)
+        found = find_folders(self.metadata.image, self.log_dirs.online, self.chance.folder_name)
+        any_failed = bool(self.log_dirs.offline_paths)
         self._moves_found = settle_moves(
-            self.metadata.image, self._directories_by_id, found, any_failed, self.chance.folder_name
+            self.metadata.image, self.log_dirs.online, found, any_failed, self.chance.folder_name
         )
-        corrected = placement.corrections(
+        corrected = assigned_directories.corrections(
             self.metadata.image,
             self.node_id,
             found,
-            self._directories_by_id,
+            self.log_dirs.ids,
             any_failed,
             self._placement().directory,
         )
@@ -252,7 +232,7 @@ class Server:
             self.metadata.append(corrected, may_split=True)
 
     def _placement(self) -> Placement:
-        return Placement(self.node_id, [*self._directories_by_id])
+        return Placement(self.node_id, self.log_dirs.ids, self.log_dirs.is_cordoned)
 
     def _register(self) -> None:
         """Register anew and be elected: what the controller does when a broker comes back."""
@@ -276,7 +256,7 @@ class Server:
                         for name, listener in self.listeners.items()
                         if (told := listener.advertised) is not None
                     ],
-                    [*self._directories_by_id],
+                    [*self.log_dirs.ids],
                     self.rack,
                 )
             ]
@@ -284,7 +264,7 @@ class Server:
         self.metadata.append(
             [
                 registration.unfence(self.node_id, self.broker_epoch),
-                *registration.elect(image, self.node_id, self._directories_by_id),
+                *registration.elect(image, self.node_id, self.log_dirs.ids),
             ],
             may_split=True,
         )
@@ -293,7 +273,7 @@ class Server:
         image = self.metadata.image
         self.partitions = Partitions(
             self.node_id,
-            self._directories_by_id,
+            self.log_dirs.online,
             self.clock,
             lambda name: log_config_of_topic(self.config, image.config_of_topic(name)),
             is_internal,
@@ -303,14 +283,21 @@ class Server:
         )
         self.moves = LogDirMoves(
             self.node_id,
-            self._directories_by_id,
+            self.log_dirs,
             self.partitions,
-            self.metadata,
+            self.controller,
             self.clock,
             self.scheduler,
             self.chance.folder_name,
             self.chance.randrange,
             lambda: self.config.get_int("replica.alter.log.dirs.io.max.bytes.per.second"),
+        )
+        self.log_dir_failures = LogDirFailures(
+            registration.BrokerIncarnation(self.node_id, self.broker_epoch),
+            log_dirs=self.log_dirs,
+            partitions=self.partitions,
+            moves=self.moves,
+            controller=self.controller,
         )
         self.placement = self._placement()
         self.topics = Topics(
@@ -338,7 +325,7 @@ class Server:
         self.transactions.follow()  # after the groups: it may end transactions, and their offsets
         self.metadata.on_change = self._follow_metadata
         self.moves.resume(self._moves_found)
-        self.failing.take_offline()
+        self.log_dir_failures.start(self.scheduler.call_soon)
 
     def _runtime_of(self, partition: Partition) -> PartitionRuntime:
         return PartitionRuntime(partition, self.clock, self.timers, self.chance.uuid)
@@ -371,12 +358,7 @@ class Server:
             config.get_int("max.connections.per.ip"),
             config.max_connections_per_host,
         )
-        cordoned = config.get_list("cordoned.log.dirs")
-        self.placement.cordoned = {
-            directory_id
-            for directory_id, directory in self._directories_by_id.items()
-            if "*" in cordoned or directory.path in cordoned
-        }
+        self.log_dirs.cordon(config.get_list("cordoned.log.dirs"))
 
     def _allocate_producer_ids(self, size: int) -> int:
         """Record a block of producer ids in the metadata log (Kafka: `ProducerIdControlManager`); its first id.
@@ -418,7 +400,7 @@ class Server:
         self._stop_accepting()
         self.housekeeping.stop()
         self.moves.stop()
-        self.failing.forget()
+        self.log_dirs.forget_failures()
         self.timers.stop()
         self.markers.stop()
         for listener in self.listeners.values():
@@ -429,22 +411,18 @@ class Server:
             except Exception as error:
                 self._failed_to_stop("the end can't be recorded in the metadata log", error)
         await self.background.finish()
-        for directory in self.directories:
-            try:
-                directory.close(
-                    clean=self.failure is None,
-                    broker_epoch=self.broker_epoch,
-                    run_all=self.background.run_all,
-                )
-            except (OSError, KafkaError) as error:
-                self._failed_to_stop(f"{directory.path} can't be closed cleanly", error)
+        unclean = self.log_dirs.close(
+            clean=self.failure is None, broker_epoch=self.broker_epoch, run_all=self.background.run_all
+        )
+        if unclean and self.failure is None:
+            self.failure = unclean[0]
         self._stop_telling()
         self.stopped.set()
 
     def _give_up_leadership(self) -> None:
         image = self.metadata.image
         self.metadata.on_change = lambda: None
-        self.failing.record()
+        self.log_dir_failures.record()
         self.metadata.append(
             [
                 registration.begin_controlled_shutdown(self.node_id, self.broker_epoch),

@@ -52,7 +52,7 @@ class Controller:
             return
         try:
             if result.records:
-                metadata.append(result.records)
+                metadata.append(result.records, may_split=result.may_split)
         except KafkaError as failure:
             logger.error("a change can't be written to the metadata log: %s", failure)
             told = KafkaError(failure.error)  # the disk's own words are for the log alone

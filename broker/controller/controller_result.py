@@ -16,15 +16,19 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class ControllerResult(Generic[T]):
-    """`records` are written all or none, in one batch. None at all changes nothing, and the answer is given
+    """`records` are written all or none, in one batch. Where there are none, nothing changes, and the answer is given
     nevertheless.
 
     `answer(None)` is what is said once they are committed; `answer(error)` is what is said where they couldn't be: what
     was refused before keeps its own error.
+
+    `may_split`: more than 10,000 records are several batches, each in force by itself. That is for what happens to a
+    node, and never for a client's request (Kafka: `ControllerResult.of` and `atomicOf`).
     """
 
     records: Sequence[Message]
     answer: Callable[[KafkaError | None], T]
+    may_split: bool = False
 
 
 def by_item(

@@ -8,10 +8,11 @@ therefore grows by 2 over a restart, clean or not (Kafka: `ReplicationControlMan
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Sequence
+from typing import NamedTuple
 
+from broker.controller.assigned_directories import is_online
 from broker.controller.image import BROKER_RESOURCE, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION
-from broker.disks.placement import is_online
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
 
@@ -34,6 +35,13 @@ PLAINTEXT = 0  # SecurityProtocol.PLAINTEXT.id
 FENCED = 1
 UNFENCED = -1
 IN_CONTROLLED_SHUTDOWN = 1
+
+
+class BrokerIncarnation(NamedTuple):
+    """One run of a broker: its node id, and the epoch that its registration was given."""
+
+    node_id: int
+    broker_epoch: int
 
 
 def feature_levels() -> list[Message]:
@@ -104,17 +112,17 @@ def take_leadership_away(
 
 def lose_directory(
     image: ClusterImage,
-    node_id: int,
-    broker_epoch: int,
+    broker: BrokerIncarnation,
+    *,
     lost: Container[tuple[bytes, int]],
     online: Iterable[bytes],
 ) -> list[Message]:
     """A log directory failed: the node doesn't lead the partitions in it any more, and has the others, `online`
     (Kafka: `ReplicationControlManager.handleDirectoriesOffline`)."""
     return [
-        *take_leadership_away(image, node_id, lost),
+        *take_leadership_away(image, broker.node_id, lost),
         records.BrokerRegistrationChangeRecord(
-            broker_id=node_id, broker_epoch=broker_epoch, log_dirs=sorted(online)
+            broker_id=broker.node_id, broker_epoch=broker.broker_epoch, log_dirs=sorted(online)
         ),
     ]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from broker.controller.assigned_directories import is_online
 from broker.controller.image import NO_LEADER, ClusterImage, PartitionImage
-from broker.disks.placement import is_online
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message

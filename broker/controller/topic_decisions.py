@@ -6,10 +6,11 @@ they were tried on 4.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from broker.controller.config_decisions import cleared_elr
 from broker.controller.image import TOPIC_RESOURCE, ClusterImage, TopicImage
+from broker.controller.placement import Placement
 from broker.controller.topic_names import invalid_name_reason
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
@@ -21,56 +22,6 @@ TakeQuota = Callable[[int], None]
 """Takes so many partitions from a client's quota on changes, or raises KafkaError (THROTTLING_QUOTA_EXCEEDED)."""
 
 MAX_PARTITIONS_PER_REQUEST = 10_000  # ReplicationControlManager.MAX_PARTITIONS_PER_BATCH
-MOST_PREFERRED = 10_000  # of what clients name without it being there; Kafka has no bound
-
-
-class Placement:
-    """Where new partitions go: the node, and one of its log directories for each."""
-
-    __slots__ = ("_directories", "_next", "_preferred", "cordoned", "node_id")
-
-    def __init__(self, node_id: int, directories: Sequence[bytes]) -> None:
-        self.node_id = node_id
-        self.cordoned: Container[bytes] = ()  # directories that get no new partitions (KIP-1066)
-        self._directories = [*directories]
-        self._next = 0
-        self._preferred: dict[tuple[str, int], bytes] = {}
-
-    def directory(self) -> bytes:
-        """Log directories take turns (Kafka: `StripedReplicaPlacer` leaves it to the broker's balance)."""
-        usable = [directory for directory in self._directories if directory not in self.cordoned]
-        directories = usable or self._directories  # an assignment by hand goes to a cordoned one too
-        chosen = directories[self._next % len(directories)]
-        self._next += 1
-        return chosen
-
-    def lose(self, directory_id: bytes) -> None:
-        """The directory has failed: what is yet to be created there goes where it falls."""
-        self._directories.remove(directory_id)
-        for key in [key for key, preferred in self._preferred.items() if preferred == directory_id]:
-            del self._preferred[key]
-
-    def prefer(self, topic: str, index: int, directory_id: bytes) -> None:
-        """Where a partition is to go that isn't there yet (Kafka: `LogManager.maybeUpdatePreferredLogDir`)."""
-        if len(self._preferred) < MOST_PREFERRED:
-            self._preferred[topic, index] = directory_id
-
-    def directory_of(self, topic: str, index: int) -> bytes:
-        """The directory of a new partition."""
-        return self._preferred.get((topic, index)) or self.directory()
-
-    def forget_preferred(self, topic: str, partitions: Container[int]) -> None:
-        """They are created now: what is created under that name later goes where it falls."""
-        for key in [key for key in self._preferred if key[0] == topic and key[1] in partitions]:
-            del self._preferred[key]
-
-    def check_room(self) -> None:
-        """Raises KafkaError (INVALID_REPLICATION_FACTOR) where new partitions can go nowhere."""
-        if all(directory in self.cordoned for directory in self._directories):
-            raise KafkaError(
-                Error.INVALID_REPLICATION_FACTOR,
-                "Unable to replicate the partition 1 time(s): all log directories are cordoned.",
-            )
 
 
 def check_new_name(image: ClusterImage, name: str) -> None:

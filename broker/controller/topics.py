@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from broker.controller import topic_decisions
 from broker.controller.image import TopicImage
+from broker.controller.placement import Placement
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST, check_records, too_many_records
-from broker.controller.topic_decisions import Placement, TakeQuota
+from broker.controller.topic_decisions import TakeQuota
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreatePartitionsTopic

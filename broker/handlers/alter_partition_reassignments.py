@@ -67,7 +67,7 @@ def _reassign(
                     wanted.partition_index,
                     wanted.replicas,
                     node_id=server.node_id,
-                    online=server.online_directories,
+                    online=server.log_dirs.ids,
                     allow_factor_change=request.allow_replication_factor_change,
                 )
                 if len(decided) + len(new) > MAX_RECORDS_PER_REQUEST:

@@ -8,10 +8,8 @@ UNKNOWN_TOPIC_OR_PARTITION, and created in the directory once it is. Source: Rep
 from __future__ import annotations
 
 import logging
-import os
 from typing import TYPE_CHECKING
 
-from broker.disks.log_directories import log_directories
 from broker.replicas.partitions import FAULTS
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
@@ -59,16 +57,15 @@ def handle(
 def _move(server: Server, name: str, index: int, path: str) -> Error:
     if len(f"{name}-{index}") + FUTURE_SUFFIX_LENGTH > LONGEST_DIRECTORY_NAME:
         return Error.INVALID_TOPIC_EXCEPTION
-    known = {os.path.abspath(known): directory for known, directory in log_directories(server).items()}
+    known = server.log_dirs.by_path()
     if path not in known:
         return Error.LOG_DIR_NOT_FOUND
     directory = known[path]
     if directory is None:
         return Error.KAFKA_STORAGE_ERROR
-    cordoned = server.config.get_list("cordoned.log.dirs")
-    if path in cordoned or "*" in cordoned:
+    if server.log_dirs.is_cordoned_path(path):
         return Error.INVALID_REPLICA_ASSIGNMENT
-    directory_id = server.directory_id(directory)
+    directory_id = server.log_dirs.id_of(directory)
     partition = server.partitions.find(name, index)
     if partition is None:
         topic = server.metadata.image.topics.get(name)
@@ -80,7 +77,7 @@ def _move(server: Server, name: str, index: int, path: str) -> Error:
         if partition.move is not None and partition.move.directory is not directory:
             server.moves.cancel(partition)
         if partition.directory is not directory and partition.move is None and None in known.values():
-            # One in the directory that is offline may be on its way already. And what `FailingDirectories` has still to
+            # One in the directory that is offline may be on its way already. And what `LogDirFailures` has still to
             # record, that a partition stayed where it was, must not come after a newer move of that partition.
             return Error.KAFKA_STORAGE_ERROR
         server.moves.begin(partition, directory_id)

@@ -9,7 +9,6 @@ import os
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from broker.disks.log_directories import log_directories
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     DescribeLogDirsPartition,
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog
 
-EVERY_DIRECTORY = "*"
 NO_LAG = -1  # DescribeLogDirsResponse.INVALID_OFFSET_LAG
 
 
@@ -36,11 +34,10 @@ def handle(
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    cordoned = server.config.get_list("cordoned.log.dirs")
     return DescribeLogDirsResponse(
         results=[
-            _describe(server, os.path.abspath(path), directory, wanted, cordoned)
-            for path, directory in log_directories(server).items()
+            _describe(server, path, directory, wanted)
+            for path, directory in server.log_dirs.by_path().items()
         ]
     )
 
@@ -50,7 +47,6 @@ def _describe(
     path: str,
     directory: LogDirectory | None,
     wanted: Container[tuple[str, int]] | None,
-    cordoned: tuple[str, ...],
 ) -> DescribeLogDirsResult:
     try:
         volume = os.statvfs(path)
@@ -80,7 +76,7 @@ def _describe(
         topics=[*topics.values()],
         total_bytes=volume.f_blocks * volume.f_frsize,
         usable_bytes=volume.f_bavail * volume.f_frsize,
-        is_cordoned=EVERY_DIRECTORY in cordoned or path in cordoned,
+        is_cordoned=server.log_dirs.is_cordoned_path(path),
     )
 
 

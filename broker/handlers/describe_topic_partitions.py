@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.controller.assigned_directories import offline_replicas
 from broker.controller.authorized_operations import TOPIC_OPERATIONS
 from broker.controller.image import TopicImage
 from broker.controller.topic_names import invalid_name_reason, is_internal
-from broker.disks.placement import offline_replicas
 from protocol.errors import Error
 from protocol.messages.metadata import (
     Cursor,
@@ -102,7 +102,7 @@ def _topic(server: Server, topic: TopicImage, indexes: list[int]) -> DescribeTop
                 isr_nodes=partition.isr,
                 eligible_leader_replicas=partition.elr,
                 last_known_elr=partition.last_known_elr,
-                offline_replicas=offline_replicas(partition, server.node_id, server.online_directories),
+                offline_replicas=offline_replicas(partition, server.node_id, server.log_dirs.ids),
             )
         )
     return DescribeTopicPartitionsResponseTopic(

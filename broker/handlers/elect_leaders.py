@@ -64,9 +64,7 @@ def _elect(
         for index in indexes:
             error: KafkaError | None = None
             try:
-                decided += elected(
-                    image, name, index, election_type, server.node_id, server.online_directories
-                )
+                decided += elected(image, name, index, election_type, server.node_id, server.log_dirs.ids)
             except KafkaError as refused:
                 error = refused
             check_records(decided)

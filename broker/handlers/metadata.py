@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.controller.assigned_directories import offline_replicas
 from broker.controller.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.controller.image import NO_LEADER, PartitionImage, TopicImage
 from broker.controller.topic_names import invalid_name_reason, is_internal
-from broker.disks.placement import offline_replicas
 from protocol.errors import Error
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -131,7 +131,7 @@ def _partition(server: Server, index: int, partition: PartitionImage) -> Metadat
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        offline_replicas=offline_replicas(partition, server.node_id, server.online_directories),
+        offline_replicas=offline_replicas(partition, server.node_id, server.log_dirs.ids),
     )
 
 

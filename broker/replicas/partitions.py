@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.disks.placement import MIGRATING, UNASSIGNED, directory_of
+from broker.controller.assigned_directories import MIGRATING, UNASSIGNED, directory_of
 from broker.replicas.follower import NO_LEADER_EPOCH, Follower
 from broker.replicas.leader import Leader
 from broker.replicas.waiting_fetches import WaitingFetches
@@ -26,6 +26,7 @@ from storage.log.segment_recovery import UnsupportedFormatError
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage, TopicChanges, TopicImage
+    from broker.disks.log_dir_move import LogDirMove
     from broker.environment.clock import Clock
     from broker.replicas.commit_waiters import Failed
     from storage.directory.log_directory import LogDirectory
@@ -42,20 +43,6 @@ FAULTS = (
     CorruptRecordError,
     UnsupportedFormatError,
 )
-
-
-class Move:
-    """A partition on its way to another log directory; see `log_dir_moves`."""
-
-    __slots__ = ("directory", "directory_id", "failed", "log", "synced", "syncing")
-
-    def __init__(self, directory: LogDirectory, directory_id: bytes, log: PartitionLog) -> None:
-        self.directory = directory
-        self.directory_id = directory_id
-        self.log = log
-        self.failed = False  # since it last got on: said once
-        self.synced = False
-        self.syncing = False
 
 
 class Partition:
@@ -82,7 +69,7 @@ class Partition:
         self.directory = directory
         self.index = index
         self.log = log
-        self.move: Move | None = None
+        self.move: LogDirMove | None = None
         self.is_gone = False
         self.waiting = WaitingFetches()
         self.role: Leader | Follower = Follower(log, self.waiting)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from broker.disks import log_dir_moves
+from broker.disks import moves
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.server import Server
@@ -171,9 +171,9 @@ async def test_the_two_end_each_others_moves_between_folders(
             batch = build_batch([(node.clock.now_ms(), None, b"x" * 100, ())])
             partition.log.append(batch, leader_epoch=0, now_ms=node.clock.now_ms())
             partition.leader().advance()
-        monkeypatch.setattr(log_dir_moves, "SLICE_BATCHES", 1)
+        monkeypatch.setattr(moves, "SLICE_BATCHES", 1)
         assert place() == ["data/t-0"]
-        ids = {Path(directory.path).name: node.directory_id(directory) for directory in node.directories}
+        ids = {Path(directory.path).name: node.log_dirs.id_of(directory) for directory in node.log_dirs.all()}
         node.moves.begin(partition, ids["other"])
         for _ in range(100):
             await asyncio.sleep(0)

@@ -55,8 +55,7 @@ def crash(node: Server) -> None:
     """Let go of everything as a killed process does."""
     node.housekeeping.stop()
     node.moves.stop()
-    node.failing.forget()
+    node.log_dirs.forget_failures()
     for listener in node.listeners.values():
         listener.stop_accepting()
-    for directory in node.directories:
-        directory.close(clean=False)
+    node.log_dirs.close(clean=False)

@@ -97,7 +97,6 @@ UNTOLD = {
 }
 
 TWICE = {
-    "Move",
     "Topics",
     "decode_record",
     "describe_group",
@@ -119,7 +118,6 @@ CIRCLES = {
     "broker.config.topic_config",
     "broker.coordination.groups",
     "broker.coordination.markers",
-    "broker.disks.failing_directories",
     "broker.handlers.api_versions",
     "broker.housekeeping",
     "broker.network.connection",

@@ -82,7 +82,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def fail(node: Server) -> None:
     refuse("/b/")
     assert write(node, LOST) is Error.KAFKA_STORAGE_ERROR
-    await until(lambda: len(node.directories) == 2)
+    await until(lambda: len(node.log_dirs.all()) == 2)
 
 
 def id_of(folder: Path, name: str) -> bytes:

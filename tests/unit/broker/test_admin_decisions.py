@@ -11,6 +11,7 @@ from broker.config.alterations import Alteration
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
 from broker.controller import config_decisions, feature_decisions, replica_decisions, scram_decisions
+from broker.controller.assigned_directories import UNASSIGNED
 from broker.controller.feature_decisions import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate
 from broker.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from broker.controller.registration import (
@@ -20,7 +21,6 @@ from broker.controller.registration import (
     register_broker,
     take_leadership_away,
 )
-from broker.disks.placement import UNASSIGNED
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion

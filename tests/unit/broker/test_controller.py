@@ -151,7 +151,7 @@ def test_what_the_disk_refuses_is_told_to_those_that_were_not_refused_before(
 ) -> None:
     failure = KafkaError(Error.KAFKA_STORAGE_ERROR, "the disk's own words")
 
-    def refuse(decided: Sequence[Message]) -> int:
+    def refuse(decided: Sequence[Message], *, may_split: bool) -> int:
         raise failure
 
     monkeypatch.setattr(metadata, "append", refuse)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.disks.placement import UNASSIGNED
+from broker.controller.assigned_directories import UNASSIGNED
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.process.start_error import StartError
@@ -176,7 +176,7 @@ async def test_partitions_of_a_folder_that_was_replaced_begin_empty_elsewhere(tm
     for index in range(PARTITIONS):
         partition = again.partitions.get("t", index)
         assert partition.log.log_end_offset == (0 if index in lost else 1)
-        assert recorded(again, index)[0] in again._directories_by_id
+        assert recorded(again, index)[0] in again.log_dirs.ids
     await again.stop()
 
 
@@ -216,7 +216,7 @@ async def test_a_folder_that_cannot_be_begun_with_is_as_one_that_failed(tmp_path
         assert (tmp_path / "b" / ".kafka_cleanshutdown").exists()
     else:
         again = await started(tmp_path, "a", "b")
-        assert again.folders.failed == [str(tmp_path / "b")]
+        assert again.log_dirs.offline_paths == [str(tmp_path / "b")]
         await again.stop()
     files.set_fault_hook(None)
     again = await started(tmp_path, "a", "b")

@@ -165,7 +165,7 @@ async def test_a_checkpoint_that_cannot_be_written_fails_it(tmp_path: Path, name
     refuse(f"/b/{name}")
     node.housekeeping.checkpoint_high_watermarks()
     node.housekeeping.checkpoint_recovery_points()
-    await until(lambda: len(node.directories) == 2)
+    await until(lambda: len(node.log_dirs.all()) == 2)
     assert node.partitions.missing("t", LOST) is Error.KAFKA_STORAGE_ERROR
     await node.stop()
 
@@ -190,7 +190,7 @@ async def test_a_folder_that_cannot_be_given_up_fails_it(tmp_path: Path) -> None
     node = await filled(tmp_path)
     refuse("/b/t-1", "rename")
     node.topics.delete([node.metadata.image.topics["t"]])
-    await until(lambda: len(node.directories) == 2)
+    await until(lambda: len(node.log_dirs.all()) == 2)
     await node.stop()
 
 
@@ -233,7 +233,7 @@ async def test_a_move_to_it_is_over(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     refuse("/b/t-2.", "append")
     assert move(node, KEPT, tmp_path / "b") is Error.NONE
-    await until(lambda: len(node.directories) == 2)
+    await until(lambda: len(node.log_dirs.all()) == 2)
     assert node.partitions.get("t", KEPT).move is None
     assert errors(node, KEPT) == {Error.NONE}
     await node.stop()
@@ -245,9 +245,9 @@ async def test_of_two_that_fail_at_once_one_stays_where_it_is_the_last(tmp_path:
     node.topics.create([CreatableTopic(name="t", num_partitions=2, replication_factor=1)])
     refuse("/t-", "append")
     assert {write(node, index) for index in range(2)} == {Error.KAFKA_STORAGE_ERROR}
-    await until(lambda: len(node.directories) == 2)
+    await until(lambda: len(node.log_dirs.all()) == 2)
     await asyncio.sleep(0)
-    assert {Path(each.path).name for each in node.directories} == {"b", "m"}
+    assert {Path(each.path).name for each in node.log_dirs.all()} == {"b", "m"}
     files.set_fault_hook(None)
     assert write(node, 1) is Error.NONE
     await node.stop()
@@ -263,7 +263,7 @@ async def test_what_cannot_be_recorded_is_later(tmp_path: Path) -> None:
 
     files.set_fault_hook(hook)
     assert write(node, LOST) is Error.KAFKA_STORAGE_ERROR
-    await until(lambda: len(node.directories) == 2)
+    await until(lambda: len(node.log_dirs.all()) == 2)
     node.housekeeping.record_failed_directories()
     image = node.metadata.image
     assert image.topics["t"].partitions[LOST].leader == 1
@@ -308,8 +308,8 @@ async def test_the_metadatas_directory_and_the_last_one_answer_errors_and_stay(t
     node = await filled(tmp_path)
     refuse("t-", "append")
     assert {write(node, index) for index in range(3)} == {Error.KAFKA_STORAGE_ERROR}
-    await until(lambda: len(node.directories) == 1)
-    assert node.directories[0].path == str(tmp_path / "a")
+    await until(lambda: len(node.log_dirs.all()) == 1)
+    assert node.log_dirs.all()[0].path == str(tmp_path / "a")
     files.set_fault_hook(None)
     assert write(node, 0) is Error.NONE
     await node.stop()
@@ -321,7 +321,7 @@ async def test_a_log_that_cannot_be_opened_takes_its_directory_offline_at_the_st
     crash(node)
     refuse("/b/t-1", "list_directory")
     again = await started(tmp_path)
-    assert len(again.directories) == 2
+    assert len(again.log_dirs.all()) == 2
     assert errors(again, LOST) == {Error.KAFKA_STORAGE_ERROR}
     assert errors(again, KEPT) == {Error.NONE}
     assert again.metadata.image.topics["t"].partitions[LOST].leader == -1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.disks import log_dir_moves
+from broker.disks import moves
 from broker.handlers import describe_log_dirs
 from broker.replicas.partitions import Partition
 from broker.server import Server
@@ -45,9 +45,9 @@ def _a_whole_disk_afterwards() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_dir_moves, "SLICE_BATCHES", 1)
-    monkeypatch.setattr(log_dir_moves, "SLICE_BYTES", 1)
-    monkeypatch.setattr(log_dir_moves, "RETRY_S", 0.001)
+    monkeypatch.setattr(moves, "SLICE_BATCHES", 1)
+    monkeypatch.setattr(moves, "SLICE_BYTES", 1)
+    monkeypatch.setattr(moves, "RETRY_S", 0.001)
 
 
 def refuse_renaming_future(directory: Path, *, metadata: bool = False) -> None:
@@ -79,7 +79,7 @@ async def left_behind(folder: Path) -> Server:
     await until(lambda: future.log_start_offset == LOG_START)
     assert partition.move is not None
     refuse(str(folder / "b") + "/")
-    await until(lambda: len(node.directories) == 2)
+    await until(lambda: len(node.log_dirs.all()) == 2)
     files.set_fault_hook(None)
     return node
 
@@ -209,7 +209,7 @@ async def test_a_rename_that_fails_takes_the_new_directory_offline_and_the_recor
     node = await filled(tmp_path)
     refuse_renaming_future(tmp_path / "b")
     assert move(node, KEPT, tmp_path / "b") is Error.NONE
-    await until(lambda: len(node.directories) == 2)
+    await until(lambda: len(node.log_dirs.all()) == 2)
     assert node.partitions.get("t", KEPT).move is None
     assert recorded(node, KEPT) == ([id_of(tmp_path, "c")], 1)
     assert recorded(node, LOST) == ([id_of(tmp_path, "b")], -1)
@@ -228,7 +228,7 @@ async def test_a_rename_that_fails_takes_the_old_directory_offline_and_the_recor
     node = await filled(tmp_path)
     refuse(str(tmp_path / "b") + "/t-1", "rename")
     assert move(node, LOST, tmp_path / "c") is Error.NONE
-    await until(lambda: len(node.directories) == 2)
+    await until(lambda: len(node.log_dirs.all()) == 2)
     assert node.partitions.missing("t", LOST) is Error.KAFKA_STORAGE_ERROR
     assert recorded(node, LOST) == ([id_of(tmp_path, "b")], -1)
     assert described(node, "c")[LOST][1:] == (NO_LAG, True)
@@ -246,7 +246,7 @@ async def test_a_future_log_that_cannot_be_opened_takes_its_directory_offline(tm
     node = await filled(tmp_path)
     refuse(str(tmp_path / "b") + "/t-2.", "list_directory")
     assert move(node, KEPT, tmp_path / "b") is Error.KAFKA_STORAGE_ERROR
-    await until(lambda: len(node.directories) == 2)
+    await until(lambda: len(node.log_dirs.all()) == 2)
     assert node.partitions.get("t", KEPT).move is None
     await node.stop()
 
@@ -259,7 +259,7 @@ async def recorded_and_not_moved(folder: Path) -> Server:
     change = node.partitions.get("t", LOST).move
     assert change is not None
     await until(lambda: change.failed)
-    assert len(node.directories) == 3
+    assert len(node.log_dirs.all()) == 3
     assert recorded(node, LOST) == ([id_of(folder, "a")], 1)
     return node
 
@@ -271,7 +271,7 @@ async def test_a_record_is_taken_back_where_the_partition_is_in_a_directory_that
     node = await recorded_and_not_moved(tmp_path)
     refuse(str(tmp_path / "b") + "/")
     assert write(node, LOST) is Error.KAFKA_STORAGE_ERROR
-    await until(lambda: len(node.directories) == 2)
+    await until(lambda: len(node.log_dirs.all()) == 2)
     assert recorded(node, LOST) == ([id_of(tmp_path, "b")], -1)
     crash(node)
     refuse(str(tmp_path / "b") + "/")
@@ -290,7 +290,7 @@ async def test_a_record_that_could_not_be_taken_back_is_by_the_stop(tmp_path: Pa
 
     files.set_fault_hook(hook)
     assert write(node, LOST) is Error.KAFKA_STORAGE_ERROR
-    await until(lambda: len(node.directories) == 2)
+    await until(lambda: len(node.log_dirs.all()) == 2)
     assert recorded(node, LOST) == ([id_of(tmp_path, "a")], 1)
     refuse(str(tmp_path / "b") + "/")
     await node.stop()

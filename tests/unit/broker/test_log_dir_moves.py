@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from broker.disks import log_dir_moves
+from broker.disks import moves
 from broker.environment.environment import Environment
 from broker.handlers import alter_replica_log_dirs, describe_log_dirs
 from broker.process.command_line import parse_command_line
@@ -46,8 +46,8 @@ def _a_whole_disk_afterwards() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_dir_moves, "SLICE_BATCHES", 2)
-    monkeypatch.setattr(log_dir_moves, "RETRY_S", 0.001)
+    monkeypatch.setattr(moves, "SLICE_BATCHES", 2)
+    monkeypatch.setattr(moves, "RETRY_S", 0.001)
 
 
 async def started(folder: Path, *settings: str) -> Server:
@@ -475,7 +475,7 @@ async def _crash_at(folder: Path, nth: int) -> str:
     move(node, folder / "b")
     partition = partition_of(node)
     await until(
-        lambda: partition.move is None or partition.move.failed or len(node.directories) < 4 or left < 0
+        lambda: partition.move is None or partition.move.failed or len(node.log_dirs.all()) < 4 or left < 0
     )
     files.set_fault_hook(None)
     crash(node)

@@ -8,8 +8,8 @@ import pytest
 from broker.controller import metadata_log, registration, topic_decisions
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.controller.metadata_log import MetadataLog
+from broker.controller.placement import Placement
 from broker.controller.record_serde import decode_record, encode_record
-from broker.controller.topic_decisions import Placement
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import (

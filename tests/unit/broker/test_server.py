@@ -78,10 +78,10 @@ async def test_a_restart_adds_two_to_the_leader_epoch(tmp_path: Path, clean: boo
 @in_loop
 async def test_cluster_and_directory_keep_their_ids(tmp_path: Path) -> None:
     node = await started(tmp_path)
-    ids = (node.cluster_id, [*node._directories_by_id])
+    ids = (node.cluster_id, [*node.log_dirs.ids])
     await node.stop()
     again = await started(tmp_path)
-    assert (again.cluster_id, [*again._directories_by_id]) == ids
+    assert (again.cluster_id, [*again.log_dirs.ids]) == ids
     await again.stop()
 
 

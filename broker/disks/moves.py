@@ -2,27 +2,32 @@
 
 A move is decided by AlterReplicaLogDirs, or found at the start by its `-future` folder. The future log is filled on the
 loop in slices, each of a few milliseconds, between which everybody else is served; appends go on meanwhile. Once it has
-caught up and is synced as far as the present one, the metadata log is told of the new directory and the two change
-places, within one turn of the loop.
+caught up and is synced as far as the present one, the controller is asked to record the new directory (Kafka:
+`AssignmentsManager`). When that is committed the two logs change places, unless more has been appended since: then the
+future one catches up first.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from broker.disks.placement import assignment
-from broker.replicas.partitions import FAULTS, Move
+from broker.controller.assigned_directories import assignment
+from broker.controller.controller_result import ControllerResult
+from broker.disks.log_dir_move import LogDirMove
+from broker.replicas.partitions import FAULTS
+from protocol.errors import KafkaError
 from storage.directory import moving
 
 if TYPE_CHECKING:
-    from broker.controller.metadata_log import MetadataLog
+    from broker.controller.controller import Controller
+    from broker.controller.image import ClusterImage
+    from broker.disks.log_dirs import LogDirs
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.replicas.partitions import Partition, Partitions
-    from protocol.wire.schema import Message
     from storage.directory.log_directory import LogDirectory
 
 log = logging.getLogger("barnabas.log_dir_moves")
@@ -39,20 +44,20 @@ class LogDirMoves:
     def __init__(
         self,
         node_id: int,
-        directories: Mapping[bytes, LogDirectory],
+        log_dirs: LogDirs,
         partitions: Partitions,
-        metadata: MetadataLog,
+        controller: Controller,
         clock: Clock,
         scheduler: Scheduler,
         new_folder_name: Callable[[], str],
         jitter: Callable[[int], int],
         max_bytes_per_s: Callable[[], int],
     ) -> None:
-        """`directories` by directory id; `new_folder_name()` is 32 hex digits."""
+        """`new_folder_name()` is 32 hex digits."""
         self._node_id = node_id
-        self._directories = directories
+        self._log_dirs = log_dirs
         self._partitions = partitions
-        self._metadata = metadata
+        self._controller = controller
         self._clock = clock
         self._scheduler = scheduler
         self._new_folder_name = new_folder_name
@@ -76,7 +81,7 @@ class LogDirMoves:
 
     def begin(self, partition: Partition, directory_id: bytes) -> None:
         """Move the partition; what it was on its way to before is given up. Raises one of `FAULTS`."""
-        directory = self._directories[directory_id]
+        directory = self._log_dirs.online[directory_id]
         move = partition.move
         if move is not None and move.directory is not directory:
             self.cancel(partition)
@@ -85,7 +90,7 @@ class LogDirMoves:
         future = directory.open_future(
             partition.log, self._new_folder_name(), now_ms=self._clock.now_ms(), jitter=self._jitter
         )
-        partition.move = Move(directory, directory_id, future)
+        partition.move = LogDirMove(directory, directory_id, future)
         log.info(
             "%s-%d is being moved from %s to %s",
             partition.topic.name,
@@ -97,24 +102,38 @@ class LogDirMoves:
         self._soon()
 
     def cancel(self, partition: Partition) -> None:
-        """Stay where it is. Raises KafkaError where the metadata log takes no record, nothing having changed, or where
-        the disk refuses to give up the folder: the move is over yet."""
+        """Stay where it is. Raises KafkaError where the controller refuses to record it, nothing having changed, or
+        where the disk refuses to delete the future folder, the move having ended all the same."""
         move = partition.move
         if move is None:
             return
-        revert = self._record(partition, self._id_of(partition.directory))
-        if revert:
-            self._metadata.append(revert)
+
+        def answered_later(error: KafkaError | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                self._give_up(partition, move)
+            except FAULTS as failure:
+                log.error(
+                    "the move of %s-%d can't be given up: %s", partition.topic.name, partition.index, failure
+                )
+
+        if self._assign(partition, self._log_dirs.id_of(partition.directory), answered_later):
+            self._give_up(partition, move)
+
+    def _give_up(self, partition: Partition, move: LogDirMove) -> None:
+        if partition.move is not move:
+            return
         partition.move = None
         self._moving.pop(partition, None)
         log.info("%s-%d isn't moved any more", partition.topic.name, partition.index)
         move.directory.delete_future(move.log, self._new_folder_name())
 
     def directory_failed(self, directory: LogDirectory) -> dict[tuple[bytes, int], bytes]:
-        """Moves from it and to it are over; the next start goes on with those that it can.
+        """Moves from it and to it have ended; the next start goes on with those that it can.
 
-        Returns where their partitions are, by topic id and number: a record that says already that they are where they
-        were to go is to be taken back (Kafka: `ReplicaAlterLogDirsThread.removePartitions`).
+        Returns where their partitions are, by topic id and number. A record may already name the directory that they
+        were to go to: it has to be taken back (Kafka: `ReplicaAlterLogDirsThread.removePartitions`).
         """
         stayed = {}
         for partition in [*self._moving]:
@@ -125,7 +144,7 @@ class LogDirMoves:
             partition.move = None
             if move.directory is not directory:
                 move.directory.leave_future(move.log)
-            stayed[partition.topic.topic_id, partition.index] = self._id_of(partition.directory)
+            stayed[partition.topic.topic_id, partition.index] = self._log_dirs.id_of(partition.directory)
         return stayed
 
     def stop(self) -> None:
@@ -166,7 +185,7 @@ class LogDirMoves:
         elif failed:
             self._soon(RETRY_S)
 
-    def _advance(self, partition: Partition, move: Move) -> bool:
+    def _advance(self, partition: Partition, move: LogDirMove) -> bool:
         """Whether there is more to do at once; else somebody is going to call `_soon`."""
         present, future = partition.log, move.log
         copied = moving.copy(
@@ -182,7 +201,7 @@ class LogDirMoves:
             self._paid_until_s = max(self._paid_until_s, now_s) + copied / max(1, self._max_bytes_per_s())
         if not moving.is_caught_up(future, present):
             return True
-        if move.syncing:
+        if move.syncing or move.assigning:
             return False
         if future.failure is not None:
             raise future.failure
@@ -192,7 +211,7 @@ class LogDirMoves:
         self._change_places(partition, move)
         return False
 
-    def _sync(self, move: Move) -> None:
+    def _sync(self, move: LogDirMove) -> None:
         """What has come so far is synced in the background, so that little is left to be when the places change."""
         move.synced = move.syncing = True
         end_offset = move.log.log_end_offset
@@ -204,24 +223,50 @@ class LogDirMoves:
 
         move.log.when_flushed(end_offset, then)
 
-    def _change_places(self, partition: Partition, move: Move) -> None:
-        source = partition.directory
+    def _change_places(self, partition: Partition, move: LogDirMove) -> None:
+        """Record the new directory, then promote the future log. Raises one of `FAULTS`."""
         if move.log.recovery_point < partition.log.recovery_point:
             moving.sync(move.log)
-        change = self._record(partition, move.directory_id)
-        if change:
-            self._metadata.append(change)
+
+        def answered_later(error: KafkaError | None) -> None:
+            move.assigning = False
+            self._soon(0 if error is None else RETRY_S)  # what is recorded already is answered at once then
+
+        if self._assign(partition, move.directory_id, answered_later):
+            self._promote(partition, move)
+        else:
+            move.assigning = True
+
+    def _promote(self, partition: Partition, move: LogDirMove) -> None:
+        source = partition.directory
         move.directory.promote(move.log, partition.log, source, self._new_folder_name())
         partition.replace_log(move.log, move.directory)
         self._moving.pop(partition, None)
         where = os.path.abspath(move.directory.path)
         log.info("%s-%d was moved to %s", partition.topic.name, partition.index, where)
 
-    def _id_of(self, directory: LogDirectory) -> bytes:
-        return next(key for key, known in self._directories.items() if known is directory)
+    def _assign(
+        self, partition: Partition, directory_id: bytes, answered_later: Callable[[KafkaError | None], None]
+    ) -> bool:
+        """Have the controller record where the partition is. Returns whether that is committed; where it isn't yet,
+        `answered_later` is told. Raises KafkaError where it is refused at once."""
+        topic_id, index = partition.topic.topic_id, partition.index
+        answers: list[KafkaError | None] = []
+        is_later = False
 
-    def _record(self, partition: Partition, directory_id: bytes) -> list[Message]:
-        record = assignment(
-            self._metadata.image, partition.topic.topic_id, partition.index, self._node_id, directory_id
-        )
-        return [] if record is None else [record]
+        def decide(image: ClusterImage) -> ControllerResult[KafkaError | None]:
+            record = assignment(image, topic_id, index, self._node_id, directory_id)
+            return ControllerResult([] if record is None else [record], lambda error: error)
+
+        def reply(error: KafkaError | None) -> None:
+            if is_later:
+                answered_later(error)
+            else:
+                answers.append(error)
+
+        self._controller.submit(decide, reply)
+        is_later = True
+        for error in answers:
+            if error is not None:
+                raise error
+        return bool(answers)

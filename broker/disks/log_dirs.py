@@ -1,0 +1,141 @@
+"""The register of this node's log directories: `log.dirs`, and `metadata.log.dir` where that is another one.
+
+It says which can be used, which have failed, which are cordoned (KIP-1066), and which one has the metadata log. Who
+wants to know what a directory is, asks here; what follows where one fails is in `broker.disks.failures`.
+Source: Kafka's LogManager, LogDirFailureChannel.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from protocol.errors import KafkaError
+from storage.background import RunAll, run_in_turn
+from storage.directory.log_directory import LogDirectory
+
+log = logging.getLogger("barnabas.directories")
+
+EVERY_DIRECTORY = "*"  # in cordoned.log.dirs
+
+
+class LogDirs:
+    """The log directories; this node has them locked until `close`.
+
+    - `online`: those of `log.dirs` that can be used, by directory id, in the order of the setting.
+    - `metadata`: the one with the metadata log, one of `online` or one of its own.
+    - `cluster_id`: whose they are.
+    - `failing`: those that have failed and aren't let go of yet.
+    - `on_failing` is called when one more is.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        online: Mapping[bytes, LogDirectory],
+        metadata: LogDirectory,
+        cluster_id: str,
+    ) -> None:
+        """`paths`: `log.dirs`, those included that couldn't be opened; `online` by directory id."""
+        self.online: dict[bytes, LogDirectory] = dict(online)
+        self.metadata = metadata
+        self.cluster_id = cluster_id
+        self.failing: list[LogDirectory] = []
+        self.on_failing: Callable[[], None] = lambda: None
+        self._paths = tuple(paths)
+        self._cordoned: frozenset[str] = frozenset()
+        for directory in self.all():
+            directory.on_failure = self.report
+
+    def all(self) -> list[LogDirectory]:
+        """Each that can be used once, the metadata's last."""
+        others = [directory for directory in self.online.values() if directory is not self.metadata]
+        return [*others, self.metadata]
+
+    @property
+    def ids(self) -> Collection[bytes]:
+        """The directory ids of those that can be used: they change when one is lost."""
+        return self.online.keys()
+
+    def id_of(self, directory: LogDirectory) -> bytes:
+        """Of one that can be used."""
+        return next(key for key, known in self.online.items() if known is directory)
+
+    # --- by path --------------------------------------------------------------------------------------------
+
+    def by_path(self) -> dict[str, LogDirectory | None]:
+        """Those of `log.dirs` by absolute path, as the APIs name them; None for one that is offline."""
+        opened = {directory.path: directory for directory in self.online.values()}
+        return {os.path.abspath(path): opened.get(path) for path in self._paths}
+
+    @property
+    def offline_paths(self) -> list[str]:
+        """Those of `log.dirs` that can't be used: what isn't found may be in one of them."""
+        opened = {directory.path for directory in self.online.values()}
+        return [path for path in self._paths if path not in opened]
+
+    # --- cordoned -------------------------------------------------------------------------------------------
+
+    def cordon(self, paths: Iterable[str]) -> None:
+        """`cordoned.log.dirs`: they get no new partitions from now on, and others do again."""
+        self._cordoned = frozenset(paths)
+
+    def is_cordoned_path(self, path: str) -> bool:
+        """Whether a directory of this path gets no new partitions."""
+        return EVERY_DIRECTORY in self._cordoned or path in self._cordoned
+
+    def is_cordoned(self, directory_id: bytes) -> bool:
+        """Whether one that can be used gets no new partitions."""
+        return bool(self._cordoned) and self.is_cordoned_path(self.online[directory_id].path)
+
+    # --- failures -------------------------------------------------------------------------------------------
+
+    def can_lose(self, directory: LogDirectory) -> bool:
+        """Whether the node goes on without it: it isn't the metadata's, nor the last one."""
+        return (
+            directory is not self.metadata
+            and len(self.online) - len(self.failing) > 1
+            and any(known is directory for known in self.online.values())
+        )
+
+    def report(self, directory: LogDirectory, failure: OSError) -> bool:
+        """The disk refused something: whether the directory goes offline, once what is under way has ended."""
+        if directory in self.failing:
+            return True
+        if not self.can_lose(directory):
+            return False
+        log.error("%s has failed, and its partitions are offline: %s", directory.path, failure)
+        self.failing.append(directory)
+        self.on_failing()
+        return True
+
+    def lose(self, directory: LogDirectory) -> None:
+        """It has failed: let go of all that is in it."""
+        del self.online[self.id_of(directory)]
+        if directory in self.failing:
+            self.failing.remove(directory)
+        try:
+            directory.close(clean=False)
+        except (OSError, KafkaError) as error:
+            log.error("%s can't be let go of: %s", directory.path, error)
+
+    def forget_failures(self) -> None:
+        """At the stop: what fails from here on is not closed cleanly, and that is all."""
+        self.failing.clear()
+        for directory in self.all():
+            directory.on_failure = None
+
+    # --- end ------------------------------------------------------------------------------------------------
+
+    def close(self, *, clean: bool, broker_epoch: int = -1, run_all: RunAll = run_in_turn) -> list[Exception]:
+        """Close each of them, the metadata's last, which has no mark of a clean stop unless all others have. Returns
+        why some have none."""
+        failures: list[Exception] = []
+        for directory in self.all():
+            try:
+                directory.close(clean=clean and not failures, broker_epoch=broker_epoch, run_all=run_all)
+            except (OSError, KafkaError) as error:
+                log.error("%s can't be closed cleanly: %s", directory.path, error)
+                failures.append(error)
+        return failures

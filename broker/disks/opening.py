@@ -1,0 +1,131 @@
+"""Opening the log directories of a node: each is locked and read, and this run goes on with them.
+
+As in Kafka a folder of `log.dirs` that can't be used is left out with a line in the log, and its partitions have no
+leader; without the metadata's folder, or without any, nothing starts. Source: LogManager, KafkaRaftServer.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.disks.log_dirs import LogDirs
+from broker.disks.node_identity import identify
+from broker.process.start_error import StartError
+from protocol.errors import KafkaError
+from storage import files
+from storage.directory.log_directory import METADATA_TOPIC, LogDirectory
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from storage.background import Background
+
+log = logging.getLogger("barnabas.directories")
+
+_METADATA_FOLDER = f"{METADATA_TOPIC}-0"
+
+
+def open_log_dirs(config: BrokerConfig, background: Background, new_id: Callable[[], bytes]) -> LogDirs:
+    """Lock and read all folders; where none speaks against it, this run goes on with them.
+
+    Raises StartError, nothing being locked then. Until all are found in order nothing is changed but in folders that
+    are new; where a disk refuses to go on after that, others' marks of a clean stop may be gone already, and the next
+    start recovers those."""
+    opened: dict[str, LogDirectory] = {}
+    try:
+        _open_all(opened, config, background)
+        metadata = opened[_metadata_path(config)]
+        others = [directory for directory in opened.values() if directory is not metadata]
+        cluster_id, by_id = identify(
+            [*others, metadata], node_id=config.node_id, cluster_id=config.cluster_id, new_id=new_id
+        )
+        paths = config.log_dirs
+        id_of = {directory.path: directory_id for directory_id, directory in by_id.items()}
+        online = {id_of[path]: opened[path] for path in paths if path in opened}
+        for directory in online.values():
+            if directory is not metadata:
+                _check_has_no_metadata(directory, metadata)
+        _begin_all(opened, online, metadata)
+    except BaseException:
+        for directory in opened.values():
+            directory.close(clean=False)
+        raise
+    found = LogDirs(paths, online, metadata, cluster_id)
+    found.cordon(config.get_list("cordoned.log.dirs"))
+    for directory in found.all():
+        if not directory.clean and directory.has_unopened:
+            log.warning("%s was not shut down cleanly: its logs are checked", directory.path)
+    return found
+
+
+def _metadata_path(config: BrokerConfig) -> str:
+    return config.get_string("metadata.log.dir") or config.log_dirs[0]
+
+
+def _open_all(opened: dict[str, LogDirectory], config: BrokerConfig, background: Background) -> None:
+    """By path, in the order of `log.dirs`, the metadata's own one last."""
+    paths = config.log_dirs
+    metadata_path = _metadata_path(config)
+    failed: list[str] = []
+    seen: set[str] = set()
+    for path in paths:
+        real_path = os.path.realpath(path)
+        if real_path in seen:
+            raise StartError(f"log.dirs has {path} twice")
+        seen.add(real_path)
+        try:
+            opened[path] = _open(path, background)
+        except OSError as error:
+            if len(paths) == 1 or path == metadata_path:
+                raise StartError(f"{path} can't be used: {error.strerror or error}") from error
+            log.error("%s can't be used, and its partitions are offline: %s", path, error)
+            failed.append(path)
+    if metadata_path not in opened:
+        try:
+            opened[metadata_path] = _open(metadata_path, background)
+        except OSError as error:
+            raise StartError(f"{metadata_path} can't be used: {error.strerror or error}") from error
+    if len(failed) == len(paths):
+        raise StartError(f"none of the log.dirs can be used: {', '.join(failed)}")
+
+
+def _open(path: str, background: Background) -> LogDirectory:
+    try:
+        return LogDirectory.read(path, background=background)
+    except files.LockedError as error:
+        raise StartError(f"{path} is in use by another broker") from error
+
+
+def _begin_all(
+    opened: dict[str, LogDirectory], online: dict[bytes, LogDirectory], metadata: LogDirectory
+) -> None:
+    """The metadata's first: without it the others keep their mark of a clean stop."""
+    try:
+        metadata.begin()
+    except OSError as error:
+        raise StartError(f"{metadata.path} can't be used: {error.strerror or error}") from error
+    for directory_id, directory in reversed([*online.items()]):
+        if directory is metadata:
+            continue
+        try:
+            directory.begin()
+        except OSError as error:
+            if len(online) == 1:
+                raise StartError(f"{directory.path} can't be used: {error.strerror or error}") from error
+            log.error("%s can't be used, and its partitions are offline: %s", directory.path, error)
+            del online[directory_id], opened[directory.path]
+            _let_go(directory)
+
+
+def _let_go(directory: LogDirectory) -> None:
+    try:
+        directory.close(clean=False)
+    except (OSError, KafkaError) as error:
+        log.error("%s can't be let go of: %s", directory.path, error)
+
+
+def _check_has_no_metadata(directory: LogDirectory, metadata: LogDirectory) -> None:
+    if files.exists(f"{directory.path}/{_METADATA_FOLDER}"):
+        raise StartError(f"{directory.path} has a metadata log, and it is looked for in {metadata.path}")
