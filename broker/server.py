@@ -45,7 +45,6 @@ from coordinator.transaction.producer_ids import ProducerIds
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata_records import ProducerIdsRecord
 from protocol.wire.primitives import uuid_to_text
-from storage import files
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -87,6 +86,7 @@ class Server:
         self.clock = environment.clock
         self.scheduler = environment.scheduler
         self.chance = environment.chance
+        self.files = environment.files
         self.background = environment.background
         self.node_id = config.get_int("node.id")
         self.rack = config.get_string("broker.rack")
@@ -186,8 +186,8 @@ class Server:
             listener.stop_accepting()
 
     def _open_directories(self) -> None:
-        files.limit_open_files(_open_files_limit())
-        self.log_dirs = open_log_dirs(self.config, self.background, self.chance.uuid)
+        self.files.limit_open_files(_open_files_limit())
+        self.log_dirs = open_log_dirs(self.config, self.files, self.background, self.chance.uuid)
         self.cluster_id = self.log_dirs.cluster_id
 
     def _open_metadata(self) -> None:
@@ -205,7 +205,7 @@ class Server:
         beginning = None
         if not self.metadata.image.features:
             beginning = bootstrap_records(
-                directory.path, self.config.get_int("min.insync.replicas"), self.clock.now_ms()
+                self.files, directory.path, self.config.get_int("min.insync.replicas"), self.clock.now_ms()
             )
         self.metadata.become_leader(self.node_id)
         if beginning is not None:

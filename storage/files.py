@@ -1,17 +1,12 @@
-"""The only place that opens, reads, writes, syncs, renames, deletes and locks files.
+"""The port to the disk: every operation on files that storage knows, each under its own name.
 
-Every operation stands under its own name in `OPERATIONS`, and asks one hook before it acts: a test makes any
-of them fail, write less than it was given, or be the last one of a process (`set_fault_hook`).
-
-Open files are bounded. A `File` is a path and, for a while, a descriptor; when more than the limit are open,
-one that wasn't used lately is closed, and opens again at its next use. Because of that everything here that
-takes a `File` belongs to the one thread that runs the logs. What takes a path opens and closes for itself,
-and may run in any thread.
+`Files` says what an operation does; `disk_files.DiskFiles` does it on a real disk. Each operation asks a hook
+before it acts, so that a test can make any of them fail, write less than it was given, or be the last one of a
+process.
 """
 
-import errno
-import fcntl
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -21,19 +16,16 @@ FaultHook = Callable[[str, str, int], int | None]
 that writes stop after so many bytes.
 """
 
-_FIRST_READ_BYTES = 1 << 14
-_READ_BYTES = 1 << 20
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-OPERATIONS: dict[str, Callable[..., object]] = {}
-DEFAULT_OPEN_FILES = 512
+OPERATIONS: list[str] = []
+"""The names of all operations, each a place to inject a fault or a crash."""
 
-_fault_hook: FaultHook | None = None
-_open_files: dict["File", None] = {}
-_open_files_limit = DEFAULT_OPEN_FILES
-_locked_paths: dict[str, int] = {}
+
+def _operation(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    OPERATIONS.append(function.__name__)
+    return function
 
 
 class TornWriteError(OSError):
@@ -55,316 +47,180 @@ class File:
         self.used_lately = False
 
 
-def set_fault_hook(hook: FaultHook | None) -> None:
-    """Sets what every operation asks before it acts; `None` is the ordinary state of things."""
-    global _fault_hook
-    _fault_hook = hook
+class Files(ABC):
+    """The files of one node: its faults and its bound on open descriptors are its own, whoever else is in the process.
 
+    What an implementation owes:
 
-def limit_open_files(limit: int) -> None:
-    """Bounds the descriptors kept open, from now on (Kafka has no such bound and asks for a higher ulimit)."""
-    global _open_files_limit
-    _open_files_limit = limit
-    while len(_open_files) > limit:
-        _close_one()
-
-
-def open_files_count() -> int:
-    return len(_open_files)
-
-
-def _operation(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    OPERATIONS[function.__name__] = function
-    return function
-
-
-def _ask(operation: str, path: str, size: int = 0) -> int | None:
-    return None if _fault_hook is None else _fault_hook(operation, path, size)
-
-
-def _close_one() -> None:
-    while True:
-        file = next(iter(_open_files))
-        del _open_files[file]
-        if not file.used_lately:
-            os.close(file.descriptor)
-            file.descriptor = -1
-            return
-        file.used_lately = False
-        _open_files[file] = None
-
-
-def _keep(file: File, descriptor: int) -> int:
-    while len(_open_files) >= _open_files_limit:
-        _close_one()
-    file.descriptor = descriptor
-    file.used_lately = True
-    _open_files[file] = None
-    return descriptor
-
-
-@_operation
-def open_existing(file: File) -> int:
-    """The descriptor, opened if need be. Raises `FileNotFoundError`: no file is ever made in passing."""
-    if file.descriptor >= 0:
-        file.used_lately = True
-        return file.descriptor
-    _ask("open_existing", file.path)
-    return _keep(file, os.open(file.path, os.O_RDWR | os.O_CLOEXEC))
-
-
-@_operation
-def create(file: File) -> None:
-    """Makes the file, empty even where one was, and keeps it open."""
-    _ask("create", file.path)
-    close(file)
-    _keep(file, os.open(file.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
-
-
-def close(file: File) -> None:
-    """Lets the descriptor go; a later use opens the path again."""
-    if file.descriptor >= 0:
-        del _open_files[file]
-        os.close(file.descriptor)
-        file.descriptor = -1
-
-
-@_operation
-def append(file: File, data: Bytes, position: int) -> None:
-    """Writes all of `data` at `position`, the file's end, in one call; or nothing.
-
-    What a short or failed write left behind is cut off again before `OSError` is raised; where even that
-    fails it is `TornWriteError`.
+    - Each operation calls `_ask` with its own name before it acts. What the hook raises ends the operation with
+      nothing done; a number that it returns cuts `append` and `write_whole` short.
+    - An operation on a path opens and closes for itself and may run in any thread. One that takes a `File` belongs
+      to the thread that runs the logs.
+    - An open `File` stays the file that it was opened as, though its path is renamed or removed; an implementation
+      may close it between two calls (a bound on descriptors), and then the next call opens its path again. So whoever
+      renames a path changes `File.path` too.
+    - Bytes outlive a crash of the machine once `sync` of their file has returned, and names in a directory once
+      `sync_directory` has. What wasn't synced may be lost, a later write though an earlier one is kept. A killed
+      process loses nothing that an operation has done.
+    - Failures are `OSError` with an errno, and those that the operations name.
     """
-    descriptor = file.descriptor
-    if descriptor < 0:
-        descriptor = open_existing(file)
-    else:
-        file.used_lately = True
-    size = len(data)
-    try:
-        if _fault_hook is not None:
-            allowed = _fault_hook("append", file.path, size)
-            if allowed is not None:
-                data = memoryview(data)[:allowed]
-        written = os.pwrite(descriptor, data, position)
-        if written == size:
-            return
-        error = OSError(errno.ENOSPC, f"wrote {written} of {size} bytes", file.path)
-    except OSError as failure:
-        error = failure
-    try:
-        truncate(file, position)
-    except OSError as failure:
-        raise TornWriteError(
-            failure.errno, f"can't take back a failed write: {failure}", file.path
-        ) from error
-    raise error
 
+    __slots__ = ("_fault_hook",)
 
-@_operation
-def read(file: File, size: int, position: int) -> bytes:
-    """Up to `size` bytes at `position`; fewer at the file's end."""
-    descriptor = file.descriptor
-    if descriptor < 0:
-        descriptor = open_existing(file)
-    else:
-        file.used_lately = True
-    if _fault_hook is not None:
-        _fault_hook("read", file.path, size)
-    return os.pread(descriptor, size, position)
+    def __init__(self) -> None:
+        self._fault_hook: FaultHook | None = None
 
+    def set_fault_hook(self, hook: FaultHook | None) -> None:
+        """Sets what every operation asks before it acts; `None` is the ordinary state."""
+        self._fault_hook = hook
 
-@_operation
-def truncate(file: File, size: int) -> None:
-    """Cuts the file to `size` bytes."""
-    _ask("truncate", file.path, size)
-    os.ftruncate(open_existing(file), size)
+    def _ask(self, operation: str, path: str, size: int = 0) -> int | None:
+        return None if self._fault_hook is None else self._fault_hook(operation, path, size)
 
+    # ---- open files
 
-@_operation
-def size_of(file: File) -> int:
-    """The file's size in bytes. Raises `FileNotFoundError`."""
-    _ask("size_of", file.path)
-    return os.fstat(file.descriptor).st_size if file.descriptor >= 0 else os.stat(file.path).st_size
+    @abstractmethod
+    def limit_open_files(self, limit: int) -> None:
+        """Bounds the descriptors kept open, from now on (Kafka has no such bound and asks for a higher ulimit)."""
 
+    @abstractmethod
+    def open_files_count(self) -> int:
+        """How many descriptors are open."""
 
-@_operation
-def modified_ms(path: str) -> int:
-    """When the file was last written, in milliseconds since 1970."""
-    _ask("modified_ms", path)
-    return os.stat(path).st_mtime_ns // 1_000_000
+    @abstractmethod
+    @_operation
+    def open_existing(self, file: File) -> int:
+        """The descriptor, opened if need be. Raises `FileNotFoundError`: no file is ever made in passing."""
 
+    @abstractmethod
+    @_operation
+    def create(self, file: File) -> None:
+        """Makes the file, empty even where one was, and keeps it open."""
 
-@_operation
-def exists(path: str) -> bool:
-    _ask("exists", path)
-    return os.path.exists(path)
+    @abstractmethod
+    def close(self, file: File) -> None:
+        """Lets the descriptor go; a later use opens the path again."""
 
+    @abstractmethod
+    @_operation
+    def append(self, file: File, data: Bytes, position: int) -> None:
+        """Writes all of `data` at `position`, the file's end, in one call; or nothing.
 
-@_operation
-def sync(path: str) -> None:
-    """Waits until the file's bytes are on the disk. A file that is gone (renamed to be deleted) needs none."""
-    _ask("sync", path)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        What a short or failed write left behind is cut off again before `OSError` is raised; where even that
+        fails it is `TornWriteError`.
+        """
 
+    @abstractmethod
+    @_operation
+    def read(self, file: File, size: int, position: int) -> bytes:
+        """Up to `size` bytes at `position`; fewer at the file's end."""
 
-@_operation
-def sync_directory(path: str) -> None:
-    """Waits until the names in the directory are on the disk. A directory that is gone needs none."""
-    _ask("sync_directory", path)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    @abstractmethod
+    @_operation
+    def truncate(self, file: File, size: int) -> None:
+        """Cuts the file to `size` bytes."""
 
+    @abstractmethod
+    @_operation
+    def size_of(self, file: File) -> int:
+        """The file's size in bytes. Raises `FileNotFoundError`."""
 
-@_operation
-def read_whole(path: str) -> bytes:
-    """All of the file. Raises `FileNotFoundError`."""
-    _ask("read_whole", path)
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        data = os.read(descriptor, _FIRST_READ_BYTES)
-        more = os.read(descriptor, _READ_BYTES) if data else b""
-        if not more:
-            return data
-        parts = [data]
-        while more:
-            parts.append(more)
-            more = os.read(descriptor, _READ_BYTES)
-        return b"".join(parts)
-    finally:
-        os.close(descriptor)
+    # ---- paths
 
+    @abstractmethod
+    @_operation
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written, in milliseconds since 1970."""
 
-@_operation
-def write_whole(path: str, data: Bytes) -> None:
-    """The file anew with these bytes, not synced; one that was there is written over."""
-    allowed = _ask("write_whole", path, len(data))
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        view = memoryview(data)[:allowed]
-        while view:
-            view = view[os.write(descriptor, view) :]
-    finally:
-        os.close(descriptor)
-    if allowed is not None and allowed < len(data):
-        raise OSError(errno.ENOSPC, f"wrote {allowed} of {len(data)} bytes", path)
+    @abstractmethod
+    @_operation
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or a directory of that path."""
 
+    @abstractmethod
+    @_operation
+    def sync(self, path: str) -> None:
+        """Waits until the file's bytes are on the disk. A file that is gone (renamed to be deleted) needs none."""
 
-def replace_whole(path: str, data: Bytes, *, synced: bool = True) -> None:
-    """The file with these bytes or the old ones, never a part: written beside it as `.tmp`, then renamed.
+    @abstractmethod
+    @_operation
+    def sync_directory(self, path: str) -> None:
+        """Waits until the names in the directory are on the disk. A directory that is gone needs none."""
 
-    With `synced` false that holds for a killed process, though not for a lost power supply until `sync` is
-    called.
-    """
-    temporary = path + ".tmp"
-    write_whole(temporary, data)
-    if synced:
-        sync(temporary)
-    rename(temporary, path)
-    if synced:
-        sync_directory(os.path.dirname(path))
+    @abstractmethod
+    @_operation
+    def read_whole(self, path: str) -> bytes:
+        """All of the file. Raises `FileNotFoundError`."""
 
+    @abstractmethod
+    @_operation
+    def write_whole(self, path: str, data: Bytes) -> None:
+        """The file anew with these bytes, not synced; one that was there is written over."""
 
-def make_say(file: File, data: Bytes) -> None:
-    """The file with these bytes: one that has them already isn't touched. Else a killed process may leave a part."""
-    try:
-        if size_of(file) == len(data) and (not data or read_whole(file.path) == data):
-            return
-    except FileNotFoundError:
-        pass
-    create(file)
-    if data:
-        append(file, data, 0)
+    @abstractmethod
+    @_operation
+    def rename(self, old: str, new: str) -> None:
+        """Raises `FileNotFoundError` where there is no `old`; a file at `new` is replaced."""
 
+    @abstractmethod
+    @_operation
+    def remove(self, path: str) -> None:
+        """Deletes the file, if there is one."""
 
-@_operation
-def rename(old: str, new: str) -> None:
-    """Raises `FileNotFoundError` where there is no `old`; a file at `new` is replaced."""
-    _ask("rename", old)
-    os.rename(old, new)
+    @abstractmethod
+    @_operation
+    def remove_tree(self, path: str) -> None:
+        """Deletes the directory with all that is in it, if there is one."""
 
+    @abstractmethod
+    @_operation
+    def make_directory(self, path: str) -> None:
+        """The directory with those above it, if there is none."""
 
-@_operation
-def remove(path: str) -> None:
-    """Deletes the file, if there is one."""
-    _ask("remove", path)
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
+    @abstractmethod
+    @_operation
+    def list_directory(self, path: str) -> list[str]:
+        """The names in the directory, sorted. Raises `FileNotFoundError`."""
 
+    @abstractmethod
+    @_operation
+    def list_subdirectories(self, path: str) -> list[str]:
+        """The names of the directories in the directory, sorted."""
 
-@_operation
-def remove_tree(path: str) -> None:
-    """Deletes the directory with all that is in it, if there is one."""
-    _ask("remove_tree", path)
-    for folder, _subfolders, names in os.walk(path, topdown=False):
-        for name in names:
-            os.unlink(os.path.join(folder, name))
-        os.rmdir(folder)
+    @abstractmethod
+    @_operation
+    def lock(self, path: str) -> None:
+        """Takes the lock of a log directory, for this process against all others, and within the process against
+        every other holder. Raises `LockedError`."""
 
+    @abstractmethod
+    @_operation
+    def unlock(self, path: str) -> None:
+        """Gives the lock back."""
 
-@_operation
-def make_directory(path: str) -> None:
-    """The directory with those above it, if there is none."""
-    _ask("make_directory", path)
-    os.makedirs(path, exist_ok=True)
+    # ---- made of operations
 
+    def replace_whole(self, path: str, data: Bytes, *, synced: bool = True) -> None:
+        """The file with these bytes or the old ones, never a part: written beside it as `.tmp`, then renamed.
 
-@_operation
-def list_directory(path: str) -> list[str]:
-    """The names in the directory, sorted. Raises `FileNotFoundError`."""
-    _ask("list_directory", path)
-    return sorted(os.listdir(path))
+        With `synced` false that holds for a killed process, but not for a power failure until `sync` is called.
+        """
+        temporary = path + ".tmp"
+        self.write_whole(temporary, data)
+        if synced:
+            self.sync(temporary)
+        self.rename(temporary, path)
+        if synced:
+            self.sync_directory(os.path.dirname(path))
 
-
-@_operation
-def list_subdirectories(path: str) -> list[str]:
-    """The names of the directories in the directory, sorted."""
-    _ask("list_subdirectories", path)
-    with os.scandir(path) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir())
-
-
-@_operation
-def lock(path: str) -> int:
-    """Takes the lock that Kafka takes (fcntl's, which its JVM uses; flock's would be granted beside it).
-
-    Raises `LockedError`. The kernel drops the lock with the process, and with *any* descriptor of the file
-    that this process closes: nothing else may open it.
-    """
-    _ask("lock", path)
-    real_path = os.path.realpath(path)
-    if real_path in _locked_paths:
-        raise LockedError(f"{path} is locked by this process")
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as failure:
-        os.close(descriptor)
-        if failure.errno in (errno.EACCES, errno.EAGAIN):
-            raise LockedError(f"{path} is locked by another process") from failure
-        raise
-    _locked_paths[real_path] = descriptor
-    return descriptor
-
-
-@_operation
-def unlock(path: str) -> None:
-    """Gives the lock back."""
-    _ask("unlock", path)
-    os.close(_locked_paths.pop(os.path.realpath(path)))
+    def make_say(self, file: File, data: Bytes) -> None:
+        """The file with these bytes. One that has them already isn't touched; otherwise a killed process may leave a
+        part of them."""
+        try:
+            if self.size_of(file) == len(data) and (not data or self.read_whole(file.path) == data):
+                return
+        except FileNotFoundError:
+            pass
+        self.create(file)
+        if data:
+            self.append(file, data, 0)

@@ -15,17 +15,17 @@ from broker.controller.registration import ELR_VERSION, feature_levels, min_insy
 from broker.controller.snapshot_file import BOOTSTRAP_FILE, SnapshotError, encode_snapshot, read_snapshot
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
-from storage import files
+from storage.files import Files
 
 
-def bootstrap_records(directory: str, least_insync_replicas: int, now_ms: int) -> list[Message]:
+def bootstrap_records(files: Files, directory: str, least_insync_replicas: int, now_ms: int) -> list[Message]:
     """The first records of the cluster; the file is written where it is missing.
 
     Raises MetadataContradictionError, CodecError, OSError for a file that can't be used.
     """
     path = f"{directory}/{BOOTSTRAP_FILE}"
     try:
-        found = read_snapshot(path).records
+        found = read_snapshot(files, path).records
     except FileNotFoundError:
         found = feature_levels()
         values = [encode_record(record, _version(record)) for record in found]

@@ -133,17 +133,24 @@ class MetadataLog:
         end, is aborted.
         """
         newest = self.snapshots.newest
-        known = [self.log.leader_epochs.latest, quorum_state.read_leader_epoch(self.log.directory)]
+        known = [
+            self.log.leader_epochs.latest,
+            quorum_state.read_leader_epoch(self.log.files, self.log.directory),
+        ]
         self.epoch = max(0, *known, newest.epoch if newest is not None else 0) + 1
         self.log.assign_leader_epoch(self.epoch)
         value = self.quorum.leader_change(node_id)
         batch = build_control_batch(control_key(LEADER_CHANGE), value, timestamp=self._clock.now_ms())
         if self.log.created:
-            quorum_state.write_state(self.log.directory, self.quorum.encode_state(node_id, self.epoch))
+            quorum_state.write_state(
+                self.log.files, self.log.directory, self.quorum.encode_state(node_id, self.epoch)
+            )
             self._append_batch(batch)
         else:  # the first batch makes the folder
             self._append_batch(batch)
-            quorum_state.write_state(self.log.directory, self.quorum.encode_state(node_id, self.epoch))
+            quorum_state.write_state(
+                self.log.files, self.log.directory, self.quorum.encode_state(node_id, self.epoch)
+            )
 
         if self._transaction is not None:
             self._append_records([records.AbortTransactionRecord(reason="Controller failover")])

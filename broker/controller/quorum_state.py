@@ -20,7 +20,7 @@ from protocol.records.records import Record, read_control_type
 from protocol.wire.codec import decode, encode
 from protocol.wire.primitives import uuid_to_text
 from protocol.wire.schema import Message
-from storage import files
+from storage.files import Files
 
 FILE = "quorum-state"
 
@@ -98,7 +98,7 @@ class Quorum:
         return json.dumps(state, separators=(",", ":")).encode()
 
 
-def read_leader_epoch(directory: str) -> int:
+def read_leader_epoch(files: Files, directory: str) -> int:
     """The epoch in the metadata log's `quorum-state`; 0 where there is none, or it says nothing."""
     try:
         found = json.loads(files.read_whole(f"{directory}/{FILE}"))
@@ -109,6 +109,6 @@ def read_leader_epoch(directory: str) -> int:
         return 0
 
 
-def write_state(directory: str, state: bytes) -> None:
+def write_state(files: Files, directory: str, state: bytes) -> None:
     """Synced, and all of it or the one before. Raises OSError."""
     files.replace_whole(f"{directory}/{FILE}", state)

@@ -18,7 +18,7 @@ from protocol.records.batch import CorruptRecordError, crc_is_valid, walk_batche
 from protocol.records.records import Record, build_batch, read_control_type, read_records
 from protocol.wire.codec import decode, encode
 from protocol.wire.schema import Message
-from storage import files
+from storage.files import Files
 
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".checkpoint.part"
@@ -116,7 +116,7 @@ def _control_batch(
     )
 
 
-def read_snapshot(path: str) -> Snapshot:
+def read_snapshot(files: Files, path: str) -> Snapshot:
     """All of a snapshot. Raises SnapshotError where it isn't whole, CodecError for records that nobody knows,
     FileNotFoundError.
     """
@@ -150,7 +150,7 @@ def read_snapshot(path: str) -> Snapshot:
     return Snapshot(found, quorum, timestamp_ms)
 
 
-def read_last_contained_log_timestamp_ms(path: str) -> int:
+def read_last_contained_log_timestamp_ms(files: Files, path: str) -> int:
     """What the header says, the rest not being looked at. Raises SnapshotError, FileNotFoundError."""
     data = files.read_whole(path)
     try:

@@ -24,8 +24,8 @@ from broker.controller.snapshot_file import (
     read_last_contained_log_timestamp_ms,
     read_snapshot,
 )
-from storage import files
 from storage.background import Lane
+from storage.files import File
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -64,6 +64,7 @@ class MetadataSnapshots:
         self.ids: list[SnapshotId] = []
         """Of those on the disk, ascending."""
         self._log = of_log
+        self._files = of_log.files
         self._policy = policy
         self._background = background
         self.is_writing = False
@@ -81,14 +82,14 @@ class MetadataSnapshots:
         """
         log_start_offset = self._log.log_start_offset
         directory = self._log.directory
-        names = files.list_directory(directory) if files.exists(directory) else []
+        names = self._files.list_directory(directory) if self._files.exists(directory) else []
         for name in names:
             parsed = parse_name(name)
             if parsed is None:
                 continue
             snapshot_id, suffix = parsed
             if suffix != SUFFIX or snapshot_id.offset < log_start_offset:
-                files.remove(f"{directory}/{name}")
+                self._files.remove(f"{directory}/{name}")
             else:
                 self.ids.append(snapshot_id)
         self.ids.sort()
@@ -111,11 +112,11 @@ class MetadataSnapshots:
         while self.ids:
             path = self._path(self.ids[-1])
             try:
-                return read_snapshot(path)
+                return read_snapshot(self._files, path)
             except SnapshotError as error:
                 log.warning("a snapshot of the metadata is passed over: %s", error)
                 # aside, else Kafka would take it for the newest and end
-                files.rename(path, path.removesuffix(SUFFIX) + PART_SUFFIX)
+                self._files.rename(path, path.removesuffix(SUFFIX) + PART_SUFFIX)
                 self.ids.pop()
         return None
 
@@ -155,7 +156,7 @@ class MetadataSnapshots:
         )
         path = self._path(snapshot_id)
         part = path.removesuffix(SUFFIX) + PART_SUFFIX
-        directory = self._log.directory
+        directory, files = self._log.directory, self._files
 
         def work() -> None:
             files.write_whole(part, data)
@@ -201,11 +202,13 @@ class MetadataSnapshots:
         for snapshot_id in snapshot_ids:
             path = self._path(snapshot_id)
             deleted = path.removesuffix(SUFFIX) + DELETED_SUFFIX
-            files.rename(path, deleted)
+            self._files.rename(path, deleted)
             marked.append(deleted)
             self.ids.remove(snapshot_id)
             self._kept.pop(snapshot_id, None)
             log.info("the snapshot %s of the metadata is given up", path)
+
+        files = self._files
 
         def work() -> None:
             for path in marked:
@@ -223,10 +226,10 @@ class MetadataSnapshots:
         if known is None:
             path = self._path(snapshot_id)
             try:
-                timestamp_ms = read_last_contained_log_timestamp_ms(path)
+                timestamp_ms = read_last_contained_log_timestamp_ms(self._files, path)
             except SnapshotError:
                 timestamp_ms = 0
-            known = self._kept[snapshot_id] = (files.size_of(files.File(path)), timestamp_ms)
+            known = self._kept[snapshot_id] = (self._files.size_of(File(path)), timestamp_ms)
         return known
 
     def _path(self, snapshot_id: SnapshotId) -> str:

@@ -15,19 +15,22 @@ from broker.disks.log_dirs import LogDirs
 from broker.disks.node_identity import identify
 from broker.process.start_error import StartError
 from protocol.errors import KafkaError
-from storage import files
 from storage.directory.log_directory import METADATA_TOPIC, LogDirectory
+from storage.files import LockedError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from storage.background import Background
+    from storage.files import Files
 
 log = logging.getLogger("barnabas.directories")
 
 _METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 
 
-def open_log_dirs(config: BrokerConfig, background: Background, new_id: Callable[[], bytes]) -> LogDirs:
+def open_log_dirs(
+    config: BrokerConfig, files: Files, background: Background, new_id: Callable[[], bytes]
+) -> LogDirs:
     """Lock and read all folders; where none speaks against it, this run goes on with them.
 
     Raises StartError, nothing being locked then. Until all are found in order nothing is changed but in folders that
@@ -35,7 +38,7 @@ def open_log_dirs(config: BrokerConfig, background: Background, new_id: Callable
     start recovers those."""
     opened: dict[str, LogDirectory] = {}
     try:
-        _open_all(opened, config, background)
+        _open_all(opened, config, files, background)
         metadata = opened[_metadata_path(config)]
         others = [directory for directory in opened.values() if directory is not metadata]
         cluster_id, by_id = identify(
@@ -64,7 +67,9 @@ def _metadata_path(config: BrokerConfig) -> str:
     return config.get_string("metadata.log.dir") or config.log_dirs[0]
 
 
-def _open_all(opened: dict[str, LogDirectory], config: BrokerConfig, background: Background) -> None:
+def _open_all(
+    opened: dict[str, LogDirectory], config: BrokerConfig, files: Files, background: Background
+) -> None:
     """By path, in the order of `log.dirs`, the metadata's own one last."""
     paths = config.log_dirs
     metadata_path = _metadata_path(config)
@@ -76,7 +81,7 @@ def _open_all(opened: dict[str, LogDirectory], config: BrokerConfig, background:
             raise StartError(f"log.dirs has {path} twice")
         seen.add(real_path)
         try:
-            opened[path] = _open(path, background)
+            opened[path] = _open(path, files, background)
         except OSError as error:
             if len(paths) == 1 or path == metadata_path:
                 raise StartError(f"{path} can't be used: {error.strerror or error}") from error
@@ -84,17 +89,17 @@ def _open_all(opened: dict[str, LogDirectory], config: BrokerConfig, background:
             failed.append(path)
     if metadata_path not in opened:
         try:
-            opened[metadata_path] = _open(metadata_path, background)
+            opened[metadata_path] = _open(metadata_path, files, background)
         except OSError as error:
             raise StartError(f"{metadata_path} can't be used: {error.strerror or error}") from error
     if len(failed) == len(paths):
         raise StartError(f"none of the log.dirs can be used: {', '.join(failed)}")
 
 
-def _open(path: str, background: Background) -> LogDirectory:
+def _open(path: str, files: Files, background: Background) -> LogDirectory:
     try:
-        return LogDirectory.read(path, background=background)
-    except files.LockedError as error:
+        return LogDirectory.read(path, files=files, background=background)
+    except LockedError as error:
         raise StartError(f"{path} is in use by another broker") from error
 
 
@@ -127,5 +132,5 @@ def _let_go(directory: LogDirectory) -> None:
 
 
 def _check_has_no_metadata(directory: LogDirectory, metadata: LogDirectory) -> None:
-    if files.exists(f"{directory.path}/{_METADATA_FOLDER}"):
+    if directory.files.exists(f"{directory.path}/{_METADATA_FOLDER}"):
         raise StartError(f"{directory.path} has a metadata log, and it is looked for in {metadata.path}")

@@ -10,6 +10,8 @@ from broker.environment.chance import Chance
 from broker.environment.clock import Clock, SystemClock
 from broker.environment.network import Network, SocketNetwork
 from broker.environment.scheduler import LoopScheduler, Scheduler
+from storage.disk_files import DiskFiles
+from storage.files import Files
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +21,19 @@ class Environment:
     clock: Clock
     scheduler: Scheduler
     chance: Chance
+    files: Files
     background: Lanes
     network: Network
 
     @classmethod
-    def of_this_machine(cls, clock: Clock | None = None) -> Environment:
-        """The machine's own, on the loop that runs; a test may put in a clock that it moves."""
+    def of_this_machine(cls, clock: Clock | None = None, files: Files | None = None) -> Environment:
+        """The machine's own, on the loop that runs; a test may put in a clock that it moves, and files that
+        it makes fail."""
         return cls(
             clock=clock or SystemClock(),
             scheduler=LoopScheduler(),
             chance=Chance(os.urandom),
+            files=files or DiskFiles(),
             background=BackgroundThreads(),
             network=SocketNetwork(),
         )

@@ -8,7 +8,7 @@ org.apache.kafka.metadata.properties.
 import json
 from collections.abc import Iterable, Mapping
 
-from storage import files
+from storage.files import Files
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
@@ -32,10 +32,10 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     return _encode(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
 
 
-def read_offsets(path: str) -> dict[TopicPartition, int]:
+def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     """What the file says; nothing where it is missing or empty. Raises `CheckpointError`."""
     offsets = {}
-    for line in _read_lines(path):
+    for line in _read_lines(files, path):
         words = line.split(" ")
         if len(words) != 3:
             raise CheckpointError(f"{path}: {line!r}")
@@ -48,10 +48,10 @@ def encode_leader_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
     return _encode(f"{epoch} {start_offset}" for epoch, start_offset in entries)
 
 
-def read_leader_epochs(path: str) -> list[tuple[int, int]]:
+def read_leader_epochs(files: Files, path: str) -> list[tuple[int, int]]:
     """What the file says; nothing where it is missing or empty. Raises `CheckpointError`."""
     entries = []
-    for line in _read_lines(path):
+    for line in _read_lines(files, path):
         words = line.split(" ")
         if len(words) != 2:
             raise CheckpointError(f"{path}: {line!r}")
@@ -64,7 +64,7 @@ def _encode(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in (_VERSION, str(len(entries)), *entries)).encode()
 
 
-def _read_lines(path: str) -> list[str]:
+def _read_lines(files: Files, path: str) -> list[str]:
     try:
         text = files.read_whole(path).decode()
     except FileNotFoundError:
@@ -95,7 +95,7 @@ def encode_partition_metadata(topic_id_text: str) -> bytes:
     return f"version: 0\ntopic_id: {topic_id_text}".encode()
 
 
-def read_partition_metadata(path: str) -> str | None:
+def read_partition_metadata(files: Files, path: str) -> str | None:
     """The topic id's text form; None where the file is missing or says nothing. Raises `CheckpointError`."""
     try:
         data = files.read_whole(path)
@@ -120,7 +120,7 @@ def encode_properties(properties: Mapping[str, str], comment: str = "") -> bytes
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def read_properties(path: str) -> dict[str, str] | None:
+def read_properties(files: Files, path: str) -> dict[str, str] | None:
     """The names and values of a meta.properties; None where the file is missing."""
     try:
         text = files.read_whole(path).decode("latin-1")
@@ -139,7 +139,7 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
-def read_clean_shutdown(path: str) -> int | None:
+def read_clean_shutdown(files: Files, path: str) -> int | None:
     """The broker epoch of the run that stopped cleanly, -1 where the mark doesn't say; None without a mark."""
     try:
         content = json.loads(files.read_whole(path))

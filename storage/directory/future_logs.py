@@ -6,11 +6,11 @@ Source: kafka.log.LogManager (getOrCreateLog of a future log, replaceCurrentWith
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
-from storage import files
 from storage.background import Lane
 from storage.directory import checkpoints, moving
 from storage.directory.checkpoints import TopicPartition
 from storage.directory.partition_folder import PartitionFolder
+from storage.files import File
 from storage.log import removal
 from storage.log.partition_log import Jitter, PartitionLog
 from storage.log.segment_files import LOG_SUFFIX
@@ -49,6 +49,7 @@ def open_future(
             clean=directory.clean or not found,
             recovery_point=directory._recovery_points.get(key, 0) if found else 0,
             log_start_offset=directory._log_starts.get(key, 0) if found else moving.start_offset_of(present),
+            files=directory.files,
             background=directory.background,
             jitter=jitter,
             topic_id=present.topic_id,
@@ -103,8 +104,10 @@ def unopened_future_sizes(directory: "LogDirectory") -> dict[TopicPartition, int
     sizes = {}
     for key, folder in directory._unopened_futures.items():
         try:
-            names = [name for name in files.list_directory(folder.path) if name.endswith(LOG_SUFFIX)]
-            sizes[key] = sum(files.size_of(files.File(f"{folder.path}/{name}")) for name in names)
+            names = [
+                name for name in directory.files.list_directory(folder.path) if name.endswith(LOG_SUFFIX)
+            ]
+            sizes[key] = sum(directory.files.size_of(File(f"{folder.path}/{name}")) for name in names)
         except OSError as failure:
             directory.report(failure)
     return sizes
@@ -126,13 +129,13 @@ def discard_future(directory: "LogDirectory", folder: "PartitionFolder", unique:
         folder.path, folder.topic, folder.partition, unique, removal.DELETE_DIRECTORY_SUFFIX
     )
     try:
-        files.rename(folder.path, doomed)
+        directory.files.rename(folder.path, doomed)
     except OSError as failure:
         directory.report(failure)
         raise
     finally:
         forget_unopened(directory, (folder.topic, folder.partition))
-    removal.remove_directory_later(doomed, directory.background, 0)
+    removal.remove_directory_later(directory.files, doomed, directory.background, 0)
 
 
 def forget_unopened(directory: "LogDirectory", key: TopicPartition) -> None:
@@ -150,7 +153,7 @@ def promote_folder(directory: "LogDirectory", folder: "PartitionFolder") -> None
     """A folder of a move becomes the partition's, of which there is no other: a crash came in between."""
     key = (folder.topic, folder.partition)
     path = directory._path(f"{folder.topic}-{folder.partition}")
-    files.rename(folder.path, path)
+    directory.files.rename(folder.path, path)
     del directory._unopened_futures[key]
     directory._unopened[key] = folder._replace(path=path)
 
@@ -182,7 +185,9 @@ def promote(
     for changed in (directory, source):
         _sync_names(changed)
     if was_created:
-        removal.remove_directory_later(doomed, source.background, present.config.file_delete_delay_ms)
+        removal.remove_directory_later(
+            source.files, doomed, source.background, present.config.file_delete_delay_ms
+        )
 
 
 @told_to_clients
@@ -191,6 +196,6 @@ def _write_log_starts(future: PartitionLog, directory: "LogDirectory") -> None:
 
 
 def _sync_names(directory: "LogDirectory") -> None:
-    path = directory.path
+    path, files = directory.path, directory.files
     # before what it replaces is deleted
     directory.background(lambda: files.sync_directory(path), removal.log_failure, lane=Lane.DELETING)

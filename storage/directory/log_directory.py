@@ -11,12 +11,12 @@ by the start that goes on with the directory, and written last of all. Source: k
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from storage import files
 from storage.background import Background, Lane, RunAll, Work, run_in_turn
 from storage.directory import checkpoints, future_logs
 from storage.directory.checkpoints import CheckpointError, TopicPartition
 from storage.directory.future_logs import FUTURE_DIRECTORY_SUFFIX
 from storage.directory.partition_folder import PartitionFolder
+from storage.files import Files
 from storage.log import removal
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import Jitter, PartitionLog
@@ -32,9 +32,10 @@ class LogDirectory:
     """Made by `LogDirectory.open`, or by `read` and `begin`; holds the lock until `close`. `logs` are those that
     `open_log` opened, `futures` those of partitions that are being moved here; no partition is in both."""
 
-    def __init__(self, path: str, background: Background) -> None:
+    def __init__(self, path: str, files: Files, background: Background) -> None:
         """For `read` alone."""
         self.path = path
+        self.files = files
         self.background = background
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.futures: dict[TopicPartition, PartitionLog] = {}
@@ -67,9 +68,9 @@ class LogDirectory:
         """Folders of deleted partitions, which `begin` has go."""
 
     @classmethod
-    def open(cls, path: str, *, background: Background) -> "LogDirectory":
+    def open(cls, path: str, *, files: Files, background: Background) -> "LogDirectory":
         """`read` and `begin`. Raises as they do."""
-        directory = cls.read(path, background=background)
+        directory = cls.read(path, files=files, background=background)
         try:
             directory.begin()
         except BaseException:
@@ -78,12 +79,12 @@ class LogDirectory:
         return directory
 
     @classmethod
-    def read(cls, path: str, *, background: Background) -> "LogDirectory":
+    def read(cls, path: str, *, files: Files, background: Background) -> "LogDirectory":
         """Locks the directory, made if need be, and reads all but the logs; nothing in it is changed.
 
-        Raises `files.LockedError`, `OSError`.
+        Raises `LockedError`, `OSError`.
         """
-        directory = cls(path, background)
+        directory = cls(path, files, background)
         files.make_directory(path)
         files.lock(directory._path(LOCK_FILE))
         try:
@@ -97,15 +98,17 @@ class LogDirectory:
         return f"{self.path}/{name}"
 
     def _load(self) -> None:
-        self.meta_properties = checkpoints.read_properties(self._path(checkpoints.META_PROPERTIES_FILE))
+        self.meta_properties = checkpoints.read_properties(
+            self.files, self._path(checkpoints.META_PROPERTIES_FILE)
+        )
         mark = self._path(checkpoints.CLEAN_SHUTDOWN_FILE)
-        self.broker_epoch = checkpoints.read_clean_shutdown(mark)
+        self.broker_epoch = checkpoints.read_clean_shutdown(self.files, mark)
         self.clean = self.broker_epoch is not None
         self._recovery_points = self._read_offsets(checkpoints.RECOVERY_POINT_FILE)
         self._log_starts = self._read_offsets(checkpoints.LOG_START_FILE)
         self._written_log_starts = set(self._log_starts)
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARK_FILE)
-        for name in files.list_subdirectories(self.path):
+        for name in self.files.list_subdirectories(self.path):
             if name.endswith(removal.DELETE_DIRECTORY_SUFFIX):
                 self._deleted.append(self._path(name))
             elif name.endswith(FUTURE_DIRECTORY_SUFFIX):
@@ -119,10 +122,10 @@ class LogDirectory:
         background. Raises `OSError`."""
         if self.clean:
             # a crash from here on is no clean stop any more (KAFKA-10471)
-            files.remove(self._path(checkpoints.CLEAN_SHUTDOWN_FILE))
-            files.sync_directory(self.path)
+            self.files.remove(self._path(checkpoints.CLEAN_SHUTDOWN_FILE))
+            self.files.sync_directory(self.path)
         for path in self._deleted:
-            removal.remove_directory_later(path, self.background, 0)
+            removal.remove_directory_later(self.files, path, self.background, 0)
         self._deleted.clear()
 
     def _found(self, name: str, stem: str, among: dict[TopicPartition, PartitionFolder]) -> None:
@@ -132,7 +135,9 @@ class LogDirectory:
             return
         path = self._path(name)
         try:
-            topic_id = checkpoints.read_partition_metadata(f"{path}/{checkpoints.PARTITION_METADATA_FILE}")
+            topic_id = checkpoints.read_partition_metadata(
+                self.files, f"{path}/{checkpoints.PARTITION_METADATA_FILE}"
+            )
         except CheckpointError:
             topic_id = None
         partition = int(number)
@@ -140,7 +145,7 @@ class LogDirectory:
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
-            return checkpoints.read_offsets(self._path(name))
+            return checkpoints.read_offsets(self.files, self._path(name))
         except CheckpointError as failure:
             logger.warning("A checkpoint is read as empty: %s", failure)
             return {}
@@ -153,7 +158,7 @@ class LogDirectory:
             "version": "1",
             "cluster.id": cluster_id,
         }
-        files.replace_whole(
+        self.files.replace_whole(
             self._path(checkpoints.META_PROPERTIES_FILE), checkpoints.encode_properties(properties)
         )
         self.meta_properties = properties
@@ -208,6 +213,7 @@ class LogDirectory:
             clean=self.clean and not metadata,
             recovery_point=0 if metadata else self._recovery_points.pop(key, 0),
             log_start_offset=0 if metadata else self._log_starts.pop(key, 0),
+            files=self.files,
             background=self.background,
             jitter=jitter,
             topic_id=topic_id,
@@ -240,7 +246,7 @@ class LogDirectory:
         stray = removal.out_of_use_path(
             folder.path, folder.topic, folder.partition, unique, removal.STRAY_DIRECTORY_SUFFIX
         )
-        files.rename(folder.path, stray)
+        self.files.rename(folder.path, stray)
         if folder.path.endswith(FUTURE_DIRECTORY_SUFFIX):
             future_logs.forget_unopened(self, (folder.topic, folder.partition))
         else:
@@ -307,6 +313,7 @@ class LogDirectory:
         self._writing.add(name)
         path = self._path(name)
         temporary = path + BACKGROUND_SUFFIX
+        files = self.files
 
         def work() -> None:
             files.write_whole(temporary, data)
@@ -332,17 +339,18 @@ class LogDirectory:
     def _put_in_place(self, temporary: str, path: str) -> bool:
         # on the loop, not in the background: so what was written in the meantime isn't replaced by older news
         try:
-            files.rename(temporary, path)
+            self.files.rename(temporary, path)
         except OSError as failure:
             logger.error("%s can't be written: %s", path, failure)
             self.report(failure)
             return False
-        self.background(lambda: files.sync_directory(self.path), removal.log_failure, lane=Lane.WRITING)
+        path, files = self.path, self.files
+        self.background(lambda: files.sync_directory(path), removal.log_failure, lane=Lane.WRITING)
         return True
 
     def _write_now(self, name: str, data: bytes) -> None:
         """The file says this once the call returns, and nothing that was to be written before it comes after."""
-        files.replace_whole(self._path(name), data)
+        self.files.replace_whole(self._path(name), data)
         self._said[name] = data
         self._waiting.pop(name, None)
         if name in self._writing:
@@ -364,13 +372,13 @@ class LogDirectory:
             self._write_now(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points())
             self._write_now(checkpoints.LOG_START_FILE, self._encode_log_starts())
             self._write_now(checkpoints.HIGH_WATERMARK_FILE, self._encode_high_watermarks())
-            files.replace_whole(
+            self.files.replace_whole(
                 self._path(checkpoints.CLEAN_SHUTDOWN_FILE), checkpoints.encode_clean_shutdown(broker_epoch)
             )
         # whoever holds the lock next is alone to write
         self._waiting.clear()
         self._superseded |= self._writing
-        files.unlock(self._path(LOCK_FILE))
+        self.files.unlock(self._path(LOCK_FILE))
 
     def _close_logs(self, run_all: RunAll) -> bool:
         """Whether all could be synced, and all that is in the directory is as a clean stop leaves it."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import walk_batches
-from storage import files
 from storage.log import flush_waiters, flushing, reads, recovery, removal, retention, truncation
 from storage.log.log_config import LONG_MAX, LogConfig
 from storage.log.results import AppendOrigin
@@ -113,7 +112,7 @@ def take_over(future: "PartitionLog", present: "PartitionLog", path: str, doomed
     if present.created:
         _rename_present(present, doomed)
     try:
-        files.rename(future.directory, path)
+        future.files.rename(future.directory, path)
     except OSError:
         if present.created:
             _name_back(present, doomed)
@@ -138,12 +137,12 @@ def take_over(future: "PartitionLog", present: "PartitionLog", path: str, doomed
 
 @told_to_clients
 def _rename_present(present: "PartitionLog", doomed: str) -> None:
-    files.rename(present.directory, doomed)
+    present.files.rename(present.directory, doomed)
 
 
 def _name_back(present: "PartitionLog", doomed: str) -> None:
     try:
-        files.rename(doomed, present.directory)
+        present.files.rename(doomed, present.directory)
     except OSError as failure:
         give_up(present, failure)
 

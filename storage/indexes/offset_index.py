@@ -8,7 +8,7 @@ partition that nobody asks keeps a count and nothing else. Source: org.apache.ka
 from bisect import bisect_left, bisect_right
 from struct import Struct
 
-from storage import files
+from storage.files import Bytes, File, Files
 
 ENTRY_SIZE = 8
 _ENTRY = Struct(">ii")
@@ -19,9 +19,10 @@ _UNKNOWN = -1
 class _Column:
     """One of the two numbers of each entry, for `bisect`."""
 
-    __slots__ = ("_count", "_file", "_shift")
+    __slots__ = ("_count", "_file", "_files", "_shift")
 
-    def __init__(self, file: files.File, shift: int, count: int) -> None:
+    def __init__(self, files: Files, file: File, shift: int, count: int) -> None:
+        self._files = files
         self._file = file
         self._shift = shift
         self._count = count
@@ -30,17 +31,18 @@ class _Column:
         return self._count
 
     def __getitem__(self, slot: int) -> int:
-        number: int = _INT32.unpack(files.read(self._file, 4, slot * ENTRY_SIZE + self._shift))[0]
+        number: int = _INT32.unpack(self._files.read(self._file, 4, slot * ENTRY_SIZE + self._shift))[0]
         return number
 
 
 class OffsetIndex:
     """Reads nothing until it is asked. All calls may raise `OSError`: `FileNotFoundError` without a file."""
 
-    __slots__ = ("_count", "_last_position", "base_offset", "file")
+    __slots__ = ("_count", "_files", "_last_position", "base_offset", "file")
 
-    def __init__(self, path: str, base_offset: int) -> None:
-        self.file = files.File(path)
+    def __init__(self, files: Files, path: str, base_offset: int) -> None:
+        self._files = files
+        self.file = File(path)
         self.base_offset = base_offset
         self._count = _UNKNOWN
         self._last_position = _UNKNOWN
@@ -48,11 +50,11 @@ class OffsetIndex:
     @property
     def count(self) -> int:
         if self._count == _UNKNOWN:
-            self._count = files.size_of(self.file) // ENTRY_SIZE
+            self._count = self._files.size_of(self.file) // ENTRY_SIZE
         return self._count
 
     def create(self) -> None:
-        files.create(self.file)
+        self._files.create(self.file)
         self._count = 0
         self._last_position = _UNKNOWN
 
@@ -60,22 +62,22 @@ class OffsetIndex:
         """An entry as the file has it."""
         return _ENTRY.pack(last_offset - self.base_offset, position)
 
-    def make_anew(self, entries: files.Bytes) -> None:
+    def make_anew(self, entries: Bytes) -> None:
         """Makes the file hold these, each as `pack` gives it, and nothing else."""
-        files.make_say(self.file, entries)
+        self._files.make_say(self.file, entries)
         self._count = len(entries) // ENTRY_SIZE
         self._last_position = _UNKNOWN
 
     def append(self, last_offset: int, position: int) -> None:
         """Adds an entry; offsets and positions only ever grow."""
         count = self.count
-        files.append(self.file, self.pack(last_offset, position), count * ENTRY_SIZE)
+        self._files.append(self.file, self.pack(last_offset, position), count * ENTRY_SIZE)
         self._count = count + 1
         self._last_position = position
 
     def entry(self, slot: int) -> tuple[int, int]:
         """(offset, position)"""
-        relative, position = _ENTRY.unpack(files.read(self.file, ENTRY_SIZE, slot * ENTRY_SIZE))
+        relative, position = _ENTRY.unpack(self._files.read(self.file, ENTRY_SIZE, slot * ENTRY_SIZE))
         return self.base_offset + relative, position
 
     def last_entry(self) -> tuple[int, int]:
@@ -88,7 +90,7 @@ class OffsetIndex:
         count = self.count
         if not count:
             return 0
-        slot = bisect_right(_Column(self.file, 0, count), offset - self.base_offset) - 1
+        slot = bisect_right(_Column(self._files, self.file, 0, count), offset - self.base_offset) - 1
         return self.entry(slot)[1] if slot >= 0 else 0
 
     def offset_at_or_after(self, position: int) -> int | None:
@@ -104,7 +106,7 @@ class OffsetIndex:
             self._last_position = self.entry(count - 1)[1]
         if position > self._last_position:
             return None
-        slot = bisect_left(_Column(self.file, 4, count), position)
+        slot = bisect_left(_Column(self._files, self.file, 4, count), position)
         if slot == 0 and self.entry(0)[1] == position:
             if count == 1:
                 return None
@@ -114,18 +116,18 @@ class OffsetIndex:
     def entry_at_or_before(self, position: int) -> tuple[int, int]:
         """(offset, position) of the last entry not behind the position; (base offset, 0) without one."""
         count = self.count
-        slot = bisect_right(_Column(self.file, 4, count), position) - 1 if count else -1
+        slot = bisect_right(_Column(self._files, self.file, 4, count), position) - 1 if count else -1
         return self.entry(slot) if slot >= 0 else (self.base_offset, 0)
 
     def truncate_to(self, offset: int) -> None:
         """Drops the entries at or above the offset."""
         count = self.count
         self.truncate_to_count(
-            bisect_left(_Column(self.file, 0, count), offset - self.base_offset) if count else 0
+            bisect_left(_Column(self._files, self.file, 0, count), offset - self.base_offset) if count else 0
         )
 
     def truncate_to_count(self, count: int) -> None:
-        files.truncate(self.file, count * ENTRY_SIZE)
+        self._files.truncate(self.file, count * ENTRY_SIZE)
         self._count = count
         self._last_position = _UNKNOWN
 
@@ -134,13 +136,13 @@ class OffsetIndex:
 
         The first batch of a segment never gets an entry, so no real entry is all zeros.
         """
-        size = files.size_of(self.file)
+        size = self._files.size_of(self.file)
         count = self._count = size // ENTRY_SIZE
         if count and self.entry(count - 1) == (self.base_offset, 0):
-            used = len(files.read_whole(self.file.path).rstrip(b"\0"))
+            used = len(self._files.read_whole(self.file.path).rstrip(b"\0"))
             self.truncate_to_count(-(-used // ENTRY_SIZE))
         elif size % ENTRY_SIZE:
             self.truncate_to_count(count)
 
     def close(self) -> None:
-        files.close(self.file)
+        self._files.close(self.file)

@@ -8,7 +8,7 @@ org.apache.kafka.storage TimeIndex.
 from bisect import bisect_left, bisect_right
 from struct import Struct
 
-from storage import files
+from storage.files import Bytes, File, Files
 
 ENTRY_SIZE = 12
 _ENTRY = Struct(">qi")
@@ -19,9 +19,10 @@ NO_TIMESTAMP = -1
 
 
 class _Column:
-    __slots__ = ("_count", "_field", "_file", "_shift")
+    __slots__ = ("_count", "_field", "_file", "_files", "_shift")
 
-    def __init__(self, file: files.File, field: Struct, shift: int, count: int) -> None:
+    def __init__(self, files: Files, file: File, field: Struct, shift: int, count: int) -> None:
+        self._files = files
         self._file = file
         self._field = field
         self._shift = shift
@@ -31,7 +32,7 @@ class _Column:
         return self._count
 
     def __getitem__(self, slot: int) -> int:
-        data = files.read(self._file, self._field.size, slot * ENTRY_SIZE + self._shift)
+        data = self._files.read(self._file, self._field.size, slot * ENTRY_SIZE + self._shift)
         number: int = self._field.unpack(data)[0]
         return number
 
@@ -39,10 +40,11 @@ class _Column:
 class TimeIndex:
     """Reads nothing until it is asked. All calls may raise `OSError`: `FileNotFoundError` without a file."""
 
-    __slots__ = ("_count", "_last_entry", "base_offset", "file")
+    __slots__ = ("_count", "_files", "_last_entry", "base_offset", "file")
 
-    def __init__(self, path: str, base_offset: int) -> None:
-        self.file = files.File(path)
+    def __init__(self, files: Files, path: str, base_offset: int) -> None:
+        self._files = files
+        self.file = File(path)
         self.base_offset = base_offset
         self._count = _UNKNOWN
         self._last_entry: tuple[int, int] | None = None
@@ -50,11 +52,11 @@ class TimeIndex:
     @property
     def count(self) -> int:
         if self._count == _UNKNOWN:
-            self._count = files.size_of(self.file) // ENTRY_SIZE
+            self._count = self._files.size_of(self.file) // ENTRY_SIZE
         return self._count
 
     def create(self) -> None:
-        files.create(self.file)
+        self._files.create(self.file)
         self._count = 0
         self._last_entry = None
 
@@ -62,9 +64,9 @@ class TimeIndex:
         """An entry as the file has it."""
         return _ENTRY.pack(timestamp_ms, offset - self.base_offset)
 
-    def make_anew(self, entries: files.Bytes) -> None:
+    def make_anew(self, entries: Bytes) -> None:
         """Makes the file hold these, each as `pack` gives it, and nothing else."""
-        files.make_say(self.file, entries)
+        self._files.make_say(self.file, entries)
         self._count = len(entries) // ENTRY_SIZE
         self._last_entry = None
 
@@ -73,14 +75,14 @@ class TimeIndex:
         if timestamp_ms <= self.last_entry()[0]:
             return False
         count = self.count
-        files.append(self.file, self.pack(timestamp_ms, offset), count * ENTRY_SIZE)
+        self._files.append(self.file, self.pack(timestamp_ms, offset), count * ENTRY_SIZE)
         self._count = count + 1
         self._last_entry = (timestamp_ms, offset)
         return True
 
     def entry(self, slot: int) -> tuple[int, int]:
         """(timestamp, offset)"""
-        timestamp_ms, relative = _ENTRY.unpack(files.read(self.file, ENTRY_SIZE, slot * ENTRY_SIZE))
+        timestamp_ms, relative = _ENTRY.unpack(self._files.read(self.file, ENTRY_SIZE, slot * ENTRY_SIZE))
         return timestamp_ms, self.base_offset + relative
 
     def last_entry(self) -> tuple[int, int]:
@@ -94,29 +96,31 @@ class TimeIndex:
     def lookup(self, timestamp_ms: int) -> tuple[int, int]:
         """(timestamp, offset) of the last entry not above the timestamp, (-1, base offset) without one."""
         count = self.count
-        slot = bisect_right(_Column(self.file, _INT64, 0, count), timestamp_ms) - 1 if count else -1
+        slot = (
+            bisect_right(_Column(self._files, self.file, _INT64, 0, count), timestamp_ms) - 1 if count else -1
+        )
         return self.entry(slot) if slot >= 0 else (NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drops the entries whose batch is at or above the offset."""
         count = self.count
-        column = _Column(self.file, _INT32, 8, count)
+        column = _Column(self._files, self.file, _INT32, 8, count)
         self.truncate_to_count(bisect_left(column, offset - self.base_offset) if count else 0)
 
     def truncate_to_count(self, count: int) -> None:
-        files.truncate(self.file, count * ENTRY_SIZE)
+        self._files.truncate(self.file, count * ENTRY_SIZE)
         self._count = count
         self._last_entry = None
 
     def trim(self) -> None:
         """Cuts off the zeros of a file that Kafka had laid out in full length and was killed over."""
-        size = files.size_of(self.file)
+        size = self._files.size_of(self.file)
         count = self._count = size // ENTRY_SIZE
         if count > 1 and self.entry(count - 1) == (0, self.base_offset):
-            used = len(files.read_whole(self.file.path).rstrip(b"\0"))
+            used = len(self._files.read_whole(self.file.path).rstrip(b"\0"))
             self.truncate_to_count(-(-used // ENTRY_SIZE))
         elif size % ENTRY_SIZE:
             self.truncate_to_count(count)
 
     def close(self) -> None:
-        files.close(self.file)
+        self._files.close(self.file)

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from struct import Struct
 from typing import NamedTuple
 
-from storage import files
+from storage.files import File, Files
 
 _RECORD = Struct(">hqqqq")
 RECORD_SIZE = _RECORD.size
@@ -30,10 +30,11 @@ class AbortedTxn(NamedTuple):
 class TransactionIndex:
     """Records are read at the first question and kept; a segment without the file has none. Raises `OSError`."""
 
-    __slots__ = ("_records", "file")
+    __slots__ = ("_files", "_records", "file")
 
-    def __init__(self, path: str) -> None:
-        self.file = files.File(path)
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self.file = File(path)
         self._records: list[AbortedTxn] | None = None
 
     @property
@@ -46,30 +47,30 @@ class TransactionIndex:
 
     def _load(self) -> list[AbortedTxn]:
         try:
-            data = files.read_whole(self.file.path)
+            data = self._files.read_whole(self.file.path)
         except FileNotFoundError:
             return []
         usable = len(data) - len(data) % RECORD_SIZE
         return [AbortedTxn._make(fields[1:]) for fields in _RECORD.iter_unpack(data[:usable])]
 
     def exists(self) -> bool:
-        return bool(self._records) or files.exists(self.file.path)
+        return bool(self._records) or self._files.exists(self.file.path)
 
     def create(self) -> None:
         """The file with no records."""
-        files.create(self.file)
+        self._files.create(self.file)
         self._records = []
 
     def make_anew(self, records: list[AbortedTxn]) -> None:
         """Makes the file hold these records, and nothing else."""
-        files.make_say(self.file, b"".join(_RECORD.pack(_VERSION, *txn) for txn in records))
+        self._files.make_say(self.file, b"".join(_RECORD.pack(_VERSION, *txn) for txn in records))
         self._records = records
 
     def append(self, txn: AbortedTxn) -> None:
         records = self.records
-        if not records and not files.exists(self.file.path):
-            files.create(self.file)
-        files.append(self.file, _RECORD.pack(_VERSION, *txn), len(records) * RECORD_SIZE)
+        if not records and not self._files.exists(self.file.path):
+            self._files.create(self.file)
+        self._files.append(self.file, _RECORD.pack(_VERSION, *txn), len(records) * RECORD_SIZE)
         records.append(txn)
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
@@ -91,15 +92,15 @@ class TransactionIndex:
             self.truncate_to_count(count)
 
     def truncate_to_count(self, count: int) -> None:
-        if files.exists(self.file.path):
-            files.truncate(self.file, count * RECORD_SIZE)
+        if self._files.exists(self.file.path):
+            self._files.truncate(self.file, count * RECORD_SIZE)
         self._records = self.records[:count]
 
     def is_sane(self, base_offset: int) -> bool:
         """Whether the file holds whole records of this segment, in order."""
-        if not files.exists(self.file.path):
+        if not self._files.exists(self.file.path):
             return True
-        data = files.read_whole(self.file.path)
+        data = self._files.read_whole(self.file.path)
         if len(data) % RECORD_SIZE:
             return False
         previous = base_offset - 1
@@ -110,7 +111,7 @@ class TransactionIndex:
         return True
 
     def close(self) -> None:
-        files.close(self.file)
+        self._files.close(self.file)
 
 
 def _last_offset(txn: AbortedTxn) -> int:

@@ -8,9 +8,9 @@ rest of it anew.
 
 from typing import TYPE_CHECKING
 
-from storage import files
 from storage.background import Lane, Then, Work
 from storage.directory import checkpoints
+from storage.files import Files
 from storage.log import flush_waiters, rolling
 from storage.log.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, file_path
 from storage.log.storage_errors import give_up, told_to_clients
@@ -56,10 +56,10 @@ def _start(log: "PartitionLog") -> None:
     if target <= log.recovery_point or not log.ready:
         return
     paths, directory = _unsynced(log, target)
-    truncations = log.truncations
+    files, truncations = log.files, log.truncations
 
     def work() -> None:
-        _sync(paths, directory)
+        _sync(files, paths, directory)
 
     def then(failure: Exception | None) -> None:
         log.flush_running = False
@@ -102,7 +102,7 @@ def _unsynced(log: "PartitionLog", target: int) -> tuple[list[str], str | None]:
     return paths, log.directory if new_names else None
 
 
-def _sync(paths: list[str], directory: str | None) -> None:
+def _sync(files: Files, paths: list[str], directory: str | None) -> None:
     for path in paths:
         files.sync(path)
     if directory is not None:
@@ -113,7 +113,7 @@ def sync_now(log: "PartitionLog") -> None:
     """Waits for the disk until all that was appended is synced; no flush may be running. Raises `OSError`."""
     paths, directory = _unsynced(log, log.log_end_offset)
     try:
-        _sync(paths, directory)
+        _sync(log.files, paths, directory)
     except OSError as failure:
         _fail(log, failure)
         raise
@@ -172,6 +172,7 @@ def _begin_close(log: "PartitionLog", clean: bool) -> Work | None:
 
 
 def _last_sync(log: "PartitionLog") -> Work:
+    files = log.files
     paths, directory = _unsynced(log, log.log_end_offset)
     log.active.become_inactive()
     rolling.keep_txn_index(log)
@@ -181,4 +182,4 @@ def _last_sync(log: "PartitionLog") -> Work:
         directory = log.directory
     if paths:
         paths += [file_path(log.directory, log.active.base_offset, suffix) for suffix in INDEX_SUFFIXES]
-    return lambda: _sync(paths, directory)
+    return lambda: _sync(files, paths, directory)

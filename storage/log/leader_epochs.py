@@ -3,8 +3,8 @@
 Source: KIP-101, KIP-320; org.apache.kafka.storage LeaderEpochFileCache.
 """
 
-from storage import files
 from storage.directory import checkpoints
+from storage.files import Files
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
@@ -21,9 +21,10 @@ class LeaderEpochs:
     `latest` is the one before.
     """
 
-    __slots__ = ("_path", "_unsynced", "_written", "entries", "latest")
+    __slots__ = ("_files", "_path", "_unsynced", "_written", "entries", "latest")
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
         self._path = directory + "/" + checkpoints.LEADER_EPOCH_FILE
         self.entries: list[tuple[int, int]] = []
         self.latest = UNDEFINED_EPOCH
@@ -33,7 +34,7 @@ class LeaderEpochs:
     def load(self) -> None:
         """Takes what the file says, from now on writing to it. Raises `CheckpointError` for a malformed one."""
         entries: list[tuple[int, int]] = []
-        for epoch, start_offset in checkpoints.read_leader_epochs(self._path):
+        for epoch, start_offset in checkpoints.read_leader_epochs(self._files, self._path):
             entries = _with(entries, epoch, start_offset)
         self._take(entries)
         self._written = True
@@ -130,7 +131,7 @@ class LeaderEpochs:
         self.latest = entries[-1][0] if entries else UNDEFINED_EPOCH
 
     def _write(self, entries: list[tuple[int, int]]) -> None:
-        files.replace_whole(self._path, checkpoints.encode_leader_epochs(entries), synced=False)
+        self._files.replace_whole(self._path, checkpoints.encode_leader_epochs(entries), synced=False)
         self._unsynced = True
 
 

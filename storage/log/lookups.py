@@ -6,7 +6,6 @@ from protocol.errors import Error, KafkaError
 from protocol.records.batch import BatchHeader, CorruptRecordError
 from protocol.records.compression import CodecUnavailableError, DecompressionError
 from protocol.records.records import read_records
-from storage import files
 from storage.log.results import TimestampOffset
 from storage.log.segment import Segment
 from storage.log.storage_errors import told_to_clients
@@ -58,7 +57,7 @@ def offset_of_max_timestamp(log: "PartitionLog") -> TimestampOffset | None:
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> TimestampOffset | None:
-    batch = files.read(segment.log, header.size_bytes, position)
+    batch = segment.files.read(segment.log, header.size_bytes, position)
     try:
         records = read_records(batch)
     except CodecUnavailableError:

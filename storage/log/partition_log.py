@@ -8,6 +8,7 @@ come in. Source: org.apache.kafka.storage UnifiedLog, LocalLog.
 from collections.abc import Callable
 
 from storage.background import Background, Then
+from storage.files import Files
 from storage.log import appending, flushing, lookups, reads, recovery, removal, retention, rolling, truncation
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.log_config import LogConfig
@@ -52,6 +53,7 @@ class PartitionLog:
         "created",
         "directory",
         "failure",
+        "files",
         "first_unstable_offset",
         "flush_running",
         "flush_waiters",
@@ -62,6 +64,7 @@ class PartitionLog:
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
+        "logged_failures",
         "partition",
         "positions",
         "producers",
@@ -83,6 +86,7 @@ class PartitionLog:
         partition: int,
         config: LogConfig,
         *,
+        files: Files,
         background: Background,
         jitter: Jitter,
         topic_id: str | None,
@@ -92,6 +96,7 @@ class PartitionLog:
         self.topic = topic
         self.partition = partition
         self.config = config
+        self.files = files
         self.background = background
         self.jitter = jitter
         self.topic_id = topic_id
@@ -103,6 +108,8 @@ class PartitionLog:
         """Whether it may be appended to as it is: created, not closed, not failed."""
         self.failure: OSError | None = None
         """Why nothing is appended any more: a write that couldn't be taken back, or a sync that failed."""
+        self.logged_failures: tuple[int | None, ...] = ()
+        """The errnos of those that the program's log tells of already."""
         self.report: Report = _to_nobody
         """Told of each failure of the disk."""
         self.segments: list[Segment] = []
@@ -122,9 +129,9 @@ class PartitionLog:
         self.last_flush_ms = 0
         self.truncations = 0
         """How often the end was cut back: what was being synced then isn't what is there now."""
-        self.leader_epochs = LeaderEpochs(directory)
+        self.leader_epochs = LeaderEpochs(files, directory)
         self.producers = ProducerStates(f"{topic}-{partition}")
-        self.snapshots = Snapshots(directory)
+        self.snapshots = Snapshots(files, directory)
         self.verifies_transactions = False
         """Whether a transactional batch that opens a transaction must show a guard (`start_verification`)."""
         self.positions: dict[int, tuple[int, int]] | None = None
@@ -142,6 +149,7 @@ class PartitionLog:
         clean: bool,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        files: Files,
         background: Background,
         jitter: Jitter = lambda limit: 0,
         topic_id: str | None = None,
@@ -155,7 +163,14 @@ class PartitionLog:
         `recovery.UnsupportedFormatError` for batches of Kafka's formats 0 and 1, `OSError`.
         """
         log = cls(
-            directory, topic, partition, config, background=background, jitter=jitter, topic_id=topic_id
+            directory,
+            topic,
+            partition,
+            config,
+            files=files,
+            background=background,
+            jitter=jitter,
+            topic_id=topic_id,
         )
         recovery.open_log(
             log,

@@ -18,7 +18,6 @@ from protocol.records.batch import (
     CorruptRecordError,
     walk_batches,
 )
-from storage import files
 from storage.log.results import AbortedTransaction, ReadResult
 from storage.log.segment import Segment
 from storage.log.storage_errors import told_to_clients
@@ -63,7 +62,7 @@ def read(
     wanted = min(limit - position, max_bytes)
     if limit <= position:
         return _NOTHING
-    data = files.read(segment.log, max(wanted, LOG_OVERHEAD), position)
+    data = segment.files.read(segment.log, max(wanted, LOG_OVERHEAD), position)
     if len(data) < LOG_OVERHEAD:
         raise KafkaError(
             Error.KAFKA_STORAGE_ERROR,
@@ -74,7 +73,7 @@ def read(
         if not min_one_batch:
             _remember(log, offset, segment.base_offset, position)
             return ReadResult(b"", True, segment.base_offset, position)
-        data = files.read(segment.log, min(first_size, limit - position), position)
+        data = segment.files.read(segment.log, min(first_size, limit - position), position)
     if position + len(data) == limit:
         _remember_limit(log, slot, segment, limit, upper_bound)
     else:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
-from storage import files
 from storage.directory import checkpoints
+from storage.files import Files
 from storage.log import removal, rolling, segment_recovery, side_files
 from storage.log.segment import Segment
 from storage.log.segment_files import (
@@ -54,16 +54,16 @@ def open_log(
     """Fills in a log that was just made. See `PartitionLog.open`."""
     log.last_flush_ms = now_ms
     try:
-        names = set(files.list_directory(log.directory))
+        names = set(log.files.list_directory(log.directory))
     except FileNotFoundError:
         names = set()
     _check_topic_id(log, names, found_topic_id)
     if any(name.endswith(_UNFINISHED_SUFFIXES) for name in names):
-        names = _finish_swaps(log.directory, _remove_temporary(log.directory, names))
+        names = _finish_swaps(log.files, log.directory, _remove_temporary(log.files, log.directory, names))
     offsets = {name: offset for name in names if (offset := offset_of(name)) is not None}
     log.snapshots.offsets = _offsets(offsets, SNAPSHOT_SUFFIX)
     base_offsets = _offsets(offsets, LOG_SUFFIX)
-    _remove_orphans(log.directory, offsets, base_offsets)
+    _remove_orphans(log.files, log.directory, offsets, base_offsets)
     if not base_offsets:
         _start_empty(log, log_start_offset, now_ms)
         return
@@ -71,7 +71,7 @@ def open_log(
     log.log_start_offset = max(log_start_offset, base_offsets[0])
     for base_offset in base_offsets:
         segment = rolling.new_segment(log, base_offset, now_ms)
-        segment.size = files.size_of(segment.log)
+        segment.size = log.files.size_of(segment.log)
         rolling.add(log, segment)
     _drop_leftovers(log)
     epochs_known = checkpoints.LEADER_EPOCH_FILE in names and _load_leader_epochs(log)
@@ -102,7 +102,7 @@ def open_log(
 
 def create_directory(log: "PartitionLog", now_ms: int) -> None:
     """Makes the directory with all that a log needs before its first batch."""
-    files.make_directory(log.directory)
+    log.files.make_directory(log.directory)
     write_partition_metadata(log)
     log.leader_epochs.start_writing()
     log.active.created_ms = now_ms
@@ -114,12 +114,13 @@ def write_partition_metadata(log: "PartitionLog") -> None:
     """Without it Kafka would take the directory for a stray one."""
     if log.topic_id is not None:
         path = log.directory + "/" + checkpoints.PARTITION_METADATA_FILE
-        files.replace_whole(path, checkpoints.encode_partition_metadata(log.topic_id), synced=False)
+        log.files.replace_whole(path, checkpoints.encode_partition_metadata(log.topic_id), synced=False)
 
 
 def _check_topic_id(log: "PartitionLog", names: set[str], found: str | None) -> None:
     if found is None and checkpoints.PARTITION_METADATA_FILE in names:
-        found = checkpoints.read_partition_metadata(log.directory + "/" + checkpoints.PARTITION_METADATA_FILE)
+        path = f"{log.directory}/{checkpoints.PARTITION_METADATA_FILE}"
+        found = checkpoints.read_partition_metadata(log.files, path)
     if found is None:
         if names:
             write_partition_metadata(log)
@@ -133,7 +134,7 @@ def _offsets(offsets: Mapping[str, int], suffix: str) -> list[int]:
     return sorted(offset for name, offset in offsets.items() if name[_END_OF_OFFSET:] == suffix)
 
 
-def _remove_temporary(directory: str, names: set[str]) -> set[str]:
+def _remove_temporary(files: Files, directory: str, names: set[str]) -> set[str]:
     """Deletes what was on its way out, or on its way in and not complete."""
     gone = {
         name
@@ -154,7 +155,7 @@ def _remove_temporary(directory: str, names: set[str]) -> set[str]:
     return names - gone
 
 
-def _finish_swaps(directory: str, names: set[str]) -> set[str]:
+def _finish_swaps(files: Files, directory: str, names: set[str]) -> set[str]:
     """Compacted segments that were complete take the place of those that they were made from."""
     swaps = sorted(name for name in names if name.endswith(SWAP_SUFFIX))
     if not swaps:
@@ -162,7 +163,7 @@ def _finish_swaps(directory: str, names: set[str]) -> set[str]:
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     bases = [offset for offset in map(offset_of, logs) if offset is not None]
     if bases:
-        end = max(segment_recovery.end_of_file(f"{directory}/{name}") for name in logs)
+        end = max(segment_recovery.end_of_file(files, f"{directory}/{name}") for name in logs)
         for name in sorted(names - set(swaps)):
             offset = offset_of(name)
             if offset is not None and min(bases) <= offset < end:
@@ -173,7 +174,9 @@ def _finish_swaps(directory: str, names: set[str]) -> set[str]:
     return {name.removesuffix(SWAP_SUFFIX) for name in names}
 
 
-def _remove_orphans(directory: str, offsets: Mapping[str, int], base_offsets: list[int]) -> None:
+def _remove_orphans(
+    files: Files, directory: str, offsets: Mapping[str, int], base_offsets: list[int]
+) -> None:
     bases = set(base_offsets)
     for name, offset in sorted(offsets.items()):
         if offset not in bases and name[_END_OF_OFFSET:] in INDEX_SUFFIXES:

@@ -5,8 +5,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from storage import files
 from storage.background import Background, Lane
+from storage.files import Files
 from storage.log import flush_waiters
 from storage.log.segment import Segment
 from storage.log.storage_errors import told_to_clients
@@ -42,6 +42,8 @@ def drop_segments(log: "PartitionLog", doomed: Sequence[Segment]) -> None:
 
 
 def unlink_later(log: "PartitionLog", paths: list[str]) -> None:
+    files = log.files
+
     def work() -> None:
         for path in paths:
             files.remove(path)
@@ -64,12 +66,12 @@ def delete(log: "PartitionLog", unique: str) -> str | None:
     """
     take_out_of_use(log)
     log.created = False
-    if not files.exists(log.directory):
+    if not log.files.exists(log.directory):
         return None
     doomed = out_of_use_path(log.directory, log.topic, log.partition, unique, DELETE_DIRECTORY_SUFFIX)
-    files.rename(log.directory, doomed)
+    log.files.rename(log.directory, doomed)
     log.directory = doomed
-    remove_directory_later(doomed, log.background, log.config.file_delete_delay_ms)
+    remove_directory_later(log.files, doomed, log.background, log.config.file_delete_delay_ms)
     return doomed
 
 
@@ -82,7 +84,7 @@ def take_out_of_use(log: "PartitionLog") -> None:
         segment.close()
 
 
-def remove_directory_later(directory: str, background: Background, delay_ms: int) -> None:
+def remove_directory_later(files: Files, directory: str, background: Background, delay_ms: int) -> None:
     def work() -> None:
         files.remove_tree(directory)
 

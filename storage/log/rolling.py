@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from storage import files
+from storage.files import TornWriteError
 from storage.log import flushing
 from storage.log.segment import Segment
 from storage.log.storage_errors import told_to_clients
@@ -47,9 +47,9 @@ def _take_back(segment: Segment, failure: OSError) -> None:
     segment.close()
     try:
         for path in segment.paths():
-            files.remove(path)
+            segment.files.remove(path)
     except OSError as second:
-        raise files.TornWriteError(
+        raise TornWriteError(
             second.errno, f"can't take back a failed roll: {second}", segment.log.path
         ) from failure
 
@@ -58,6 +58,7 @@ def new_segment(log: "PartitionLog", base_offset: int, now_ms: int) -> Segment:
     """A segment whose files are not touched yet, with its own share of chance in when it is rolled."""
     limit_ms = min(log.config.segment_jitter_ms, log.config.segment_ms)
     return Segment(
+        log.files,
         log.directory,
         base_offset,
         created_ms=now_ms,

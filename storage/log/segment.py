@@ -15,7 +15,7 @@ from protocol.records.batch import (
     BatchHeader,
     read_header,
 )
-from storage import files
+from storage.files import File, Files, TornWriteError
 from storage.indexes import offset_index, time_index
 from storage.indexes.offset_index import OffsetIndex
 from storage.indexes.time_index import TimeIndex
@@ -46,6 +46,7 @@ class Segment:
         "bytes_since_index_entry",
         "created_ms",
         "directory",
+        "files",
         "is_full",
         "jitter_ms",
         "log",
@@ -59,8 +60,16 @@ class Segment:
     )
 
     def __init__(
-        self, directory: str, base_offset: int, *, created_ms: int, jitter_ms: int, max_index_bytes: int
+        self,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        *,
+        created_ms: int,
+        jitter_ms: int,
+        max_index_bytes: int,
     ) -> None:
+        self.files = files
         self.directory = directory
         self.base_offset = base_offset
         self.size = 0
@@ -69,10 +78,10 @@ class Segment:
         self.max_index_bytes = max_index_bytes
         self.is_full = False
         """Whether an index has no room left (the time index keeps some for the entry of its end)."""
-        self.log = files.File(file_path(directory, base_offset, LOG_SUFFIX))
-        self.offset_index = OffsetIndex(file_path(directory, base_offset, INDEX_SUFFIX), base_offset)
-        self.time_index = TimeIndex(file_path(directory, base_offset, TIME_INDEX_SUFFIX), base_offset)
-        self.txn_index = TransactionIndex(file_path(directory, base_offset, TXN_INDEX_SUFFIX))
+        self.log = File(file_path(directory, base_offset, LOG_SUFFIX))
+        self.offset_index = OffsetIndex(files, file_path(directory, base_offset, INDEX_SUFFIX), base_offset)
+        self.time_index = TimeIndex(files, file_path(directory, base_offset, TIME_INDEX_SUFFIX), base_offset)
+        self.txn_index = TransactionIndex(files, file_path(directory, base_offset, TXN_INDEX_SUFFIX))
         self.bytes_since_index_entry = 0
         self.max_timestamp_ms: int | None = None
         """The largest timestamp of its records, -1 of none; None until it is asked for."""
@@ -82,8 +91,8 @@ class Segment:
 
     def create(self) -> None:
         """Makes its files, empty; what an earlier run may have left of them is gone."""
-        files.remove(self.txn_index.file.path)
-        files.create(self.log)
+        self.files.remove(self.txn_index.file.path)
+        self.files.create(self.log)
         self.offset_index.create()
         self.time_index.create()
         self.size = 0
@@ -126,7 +135,7 @@ class Segment:
         if max_so_far_ms is None:
             # before the write: what fails behind it must be taken back
             max_so_far_ms = self.load_max_timestamp()
-        files.append(self.log, batch, position)
+        self.files.append(self.log, batch, position)
         max_offset = self.max_timestamp_offset
         if max_timestamp_ms > max_so_far_ms:
             max_so_far_ms = max_timestamp_ms
@@ -172,14 +181,14 @@ class Segment:
 
     def _take_back(self, size: int, counts: tuple[int, int, int] | None, failure: OSError) -> None:
         try:
-            files.truncate(self.log, size)
+            self.files.truncate(self.log, size)
             if counts is None:
                 return
             self.offset_index.truncate_to_count(counts[0])
             self.time_index.truncate_to_count(counts[1])
             self.txn_index.truncate_to_count(counts[2])
         except OSError as second:
-            raise files.TornWriteError(
+            raise TornWriteError(
                 second.errno, f"can't take back a failed write: {second}", self.log.path
             ) from failure
 
@@ -195,7 +204,7 @@ class Segment:
         while end - position >= BATCH_OVERHEAD:
             if position - chunk_at + BATCH_OVERHEAD > len(chunk):
                 chunk_at = position
-                chunk = files.read(self.log, min(_HEADERS_CHUNK_BYTES, end - position), position)
+                chunk = self.files.read(self.log, min(_HEADERS_CHUNK_BYTES, end - position), position)
                 if len(chunk) < BATCH_OVERHEAD:
                     return
             header = read_header(chunk, position - chunk_at)
@@ -239,7 +248,7 @@ class Segment:
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
         if found is not None:
-            files.truncate(self.log, found[0])
+            self.files.truncate(self.log, found[0])
             self.size = found[0]
         if self.size == 0:
             self.created_ms = now_ms
@@ -258,7 +267,7 @@ class Segment:
     def largest_timestamp_ms(self) -> int:
         """What retention goes by: its records' largest timestamp, or else when the file was last written."""
         timestamp_ms = self.load_max_timestamp()
-        return timestamp_ms if timestamp_ms >= 0 else files.modified_ms(self.log.path)
+        return timestamp_ms if timestamp_ms >= 0 else self.files.modified_ms(self.log.path)
 
     def paths(self) -> list[str]:
         """Of its files, whether or not each is there."""
@@ -273,7 +282,7 @@ class Segment:
         marked = []
         for path in self.paths():
             try:
-                files.rename(path, path + DELETED_SUFFIX)
+                self.files.rename(path, path + DELETED_SUFFIX)
             except FileNotFoundError:
                 continue
             except OSError as failure:
@@ -294,7 +303,7 @@ class Segment:
 
     def close(self) -> None:
         """Lets the descriptors go."""
-        files.close(self.log)
+        self.files.close(self.log)
         self.offset_index.close()
         self.time_index.close()
         self.txn_index.close()

@@ -20,7 +20,7 @@ from protocol.records.batch import (
     crc_is_valid,
     read_header,
 )
-from storage import files
+from storage.files import Files
 from storage.indexes.transaction_index import AbortedTxn
 from storage.log import removal
 from storage.log.segment import MAX_RELATIVE_OFFSET, Segment
@@ -81,7 +81,7 @@ def recover(
         logger.warning("%s: %d bytes from position %d don't hold", segment.log.path, segment.size - end, end)
         # before the cut: one that is killed in between finds the same again, not a log with a hole in it
         removal.drop_segments(log, following)
-        files.truncate(segment.log, end)
+        segment.files.truncate(segment.log, end)
         segment.size = end
     segment.max_timestamp_ms, segment.max_timestamp_offset = max_timestamp_ms, max_timestamp_offset
     if max_timestamp_ms > said_timestamp_ms:
@@ -131,7 +131,7 @@ def _valid_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader, memoryv
 
 
 def _read_window(segment: Segment, position: int, size: int) -> memoryview:
-    return memoryview(files.read(segment.log, min(size, segment.size - position), position))
+    return memoryview(segment.files.read(segment.log, min(size, segment.size - position), position))
 
 
 def _refuse_legacy(segment: Segment, position: int, batch: memoryview) -> None:
@@ -143,7 +143,7 @@ def _refuse_legacy(segment: Segment, position: int, batch: memoryview) -> None:
             )
 
 
-def end_of_file(path: str) -> int:
+def end_of_file(files: Files, path: str) -> int:
     """The offset after the last batch of a `.log` file that has no index to ask; 0 of an empty one."""
     data = files.read_whole(path)
     end = position = 0

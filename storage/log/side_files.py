@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
 from protocol.records.batch import CONTROL_BIT, CorruptRecordError
-from storage import files
 from storage.log.segment import Segment
 from storage.log.segment_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from storage.producers.txn_markers import read_marker
@@ -81,7 +80,7 @@ def _lost_txn_index(log: "PartitionLog", segment: Segment, end: int) -> bool:
         return False
     for position, header in segment.batches():
         if header.producer_id >= 0 and header.attributes & CONTROL_BIT:
-            marker = read_marker(files.read(segment.log, header.size_bytes, position))
+            marker = read_marker(segment.files.read(segment.log, header.size_bytes, position))
             if marker is not None and not marker.commit:
                 return True
     if producers is not None:

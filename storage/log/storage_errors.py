@@ -6,15 +6,13 @@ from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from protocol.errors import Error, KafkaError
-from storage import files
+from storage.files import TornWriteError
 from storage.log import flush_waiters
 
 if TYPE_CHECKING:
     from storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
-
-_told: set[tuple[str, int | None]] = set()
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -25,13 +23,13 @@ def storage_error(log: "PartitionLog", failure: OSError) -> KafkaError:
 
     Each kind of failure of a log is logged once: clients try again many times a second.
     """
-    if isinstance(failure, files.TornWriteError):
+    if isinstance(failure, TornWriteError):
         give_up(log, failure)
         return KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
     if not log.closed:
         log.report(failure)
-    if (log.directory, failure.errno) not in _told:
-        _told.add((log.directory, failure.errno))
+    if failure.errno not in log.logged_failures:
+        log.logged_failures = (*log.logged_failures, failure.errno)
         logger.error("%s: %s", log.directory, failure)
     return KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
 

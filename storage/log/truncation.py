@@ -5,7 +5,7 @@ Source: org.apache.kafka.storage UnifiedLog.truncateTo, truncateFullyAndStartAt.
 
 from typing import TYPE_CHECKING
 
-from storage import files
+from storage.files import TornWriteError
 from storage.log import flush_waiters, removal, rolling
 from storage.log.storage_errors import told_to_clients
 from storage.producers import producer_replay
@@ -62,9 +62,9 @@ def truncate_fully_and_start_at(log: "PartitionLog", offset: int, now_ms: int) -
     log.update_first_unstable_offset()
 
 
-def _half_done(failure: OSError) -> files.TornWriteError:
+def _half_done(failure: OSError) -> TornWriteError:
     """The log no longer ends where it is believed to: nothing may be appended."""
-    return files.TornWriteError(failure.errno, f"truncated in part only: {failure}")
+    return TornWriteError(failure.errno, f"truncated in part only: {failure}")
 
 
 def _end_at(log: "PartitionLog", offset: int) -> None:

@@ -6,7 +6,6 @@ Source: org.apache.kafka.storage UnifiedLog.rebuildProducerState.
 from typing import TYPE_CHECKING
 
 from protocol.records.batch import CONTROL_BIT, BatchHeader, Bytes
-from storage import files
 from storage.indexes.transaction_index import AbortedTxn
 from storage.log.segment import Segment
 from storage.producers.producer_state import ProducerStates
@@ -52,7 +51,7 @@ def replay(segment: Segment, states: ProducerStates, end_offset: int) -> None:
             continue
         if header.producer_id >= 0:
             needed = header.size_bytes if header.attributes & CONTROL_BIT else 0
-            apply(states, header, files.read(segment.log, needed, at) if needed else b"")
+            apply(states, header, segment.files.read(segment.log, needed, at) if needed else b"")
         states.map_end_offset = header.last_offset + 1
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from struct import Struct
 
 from protocol.records.checksum import crc32c
-from storage import files
+from storage.files import Files
 from storage.log.segment_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_path
 from storage.producers.producer_state import Producer, ProducerStates, cached_batch, is_expired
 
@@ -78,7 +78,7 @@ def _producer(
     return Producer(producer_id, epoch, coordinator_epoch, timestamp_ms, txn_first_offset, batches)
 
 
-def _says(path: str, data: bytes) -> bool:
+def _says(files: Files, path: str, data: bytes) -> bool:
     try:
         return files.read_whole(path) == data
     except FileNotFoundError:
@@ -88,9 +88,10 @@ def _says(path: str, data: bytes) -> bool:
 class Snapshots:
     """The snapshot files of one partition, by offset."""
 
-    __slots__ = ("_directory", "_last_offset", "_last_read", "offsets")
+    __slots__ = ("_directory", "_files", "_last_offset", "_last_read", "offsets")
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
         self._directory = directory
         self.offsets: list[int] = []
         self._last_offset = 0
@@ -112,8 +113,8 @@ class Snapshots:
             return None
         path = self.path(offset)
         data = encode(states.producers.values())
-        if offset not in self.offsets or not _says(path, data):
-            files.write_whole(path, data)
+        if offset not in self.offsets or not _says(self._files, path, data):
+            self._files.write_whole(path, data)
         self._last_offset = offset
         if offset not in self.offsets:
             self.offsets.append(offset)
@@ -125,7 +126,7 @@ class Snapshots:
         known = self._last_read
         try:
             if known is None or known[0] != offset:
-                known = self._last_read = (offset, files.read_whole(self.path(offset)))
+                known = self._last_read = (offset, self._files.read_whole(self.path(offset)))
             return decode(known[1])
         except (FileNotFoundError, CorruptSnapshotError):
             return None
@@ -157,7 +158,7 @@ class Snapshots:
                 self.remove(offset)
 
     def remove(self, offset: int) -> None:
-        files.remove(self.path(offset))
+        self._files.remove(self.path(offset))
         self.offsets.remove(offset)
 
     def remove_strays(self, base_offsets: Iterable[int]) -> None:
@@ -177,7 +178,7 @@ class Snapshots:
             return []
         path = self.path(offset)
         try:
-            files.rename(path, path + DELETED_SUFFIX)
+            self._files.rename(path, path + DELETED_SUFFIX)
         except FileNotFoundError:
             self.offsets.remove(offset)
             return []

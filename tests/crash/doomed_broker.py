@@ -15,7 +15,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from storage import files
+from storage.disk_files import DiskFiles
+from storage.files import FaultHook
 
 SOON_MS = 100
 AT_THE_STOP = " at the stop"
@@ -52,7 +53,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killer(point: str, count: int, torn: bool, name: Naming = point_of) -> files.FaultHook:
+def killer(point: str, count: int, torn: bool, name: Naming = point_of) -> FaultHook:
     left = count
     half_done = False
 
@@ -72,7 +73,7 @@ def killer(point: str, count: int, torn: bool, name: Naming = point_of) -> files
     return hook
 
 
-def recorder(path: str, name: Naming = point_of) -> files.FaultHook:
+def recorder(path: str, name: Naming = point_of) -> FaultHook:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def hook(operation: str, path: str, size: int) -> int | None:
@@ -80,6 +81,17 @@ def recorder(path: str, name: Naming = point_of) -> files.FaultHook:
         return None
 
     return hook
+
+
+def ask_before_each_operation(hook: FaultHook) -> None:
+    """Of each node's files that this process makes from here on."""
+    make = DiskFiles.__init__
+
+    def make_with_hook(files: DiskFiles) -> None:
+        make(files)
+        files.set_fault_hook(hook)
+
+    DiskFiles.__init__ = make_with_hook  # type: ignore[method-assign]
 
 
 def note_the_stop() -> None:
@@ -99,9 +111,9 @@ def main() -> int:
     plan = json.loads(sys.argv[1])
     sys.argv[1:2] = []
     if "record" in plan:
-        files.set_fault_hook(recorder(plan["record"]))
+        ask_before_each_operation(recorder(plan["record"]))
     else:
-        files.set_fault_hook(killer(plan["point"], plan["count"], plan["torn"]))
+        ask_before_each_operation(killer(plan["point"], plan["count"], plan["torn"]))
     from broker import housekeeping
     from broker.__main__ import main as run_broker
 

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from storage import files
-from tests.crash.doomed_broker import killer, recorder
+from storage.files import FaultHook
+from tests.crash.doomed_broker import ask_before_each_operation, killer, recorder
 
 PER_TURN = 2
 TIMEOUT = "Timeout"
@@ -74,9 +74,9 @@ def main() -> int:
         note_appends_to_logs(hook)
     else:
         hook = killer(plan["point"], plan["count"], plan["torn"], point_of)
-    files.set_fault_hook(hook)
+    ask_before_each_operation(hook)
     note_requests(hook)
-    note_the_timeout(Path(plan["time_is_up"]))
+    note_the_timeout(Path(plan["time_is_up"]), hook)
     from broker.__main__ import main as run_broker
     from broker.coordination import markers
 
@@ -86,13 +86,13 @@ def main() -> int:
     return run()
 
 
-def note_requests(hook: files.FaultHook) -> None:
+def note_requests(hook: FaultHook) -> None:
     for module_name, api in REQUESTS.items():
         module = importlib.import_module(f"broker.handlers.{module_name}")
         module.handle = noted(module.handle, api, hook)
 
 
-def noted(handle: Callable[..., Any], api: str, hook: files.FaultHook) -> Callable[..., Any]:
+def noted(handle: Callable[..., Any], api: str, hook: FaultHook) -> Callable[..., Any]:
     def noted_handle(*arguments: Any) -> Any:
         global _request
         _request = api
@@ -104,7 +104,7 @@ def noted(handle: Callable[..., Any], api: str, hook: files.FaultHook) -> Callab
     return noted_handle
 
 
-def note_the_timeout(time_is_up: Path) -> None:
+def note_the_timeout(time_is_up: Path, hook: FaultHook) -> None:
     from coordinator.transaction import expiry
 
     abort, is_timed_out = expiry.abort_timed_out, expiry._is_timed_out
@@ -119,14 +119,12 @@ def note_the_timeout(time_is_up: Path) -> None:
             abort(shard)
 
     def hook_begin() -> None:
-        hook = files._fault_hook
-        assert hook is not None
         hook(BEGIN, "", 0)
 
     expiry.abort_timed_out = noted_abort
 
 
-def note_appends_to_logs(hook: files.FaultHook) -> None:
+def note_appends_to_logs(hook: FaultHook) -> None:
     """Each append to a log, as the log itself sees it: so that one which passes no point is noticed."""
     from storage.log.partition_log import PartitionLog
 

@@ -28,11 +28,12 @@ import pytest
 from broker.server import Server
 from protocol.records.batch import walk_batches
 from protocol.records.records import read_records
-from storage import files
 from storage.directory.checkpoints import read_offsets
+from storage.files import OPERATIONS
 from storage.log.partition_log import PartitionLog
 from tests.crash.doomed_broker import AT_THE_STOP
 from tests.crash.workload import TOPICS, Workload
+from tests.support.disk import files
 from tests.support.ports import free_ports
 from tests.support.waiting import until
 from tests.support.whole_server import started
@@ -198,7 +199,7 @@ def deaths(points: dict[str, Counter[str]]) -> Iterator[Death]:
 
 def test_every_operation_has_a_point(points: dict[str, Counter[str]]) -> None:
     passed = {point.split()[0] for counts in points.values() for point in counts}
-    assert passed == set(files.OPERATIONS)
+    assert passed == set(OPERATIONS)
 
 
 def test_the_points_are_those_of_what_a_broker_does(points: dict[str, Counter[str]]) -> None:
@@ -268,7 +269,7 @@ def check_mark(data: Path) -> None:
     """Where the mark of a clean stop is, everything was synced and written down before it."""
     if not (data / ".kafka_cleanshutdown").exists():
         return
-    recovery_points = read_offsets(str(data / "recovery-point-offset-checkpoint"))
+    recovery_points = read_offsets(files, str(data / "recovery-point-offset-checkpoint"))
     for name in TOPICS:
         logs = sorted((data / f"{name}-0").glob("*.log"))
         if logs:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from storage import files
 from storage.background import run_at_once
 from storage.directory.log_directory import LogDirectory
+from storage.files import OPERATIONS
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import AppendOrigin, PartitionLog
+from tests.support.disk import files
 from tests.support.killing import WRITES, Killer, run
 from tests.support.log_model import LogModel, Stored, committed_values, stored_batches
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, append, batch, marker
@@ -130,7 +131,7 @@ class Broker:
 
 
 def start(path: Path, now_ms: int = NOW_MS) -> tuple[LogDirectory, dict[int, PartitionLog]]:
-    directory = LogDirectory.open(str(path), background=run_at_once)
+    directory = LogDirectory.open(str(path), files=files, background=run_at_once)
     logs = {}
     for partition in PARTITIONS:
         log = directory.open_log("orders", partition, CONFIG, now_ms=now_ms, topic_id=TOPIC_ID)
@@ -275,7 +276,7 @@ def test_every_kind_of_operation_was_a_place_to_die(tmp_path: Path) -> None:
         finally:
             files.set_fault_hook(None)
     # `remove_tree` belongs to deletions of topics, which have a test of their own; `truncate` to recoveries
-    assert set(files.OPERATIONS) - seen == {"remove_tree", "truncate", "modified_ms"}
+    assert set(OPERATIONS) - seen == {"remove_tree", "truncate", "modified_ms"}
 
 
 @pytest.mark.parametrize("torn", [False, True])
@@ -300,7 +301,7 @@ def test_a_topic_deletion_killed_at_any_operation_is_done_or_not_done(tmp_path: 
     for at in deaths(lambda: delete(whole), torn):
         directory = fill()
         run(lambda directory=directory: delete(directory), at=at, torn=torn)  # type: ignore[misc]
-        again = LogDirectory.open(str(path), background=run_at_once)
+        again = LogDirectory.open(str(path), files=files, background=run_at_once)
         (folder, *_rest) = [f for f in again.folders() if f.partition == 0] or [None]
         assert not list(path.glob("*-delete"))
         if folder is not None:

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from storage import files
 from storage.background import run_at_once
 from storage.directory.log_directory import LogDirectory
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
+from tests.support.disk import files
 from tests.support.killing import WRITES, let_go
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, append, batch, produced, values
 
@@ -129,7 +129,7 @@ class Broker:
 
 
 def start(path: Path, topic_id: str = TOPIC_ID) -> tuple[LogDirectory, PartitionLog]:
-    directory = LogDirectory.open(str(path), background=run_at_once)
+    directory = LogDirectory.open(str(path), files=files, background=run_at_once)
     log = directory.open_log("orders", 0, CONFIG, now_ms=NOW_MS, topic_id=topic_id)
     log.update_high_watermark(log.log_end_offset)
     return directory, log

@@ -25,7 +25,7 @@ import pytest
 
 from broker.server import Server
 from protocol.errors import Error
-from storage import files
+from storage.files import OPERATIONS
 from tests.crash import doomed_coordinator
 from tests.crash.doomed_coordinator import ANSWER, BEGIN, LOG_APPEND, LOOKING, PASSED_OVER, TIMEOUT
 from tests.crash.test_broker_crashes import ROOT, SEED, TORN_OPERATIONS, WANTED
@@ -182,7 +182,7 @@ def test_every_operation_either_changes_a_folder_or_only_looks() -> None:
         "truncate",
         "write_whole",
     }
-    assert changing | LOOKING == set(files.OPERATIONS)
+    assert changing | LOOKING == set(OPERATIONS)
     assert not changing & LOOKING
 
 

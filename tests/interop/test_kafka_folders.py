@@ -14,6 +14,7 @@ from protocol.records.batch import walk_batches
 from protocol.wire.primitives import uuid_to_text
 from storage.directory.checkpoints import read_partition_metadata
 from tests.support import kafka_folders
+from tests.support.disk import files
 from tests.support.kafka_folders import DOWN, KILL, NAMES, NOW_MS, SNAPSHOT
 from tests.support.whole_server import crash, in_loop, started
 from tests.unit.storage.test_kafka_folders import fetch
@@ -60,7 +61,7 @@ async def test_topics_and_their_ids_are_those_of_the_folders(node: Server, found
     for name, topic in image.topics.items():
         path = found["data"] / f"{name}-0" / "partition.metadata"
         if path.exists():
-            assert read_partition_metadata(str(path)) == uuid_to_text(topic.topic_id)
+            assert read_partition_metadata(files, str(path)) == uuid_to_text(topic.topic_id)
     assert not list(found["data"].glob("*-stray"))
 
 

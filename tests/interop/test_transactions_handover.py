@@ -17,10 +17,10 @@ import pytest
 
 from broker.server import Server
 from protocol.errors import Error
-from storage import files
 from tests.interop.nodes import Turns
 from tests.interop.test_dump_log import dump
 from tests.support import kafka_folders
+from tests.support.disk import files
 from tests.support.requirements import need_apache_kafka
 from tests.support.transactional_client import (
     READ_COMMITTED,

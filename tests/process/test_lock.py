@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from storage import files
+from storage.files import LockedError
+from tests.support.disk import files
 
 
 def test_the_lock_is_refused_to_another_process_and_given_back_with_this_one(tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_a_lock_that_another_process_holds_is_refused(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(files.LockedError):
+        with pytest.raises(LockedError):
             files.lock(str(path))
         holder.communicate()
     files.lock(str(path))

@@ -10,7 +10,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from storage import files
+from storage.disk_files import _locked_paths
+from tests.support.disk import files
 
 WRITES = ("append", "write_whole")
 """Operations that may end half-done."""
@@ -65,5 +66,5 @@ def let_go() -> None:
     """What the kernel does for a process that is gone: descriptors and locks are given back."""
     for file in list(files._open_files):
         files.close(file)
-    for path in list(files._locked_paths):
-        os.close(files._locked_paths.pop(path))
+    for path in list(_locked_paths):
+        os.close(_locked_paths.pop(path))

@@ -13,6 +13,7 @@ from storage.background import Background, Lane, Then, Work, run_at_once
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import AppendOrigin, AppendResult, PartitionLog
 from storage.log.segment_files import file_path
+from tests.support.disk import files
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 NOW_MS = 1_700_000_000_000
@@ -40,6 +41,7 @@ def open_log(
         clean=clean,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
+        files=files,
         background=background,
         jitter=jitter,
         topic_id=topic_id,

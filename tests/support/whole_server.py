@@ -13,6 +13,7 @@ from broker.environment.environment import Environment
 from broker.network.dispatch import with_ports
 from broker.process.command_line import parse_command_line
 from broker.server import Server
+from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 
 
@@ -32,7 +33,7 @@ def server(folder: Path, *settings: str, port: int = 0, now_ms: int | None = Non
     for setting in settings:
         arguments += ["-o", setting]
     clock = ManualClock() if now_ms is None else ManualClock(now_ms)
-    return Server(parse_command_line(arguments, {}).config, Environment.of_this_machine(clock))
+    return Server(parse_command_line(arguments, {}).config, Environment.of_this_machine(clock, files))
 
 
 async def started(folder: Path, *settings: str, now_ms: int | None = None) -> Server:

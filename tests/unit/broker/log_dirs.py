@@ -18,8 +18,8 @@ from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from protocol.wire.primitives import uuid_from_text
-from storage import files
 from tests.compare.plain import message_from
+from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 from tests.support.whole_server import handled
 
@@ -40,7 +40,9 @@ def refuse(part_of_path: str, *operations: str) -> None:
 async def started(folder: Path, *names: str, metadata: str = "a") -> Server:
     log_dirs = ",".join(str(folder / name) for name in names or "abc")
     arguments = ["--port", "0", "-o", f"log.dirs={log_dirs}", "-o", f"metadata.log.dir={folder / metadata}"]
-    node = Server(parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock(NOW_MS)))
+    node = Server(
+        parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock(NOW_MS), files)
+    )
     await node.start()
     return node
 

@@ -17,8 +17,8 @@ from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from protocol.wire.primitives import uuid_from_text
-from storage import files
 from storage.directory.checkpoints import read_properties
+from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 from tests.support.whole_server import crash, in_loop
 
@@ -35,7 +35,7 @@ def node(folder: Path, *names: str, metadata: str | None = None) -> Server:
     arguments = ["--port", "0", "-o", "log.dirs=" + ",".join(str(folder / name) for name in names)]
     if metadata is not None:
         arguments += ["-o", f"metadata.log.dir={folder / metadata}"]
-    return Server(parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock()))
+    return Server(parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock(), files))
 
 
 async def started(folder: Path, *names: str, metadata: str | None = None) -> Server:
@@ -65,7 +65,7 @@ def folders(folder: Path, name: str) -> set[str]:
 
 
 def id_of(folder: Path, name: str) -> bytes:
-    properties = read_properties(str(folder / name / "meta.properties"))
+    properties = read_properties(files, str(folder / name / "meta.properties"))
     assert properties is not None
     return uuid_from_text(properties["directory.id"])
 
@@ -89,7 +89,7 @@ async def test_partitions_are_spread_and_their_records_say_where(tmp_path: Path)
 @in_loop
 async def test_the_folders_have_one_cluster_and_ids_of_their_own(tmp_path: Path) -> None:
     server = await started(tmp_path, "a", "b")
-    found = [read_properties(str(tmp_path / name / "meta.properties")) for name in ("a", "b")]
+    found = [read_properties(files, str(tmp_path / name / "meta.properties")) for name in ("a", "b")]
     assert {properties["cluster.id"] for properties in found if properties} == {server.cluster_id}
     assert id_of(tmp_path, "a") != id_of(tmp_path, "b")
     broker = server.metadata.image.brokers[1]
@@ -192,7 +192,9 @@ async def test_a_start_that_is_refused_changes_nothing(tmp_path: Path, setting: 
     arguments += (
         ["-o", "node.id=7"] if setting == "node.id=7" else ["-o", f"metadata.log.dir={tmp_path / 'b'}"]
     )
-    refused = Server(parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock()))
+    refused = Server(
+        parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock(), files)
+    )
     with pytest.raises(StartError):
         await refused.start()
     await refused.background.finish()

@@ -38,8 +38,8 @@ from protocol.messages.topics import (
     DeleteTopicsRequest,
 )
 from protocol.records.records import build_batch
-from storage import files
 from tests.compare.plain import message_from
+from tests.support.disk import files
 from tests.support.whole_server import clock_of, crash, handled, in_loop, started
 
 

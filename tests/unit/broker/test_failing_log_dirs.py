@@ -29,7 +29,7 @@ from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition
 from protocol.messages.topics import CreatableTopic
-from storage import files
+from tests.support.disk import files
 from tests.support.whole_server import crash, in_loop
 from tests.unit.broker.log_dirs import (
     DEADLINE_S,

@@ -15,7 +15,7 @@ from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
-from storage import files
+from tests.support.disk import files
 from tests.support.whole_server import crash, in_loop
 from tests.unit.broker.log_dirs import (
     KEPT,

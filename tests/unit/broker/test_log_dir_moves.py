@@ -27,9 +27,9 @@ from protocol.messages.cluster_admin import (
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from protocol.wire.primitives import uuid_from_text
-from storage import files
 from storage.directory.checkpoints import read_properties
 from storage.log.results import AppendOrigin
+from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 from tests.support.whole_server import crash, handled, in_loop
 
@@ -54,7 +54,9 @@ async def started(folder: Path, *settings: str) -> Server:
     arguments = ["--port", "0", "-o", "log.dirs=" + ",".join(str(folder / name) for name in "abc")]
     for setting in ("metadata.log.dir=" + str(folder / "m"), *settings):
         arguments += ["-o", setting]
-    node = Server(parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock(NOW_MS)))
+    node = Server(
+        parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock(NOW_MS), files)
+    )
     await node.start()
     return node
 
@@ -134,7 +136,7 @@ def folders(folder: Path, name: str) -> list[str]:
 
 
 def id_of(folder: Path, name: str) -> bytes:
-    properties = read_properties(str(folder / name / "meta.properties"))
+    properties = read_properties(files, str(folder / name / "meta.properties"))
     assert properties is not None
     return uuid_from_text(properties["directory.id"])
 

@@ -26,6 +26,7 @@ from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
+from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 
 NODE = 1
@@ -41,6 +42,7 @@ def open_log(folder: Path, clock: ManualClock) -> MetadataLog:
         LogConfig(),
         now_ms=clock.now_ms(),
         clean=False,
+        files=files,
         background=run_at_once,
     )
     return MetadataLog(log, ClusterImage(), clock)

@@ -31,6 +31,7 @@ from storage.background import run_at_once
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
+from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import HeldBackground
 
@@ -51,6 +52,7 @@ def open_log(
         LogConfig(segment_bytes=segment_bytes, retention_ms=-1),
         now_ms=clock.now_ms(),
         clean=False,
+        files=files,
         background=run_at_once,
     )
     metadata = MetadataLog(log, ClusterImage(), clock, policy)
@@ -313,7 +315,7 @@ def test_the_file_is_a_header_the_records_and_a_footer(tmp_path: Path) -> None:
     offsets = [(header.base_offset, header.last_offset) for header in batches]
     assert offsets == [(0, 0), (1, 6), (7, 7)]
     assert {header.partition_leader_epoch for header in batches} == {newest.epoch}
-    assert read_snapshot(str(path)).last_contained_log_timestamp_ms == ManualClock().now_ms()
+    assert read_snapshot(files, str(path)).last_contained_log_timestamp_ms == ManualClock().now_ms()
 
 
 def test_records_are_spread_over_batches_of_1024(tmp_path: Path) -> None:
@@ -343,7 +345,7 @@ def test_a_snapshot_that_is_not_whole_is_none(tmp_path: Path, damage: str) -> No
     path = tmp_path / "x"
     path.write_bytes(data)
     with pytest.raises(SnapshotError):
-        read_snapshot(str(path))
+        read_snapshot(files, str(path))
 
 
 @pytest.mark.parametrize(

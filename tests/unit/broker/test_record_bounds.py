@@ -27,8 +27,8 @@ from protocol.apis import APIS
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
-from storage import files
 from tests.compare.plain import message_from
+from tests.support.disk import files
 from tests.support.whole_server import crash, handled, in_loop, started
 
 GROUP, TOPIC, BROKER = 32, 2, 4

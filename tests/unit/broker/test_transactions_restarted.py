@@ -15,8 +15,8 @@ from broker.server import Server
 from coordinator.java.hashes import partition_of_key
 from protocol.errors import Error
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from storage import files
 from tests.support import kafka_folders
+from tests.support.disk import files
 from tests.support.whole_server import clock_of, crash, in_loop, started
 from tests.unit.broker.transactional import (
     Producer,

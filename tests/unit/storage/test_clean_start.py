@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from storage import files
 from storage.log.partition_log import PartitionLog
+from tests.support.disk import files
 from tests.support.partition_logs import (
     NOW_MS,
     append,

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from storage import files
+from storage.disk_files import DEFAULT_OPEN_FILES
+from storage.files import TornWriteError
 from storage.log.partition_log import PartitionLog
 from storage.log.storage_errors import storage_error
+from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, file, names, open_log, values
 
 
@@ -67,7 +69,7 @@ def test_what_is_appended_behind_a_failed_roll_is_there_after_a_restart(
 def test_a_failed_roll_that_cant_be_taken_back_ends_the_log(tmp_path: Path) -> None:
     log = almost_full(tmp_path)
     refused(lambda: append(log, batch_of_bytes(600)), ("create", "1.timeindex"), ("remove", "1.log"))
-    assert isinstance(log.failure, files.TornWriteError)
+    assert isinstance(log.failure, TornWriteError)
     with pytest.raises(KafkaError):
         append(log, batch())
 
@@ -169,7 +171,7 @@ def test_nothing_is_written_where_the_time_index_cant_be_read(tmp_path: Path) ->
     log.close()
     log = open_log(tmp_path)
     files.limit_open_files(0)
-    files.limit_open_files(files.DEFAULT_OPEN_FILES)
+    files.limit_open_files(DEFAULT_OPEN_FILES)
     log.active.max_timestamp_ms = None
     log.active.time_index._last_entry = None
     size = file(log, 0, ".log").stat().st_size

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from storage import files
+from storage.files import TornWriteError
 from storage.log.partition_log import PartitionLog
+from tests.support.disk import files
 from tests.support.partition_logs import (
     NOW_MS,
     append,
@@ -161,7 +162,7 @@ def test_a_write_that_cant_be_taken_back_ends_the_log_for_good(log: PartitionLog
     files.set_fault_hook(hook)
     refused(log, lambda: append(log, batch()))
     refused(log, lambda: append(log, batch()))
-    assert isinstance(log.failure, files.TornWriteError)
+    assert isinstance(log.failure, TornWriteError)
     assert len(list(batches(log))) == 2
 
 

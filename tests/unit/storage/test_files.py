@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from storage import files
+from storage.disk_files import DEFAULT_OPEN_FILES, DiskFiles
+from storage.files import OPERATIONS, File, Files, LockedError, TornWriteError
+from tests.support.disk import files
 
 # what asks nothing of the disk that could be lost: bookkeeping, and what only composes operations
 NOT_OPERATIONS = {
@@ -27,33 +29,64 @@ def no_faults_afterwards() -> Iterator[None]:
     files.set_fault_hook(None)
 
 
-def functions() -> dict[str, ast.FunctionDef]:
-    tree = ast.parse(inspect.getsource(files))
-    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+def functions(of: type[Files]) -> dict[str, ast.FunctionDef]:
+    [made] = ast.parse(inspect.getsource(of)).body
+    assert isinstance(made, ast.ClassDef)
+    return {node.name: node for node in made.body if isinstance(node, ast.FunctionDef)}
 
 
 def test_every_function_that_touches_files_is_an_operation() -> None:
-    public = {name for name in functions() if not name.startswith("_")}
-    assert public - NOT_OPERATIONS == set(files.OPERATIONS)
+    public = {name for name in functions(Files) | functions(DiskFiles) if not name.startswith("_")}
+    assert public - NOT_OPERATIONS == set(OPERATIONS)
 
 
-@pytest.mark.parametrize("name", sorted(files.OPERATIONS))
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_every_operation_asks_the_hook_under_its_own_name(name: str) -> None:
     asked = {
         node.args[0].value
-        for node in ast.walk(functions()[name])
+        for node in ast.walk(functions(DiskFiles)[name])
         if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("_ask", "_fault_hook")
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("_ask", "_fault_hook")
         and isinstance(node.args[0], ast.Constant)
     }
     assert asked == {name}
 
 
+def test_two_nodes_in_a_process_have_faults_and_descriptors_of_their_own(tmp_path: Path) -> None:
+    one, other = DiskFiles(), DiskFiles()
+    opened = [File(str(tmp_path / f"{at}")) for at in range(4)]
+    one.limit_open_files(1)
+
+    def refuse(name: str, path: str, _size: int) -> None:
+        raise OSError(errno.EIO, name, path)
+
+    one.set_fault_hook(refuse)
+    for file in opened:
+        other.create(file)
+    assert (one.open_files_count(), other.open_files_count()) == (0, 4)
+    with pytest.raises(OSError, match="exists"):
+        one.exists(opened[0].path)
+    assert other.exists(opened[0].path)
+    for file in opened:
+        other.close(file)
+
+
+def test_a_lock_is_held_against_other_nodes_of_the_process(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    one, other = DiskFiles(), DiskFiles()
+    one.lock(path)
+    with pytest.raises(LockedError):
+        other.lock(path)
+    one.unlock(path)
+    other.lock(path)
+    other.unlock(path)
+
+
 def test_only_files_touches_files() -> None:
-    folder = Path(files.__file__).parent
-    for path in sorted(folder.glob("*.py")):
-        if path.name == "files.py":
+    folder = Path(inspect.getfile(DiskFiles)).parent
+    for path in sorted(folder.rglob("*.py")):
+        if path.name == "disk_files.py":
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
@@ -70,7 +103,7 @@ def short_write(limit: int, operation: str = "append") -> None:
 
 
 def test_a_short_write_is_taken_back(tmp_path: Path) -> None:
-    file = files.File(str(tmp_path / "a"))
+    file = File(str(tmp_path / "a"))
     files.create(file)
     files.append(file, b"before", 0)
     short_write(3)
@@ -80,7 +113,7 @@ def test_a_short_write_is_taken_back(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_is_taken_back(tmp_path: Path) -> None:
-    file = files.File(str(tmp_path / "a"))
+    file = File(str(tmp_path / "a"))
     files.create(file)
     files.append(file, b"before", 0)
 
@@ -95,7 +128,7 @@ def test_a_failed_write_is_taken_back(tmp_path: Path) -> None:
 
 
 def test_a_write_that_cant_be_taken_back_is_told_apart(tmp_path: Path) -> None:
-    file = files.File(str(tmp_path / "a"))
+    file = File(str(tmp_path / "a"))
     files.create(file)
 
     def fail(name: str, _path: str, _size: int) -> int | None:
@@ -104,14 +137,14 @@ def test_a_write_that_cant_be_taken_back_is_told_apart(tmp_path: Path) -> None:
         return 2 if name == "append" else None
 
     files.set_fault_hook(fail)
-    with pytest.raises(files.TornWriteError):
+    with pytest.raises(TornWriteError):
         files.append(file, b"behind", 0)
 
 
 def test_a_missing_file_is_never_made_in_passing(tmp_path: Path) -> None:
     for touch in (lambda f: files.read(f, 1, 0), lambda f: files.append(f, b"x", 0), files.size_of):
         with pytest.raises(FileNotFoundError):
-            touch(files.File(str(tmp_path / "missing")))
+            touch(File(str(tmp_path / "missing")))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -143,11 +176,11 @@ def test_a_tree_is_removed_with_all_that_is_in_it(tmp_path: Path) -> None:
 def few_descriptors() -> Iterator[int]:
     files.limit_open_files(3)
     yield 3
-    files.limit_open_files(files.DEFAULT_OPEN_FILES)
+    files.limit_open_files(DEFAULT_OPEN_FILES)
 
 
 def test_open_files_are_bounded_and_open_again_when_needed(tmp_path: Path, few_descriptors: int) -> None:
-    opened = [files.File(str(tmp_path / f"{at}")) for at in range(10)]
+    opened = [File(str(tmp_path / f"{at}")) for at in range(10)]
     for at, file in enumerate(opened):
         files.create(file)
         files.append(file, b"%d" % at, 0)
@@ -160,9 +193,9 @@ def test_open_files_are_bounded_and_open_again_when_needed(tmp_path: Path, few_d
 
 
 def test_a_file_in_use_outlives_those_that_were_touched_once(tmp_path: Path, few_descriptors: int) -> None:
-    busy = files.File(str(tmp_path / "busy"))
+    busy = File(str(tmp_path / "busy"))
     files.create(busy)
-    once = [files.File(str(tmp_path / f"{at}")) for at in range(few_descriptors * 4)]
+    once = [File(str(tmp_path / f"{at}")) for at in range(few_descriptors * 4)]
     opened = []
     files.set_fault_hook(lambda name, path, _size: opened.append(path) if name == "open_existing" else None)  # type: ignore[func-returns-value]
     for file in once:
@@ -175,7 +208,7 @@ def test_a_file_in_use_outlives_those_that_were_touched_once(tmp_path: Path, few
 
 
 def test_a_descriptor_that_was_let_go_is_not_used_any_more(tmp_path: Path) -> None:
-    file = files.File(str(tmp_path / "a"))
+    file = File(str(tmp_path / "a"))
     files.create(file)
     files.close(file)
     assert file.descriptor == -1
@@ -185,7 +218,7 @@ def test_a_descriptor_that_was_let_go_is_not_used_any_more(tmp_path: Path) -> No
 def test_the_lock_is_refused_within_a_process(tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     files.lock(path)
-    with pytest.raises(files.LockedError):
+    with pytest.raises(LockedError):
         files.lock(path)
     files.unlock(path)
     files.lock(path)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from storage import files
 from storage.log.partition_log import PartitionLog
 from storage.log.storage_errors import give_up
+from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, open_log
 
 

@@ -7,6 +7,7 @@ import pytest
 from storage.indexes.offset_index import OffsetIndex
 from storage.indexes.time_index import TimeIndex
 from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
+from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, file, ints, open_log
 
 
@@ -58,7 +59,7 @@ def test_entries_count_from_the_segments_base(tmp_path: Path) -> None:
 @pytest.fixture
 def offsets(tmp_path: Path) -> OffsetIndex:
     """Entries (110, 1000), (120, 2000), (130, 3000) over base 100."""
-    index = OffsetIndex(str(tmp_path / "a.index"), 100)
+    index = OffsetIndex(files, str(tmp_path / "a.index"), 100)
     index.create()
     for offset, position in ((110, 1000), (120, 2000), (130, 3000)):
         index.append(offset, position)
@@ -86,7 +87,7 @@ def test_the_first_entry_at_or_behind_a_position_is_found(
 
 def test_the_very_first_entry_is_not_found_at_its_own_position(offsets: OffsetIndex, tmp_path: Path) -> None:
     assert offsets.offset_at_or_after(1000) == 120, "as by Kafka's search"
-    alone = OffsetIndex(str(tmp_path / "b.index"), 100)
+    alone = OffsetIndex(files, str(tmp_path / "b.index"), 100)
     alone.create()
     alone.append(110, 1000)
     assert alone.offset_at_or_after(1000) is None
@@ -106,24 +107,24 @@ def test_truncating_the_offset_index_drops_entries_at_and_above_the_offset(
 ) -> None:
     offsets.truncate_to(offset)
     assert offsets.count == left
-    assert OffsetIndex(offsets.file.path, 100).count == left
+    assert OffsetIndex(files, offsets.file.path, 100).count == left
 
 
 def test_an_empty_offset_index_sends_every_search_to_the_front(tmp_path: Path) -> None:
-    index = OffsetIndex(str(tmp_path / "a.index"), 100)
+    index = OffsetIndex(files, str(tmp_path / "a.index"), 100)
     index.create()
     assert (index.lookup(500), index.last_entry(), index.offset_at_or_after(0)) == (0, (100, 0), None)
 
 
 def test_a_missing_index_is_an_error_and_not_an_empty_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        OffsetIndex(str(tmp_path / "a.index"), 0).lookup(5)
+        OffsetIndex(files, str(tmp_path / "a.index"), 0).lookup(5)
 
 
 def test_zeros_that_kafka_laid_out_behind_the_entries_are_cut(tmp_path: Path, offsets: OffsetIndex) -> None:
     path = Path(offsets.file.path)
     path.write_bytes(path.read_bytes() + bytes(10_000))
-    index = OffsetIndex(str(path), 100)
+    index = OffsetIndex(files, str(path), 100)
     index.trim()
     assert index.count == 3
     assert path.stat().st_size == 24
@@ -132,7 +133,7 @@ def test_zeros_that_kafka_laid_out_behind_the_entries_are_cut(tmp_path: Path, of
 def test_an_offset_index_of_zeros_alone_is_empty(tmp_path: Path) -> None:
     path = tmp_path / "a.index"
     path.write_bytes(bytes(10_485_760))
-    index = OffsetIndex(str(path), 100)
+    index = OffsetIndex(files, str(path), 100)
     index.trim()
     assert (index.count, path.stat().st_size) == (0, 0)
 
@@ -140,7 +141,7 @@ def test_an_offset_index_of_zeros_alone_is_empty(tmp_path: Path) -> None:
 @pytest.fixture
 def times(tmp_path: Path) -> TimeIndex:
     """Entries (10, 101), (20, 105), (30, 103) over base 100."""
-    index = TimeIndex(str(tmp_path / "a.timeindex"), 100)
+    index = TimeIndex(files, str(tmp_path / "a.timeindex"), 100)
     index.create()
     for timestamp_ms, offset in ((10, 101), (20, 105), (30, 109)):
         assert index.maybe_append(timestamp_ms, offset)
@@ -163,7 +164,7 @@ def test_a_time_that_isnt_larger_than_the_last_gets_no_entry(times: TimeIndex) -
 
 
 def test_the_last_time_entry_is_read_back(times: TimeIndex) -> None:
-    assert TimeIndex(times.file.path, 100).last_entry() == (30, 109)
+    assert TimeIndex(files, times.file.path, 100).last_entry() == (30, 109)
 
 
 @pytest.mark.parametrize(("offset", "left"), [(101, 0), (102, 1), (105, 1), (106, 2), (500, 3)])
@@ -178,20 +179,20 @@ def test_truncating_the_time_index_drops_entries_at_and_above_the_offset(
 def test_zeros_behind_the_time_entries_are_cut(times: TimeIndex) -> None:
     path = Path(times.file.path)
     path.write_bytes(path.read_bytes() + bytes(12 * 500))
-    index = TimeIndex(str(path), 100)
+    index = TimeIndex(files, str(path), 100)
     index.trim()
     assert (index.count, index.last_entry()) == (3, (30, 109))
 
 
 def test_an_aborted_transaction_takes_34_bytes(tmp_path: Path) -> None:
-    index = TransactionIndex(str(tmp_path / "a.txnindex"))
+    index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
     index.append(AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=4))
     index.append(AbortedTxn(5, 6, 7, 8))
     assert ints((tmp_path / "a.txnindex").read_bytes(), (2, 8, 8, 8, 8)) == [(0, 1, 2, 3, 4), (0, 5, 6, 7, 8)]
 
 
 def test_the_transaction_index_is_made_at_the_first_abort(tmp_path: Path) -> None:
-    index = TransactionIndex(str(tmp_path / "a.txnindex"))
+    index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
     assert index.records == []
     assert not index.exists()
     index.append(AbortedTxn(1, 2, 3, 4))
@@ -199,7 +200,7 @@ def test_the_transaction_index_is_made_at_the_first_abort(tmp_path: Path) -> Non
 
 
 def test_transactions_are_collected_that_reach_into_the_range(tmp_path: Path) -> None:
-    index = TransactionIndex(str(tmp_path / "a.txnindex"))
+    index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
     # the cases of Kafka's own TransactionIndexTest
     txns = [
         AbortedTxn(0, 0, 10, 11),
@@ -218,13 +219,13 @@ def test_transactions_are_collected_that_reach_into_the_range(tmp_path: Path) ->
 
 
 def test_truncating_the_transaction_index_drops_markers_at_and_above_the_offset(tmp_path: Path) -> None:
-    index = TransactionIndex(str(tmp_path / "a.txnindex"))
+    index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
     for last in (10, 20, 30):
         index.append(AbortedTxn(1, 5, last, 5))
     index.truncate_to(20)
-    assert [txn.last_offset for txn in TransactionIndex(index.file.path).records] == [10]
+    assert [txn.last_offset for txn in TransactionIndex(files, index.file.path).records] == [10]
     index.append(AbortedTxn(1, 5, 21, 5))
-    assert [txn.last_offset for txn in TransactionIndex(index.file.path).records] == [10, 21]
+    assert [txn.last_offset for txn in TransactionIndex(files, index.file.path).records] == [10, 21]
 
 
 @pytest.mark.parametrize(
@@ -237,10 +238,10 @@ def test_truncating_the_transaction_index_drops_markers_at_and_above_the_offset(
     ],
 )
 def test_a_transaction_index_that_makes_no_sense_is_noticed(tmp_path: Path, damage: object) -> None:
-    index = TransactionIndex(str(tmp_path / "a.txnindex"))
+    index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
     index.append(AbortedTxn(1, 5, 10, 5))
     index.append(AbortedTxn(1, 11, 20, 5))
     assert index.is_sane(0)
     path = Path(index.file.path)
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
-    assert not TransactionIndex(index.file.path).is_sane(0)
+    assert not TransactionIndex(files, index.file.path).is_sane(0)

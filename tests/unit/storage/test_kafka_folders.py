@@ -15,6 +15,7 @@ from storage.directory.log_directory import METADATA_TOPIC, LogDirectory, Partit
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import AppendOrigin, PartitionLog
 from tests.support import kafka_folders
+from tests.support.disk import files
 from tests.support.kafka_folders import DOWN, KILL, NAMES, NOW_MS, SNAPSHOT
 
 CONFIG = LogConfig(segment_bytes=1_048_576)
@@ -43,7 +44,7 @@ def open_one(directory: LogDirectory, folder: PartitionFolder) -> PartitionLog:
 
 def opened_from(name: str, into: Path) -> Opened:
     data = kafka_folders.unpack(name, into)
-    directory = LogDirectory.open(str(data), background=run_at_once)
+    directory = LogDirectory.open(str(data), files=files, background=run_at_once)
     return Opened(name, directory, open_all(directory), kafka_folders.contents(name))
 
 
@@ -136,7 +137,7 @@ def test_records_are_found_by_time(kafka: Opened) -> None:
 def test_kafkas_clean_stop_is_recognised(tmp_path: Path) -> None:
     for name, clean in ((DOWN, True), (KILL, False), (SNAPSHOT, False)):
         data = kafka_folders.unpack(name, tmp_path / name)
-        directory = LogDirectory.open(str(data), background=run_at_once)
+        directory = LogDirectory.open(str(data), files=files, background=run_at_once)
         assert directory.clean is clean
         assert directory.meta_properties is not None
         assert directory.meta_properties["node.id"] == "1"
@@ -156,7 +157,7 @@ def test_nothing_is_lost_by_our_own_stop_and_start(kafka: Opened) -> None:
         key: fetch(log, committed=True) for key, log in kafka.logs.items() if key[0] in ("txn", "plain")
     }
     kafka.directory.close()
-    directory = LogDirectory.open(kafka.directory.path, background=run_at_once)
+    directory = LogDirectory.open(kafka.directory.path, files=files, background=run_at_once)
     assert directory.clean
     logs = open_all(directory)
     assert {key: fetch(logs[key], committed=True) for key in before} == before
@@ -172,7 +173,7 @@ def test_a_side_file_that_was_lost_after_kafkas_clean_stop_changes_nothing(tmp_p
     assert removed
     for path in removed:
         path.unlink()
-    directory = LogDirectory.open(str(data), background=run_at_once)
+    directory = LogDirectory.open(str(data), files=files, background=run_at_once)
     logs = open_all(directory)
     committed = kafka_folders.contents(DOWN)["committed"]
     assert {str(number): fetch(logs["txn", number], committed=True) for number in (0, 1)} == committed
@@ -203,8 +204,9 @@ def rewrite(folder: Path, into: Path) -> None:
         CONFIG,
         now_ms=0,
         clean=True,
+        files=files,
         background=run_at_once,
-        topic_id=read_partition_metadata(str(folder / "partition.metadata")),
+        topic_id=read_partition_metadata(files, str(folder / "partition.metadata")),
     )
     for path in sorted(folder.glob("*.log")):
         stored = path.read_bytes()

@@ -5,18 +5,19 @@ from pathlib import Path
 import pytest
 
 from storage.log.leader_epochs import LeaderEpochs
+from tests.support.disk import files
 from tests.support.partition_logs import append, batch, open_log
 
 
 @pytest.fixture
 def epochs(tmp_path: Path) -> LeaderEpochs:
-    epochs = LeaderEpochs(str(tmp_path))
+    epochs = LeaderEpochs(files, str(tmp_path))
     epochs.start_writing()
     return epochs
 
 
 def on_disk(epochs: LeaderEpochs, tmp_path: Path) -> list[tuple[int, int]]:
-    read_back = LeaderEpochs(str(tmp_path))
+    read_back = LeaderEpochs(files, str(tmp_path))
     read_back.load()
     assert read_back.entries == epochs.entries
     assert read_back.latest == epochs.latest

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from storage import files
 from storage.background import Background, Work, run_at_once, run_in_turn
 from storage.directory.log_directory import METADATA_TOPIC, LogDirectory
+from storage.files import LockedError
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import InconsistentTopicIdError
+from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, HeldBackground, append, batch, values
 
 UNIQUE = "0123456789abcdef" * 2
@@ -25,7 +26,7 @@ def no_faults_afterwards() -> Iterator[None]:
 
 
 def opened(path: Path, background: Background = run_at_once) -> LogDirectory:
-    return LogDirectory.open(str(path), background=background)
+    return LogDirectory.open(str(path), files=files, background=background)
 
 
 def log_of(
@@ -40,7 +41,7 @@ def log_of(
 
 def test_a_directory_is_made_and_locked(tmp_path: Path) -> None:
     directory = opened(tmp_path / "data")
-    with pytest.raises(files.LockedError):
+    with pytest.raises(LockedError):
         opened(tmp_path / "data")
     directory.close()
     opened(tmp_path / "data").close()
@@ -478,7 +479,7 @@ def test_what_is_read_is_not_changed_before_it_is_begun_with(tmp_path: Path) -> 
     (tmp_path / f"orders-1.{UNIQUE}-delete").mkdir()
     directory.close()
     before = sorted(path.name for path in tmp_path.iterdir())
-    LogDirectory.read(str(tmp_path), background=run_at_once).close(clean=False)
+    LogDirectory.read(str(tmp_path), files=files, background=run_at_once).close(clean=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     opened(tmp_path).close(clean=False)
     assert set(before) - {path.name for path in tmp_path.iterdir()} == {MARK, f"orders-1.{UNIQUE}-delete"}

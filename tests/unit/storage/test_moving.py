@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from storage import files
 from storage.background import Background, run_at_once
 from storage.directory import moving
 from storage.directory.log_directory import LogDirectory
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
+from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, HeldBackground, append, batch, open_log, values
 
 PLENTY = 1 << 20
@@ -115,7 +115,9 @@ def test_the_directory_that_refuses_the_rename_is_told(tmp_path: Path, refusing:
 
 
 def test_no_partition_is_in_a_directory_and_on_its_way_there(tmp_path: Path) -> None:
-    source, there = (LogDirectory.open(str(tmp_path / name), background=run_at_once) for name in "ab")
+    source, there = (
+        LogDirectory.open(str(tmp_path / name), files=files, background=run_at_once) for name in "ab"
+    )
     present = source.open_log("orders", 0, LogConfig(), now_ms=NOW_MS, topic_id=TOPIC_ID)
     append(present, batch())
     with pytest.raises(AssertionError):
@@ -129,7 +131,7 @@ def test_no_partition_is_in_a_directory_and_on_its_way_there(tmp_path: Path) -> 
 
 def test_to_leave_a_future_log_waits_for_no_disk_and_the_end_of_the_run_syncs_it(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1")
-    directory = LogDirectory.open(str(tmp_path / "b"), background=run_at_once)
+    directory = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)
     future = directory.open_future(present, "0" * 32, now_ms=NOW_MS)
     copied(future, present)
     synced: list[str] = []
@@ -146,7 +148,7 @@ def test_to_leave_a_future_log_waits_for_no_disk_and_the_end_of_the_run_syncs_it
     directory.close()
     assert any(path.startswith(f"{future.directory}/") and path.endswith(".log") for path in synced)
 
-    again = LogDirectory.open(str(tmp_path / "b"), background=run_at_once)
+    again = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)
     assert again.clean
     assert values(again.open_future(present, "1" * 32, now_ms=NOW_MS)) == [b"0", b"1"]
     again.close()
@@ -154,7 +156,7 @@ def test_to_leave_a_future_log_waits_for_no_disk_and_the_end_of_the_run_syncs_it
 
 def test_a_future_log_that_was_left_is_let_go_of_with_its_folder(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0")
-    directory = LogDirectory.open(str(tmp_path / "b"), background=run_at_once)
+    directory = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)
     future = directory.open_future(present, "0" * 32, now_ms=NOW_MS)
     copied(future, present)
     directory.leave_future(future)
@@ -163,4 +165,4 @@ def test_a_future_log_that_was_left_is_let_go_of_with_its_folder(tmp_path: Path)
     assert future.closed
     assert not Path(folder.path).exists()
     directory.close()
-    assert LogDirectory.open(str(tmp_path / "b"), background=run_at_once).clean
+    assert LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once).clean

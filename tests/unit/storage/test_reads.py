@@ -7,10 +7,11 @@ import pytest
 
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import read_header, walk_batches
-from storage import files
+from storage.disk_files import DEFAULT_OPEN_FILES
 from storage.log import reads
 from storage.log.partition_log import AppendOrigin, PartitionLog
 from storage.log.reads import ENOUGH_BYTES
+from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, headers, open_log
 
 
@@ -284,4 +285,4 @@ def test_many_segments_share_few_descriptors(tmp_path: Path) -> None:
         append(log, batch_of_bytes(1071))
         assert log.log_end_offset == 11
     finally:
-        files.limit_open_files(files.DEFAULT_OPEN_FILES)
+        files.limit_open_files(DEFAULT_OPEN_FILES)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from storage import files
 from storage.log import segment_recovery
 from storage.log.partition_log import AppendOrigin, PartitionLog
 from storage.log.recovery import InconsistentTopicIdError
+from tests.support.disk import files
 from tests.support.partition_logs import (
     NOW_MS,
     TOPIC_ID,

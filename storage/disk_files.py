@@ -1,0 +1,236 @@
+"""The files of a real disk: the only place that opens, reads, writes, syncs, renames, deletes and locks them.
+
+Open files are bounded. When more than the limit are open, one that wasn't used lately is closed, and opens
+again at its next use.
+"""
+
+import errno
+import fcntl
+import os
+
+from storage.files import Bytes, File, Files, LockedError, TornWriteError
+
+DEFAULT_OPEN_FILES = 512
+
+_FIRST_READ_BYTES = 1 << 14
+_READ_BYTES = 1 << 20
+
+_locked_paths: dict[str, int] = {}
+"""Of the whole process, as the kernel's locks are: by real path, the descriptor that holds it."""
+
+
+class DiskFiles(Files):
+    """Descriptors and faults of its own; the locks are the process's, since the kernel's are."""
+
+    __slots__ = ("_open_files", "_open_files_limit")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open_files: dict[File, None] = {}
+        self._open_files_limit = DEFAULT_OPEN_FILES
+
+    # ---- open files
+
+    def limit_open_files(self, limit: int) -> None:
+        self._open_files_limit = limit
+        while len(self._open_files) > limit:
+            self._close_one()
+
+    def open_files_count(self) -> int:
+        return len(self._open_files)
+
+    def _close_one(self) -> None:
+        open_files = self._open_files
+        while True:
+            file = next(iter(open_files))
+            del open_files[file]
+            if not file.used_lately:
+                os.close(file.descriptor)
+                file.descriptor = -1
+                return
+            file.used_lately = False
+            open_files[file] = None
+
+    def _keep(self, file: File, descriptor: int) -> int:
+        while len(self._open_files) >= self._open_files_limit:
+            self._close_one()
+        file.descriptor = descriptor
+        file.used_lately = True
+        self._open_files[file] = None
+        return descriptor
+
+    def open_existing(self, file: File) -> int:
+        if file.descriptor >= 0:
+            file.used_lately = True
+            return file.descriptor
+        self._ask("open_existing", file.path)
+        return self._keep(file, os.open(file.path, os.O_RDWR | os.O_CLOEXEC))
+
+    def create(self, file: File) -> None:
+        self._ask("create", file.path)
+        self.close(file)
+        self._keep(file, os.open(file.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+
+    def close(self, file: File) -> None:
+        if file.descriptor >= 0:
+            del self._open_files[file]
+            os.close(file.descriptor)
+            file.descriptor = -1
+
+    def append(self, file: File, data: Bytes, position: int) -> None:
+        descriptor = file.descriptor
+        if descriptor < 0:
+            descriptor = self.open_existing(file)
+        else:
+            file.used_lately = True
+        size = len(data)
+        try:
+            if self._fault_hook is not None:
+                allowed = self._fault_hook("append", file.path, size)
+                if allowed is not None:
+                    data = memoryview(data)[:allowed]
+            written = os.pwrite(descriptor, data, position)
+            if written == size:
+                return
+            error = OSError(errno.ENOSPC, f"wrote {written} of {size} bytes", file.path)
+        except OSError as failure:
+            error = failure
+        try:
+            self.truncate(file, position)
+        except OSError as failure:
+            raise TornWriteError(
+                failure.errno, f"can't take back a failed write: {failure}", file.path
+            ) from error
+        raise error
+
+    def read(self, file: File, size: int, position: int) -> bytes:
+        descriptor = file.descriptor
+        if descriptor < 0:
+            descriptor = self.open_existing(file)
+        else:
+            file.used_lately = True
+        if self._fault_hook is not None:
+            self._fault_hook("read", file.path, size)
+        return os.pread(descriptor, size, position)
+
+    def truncate(self, file: File, size: int) -> None:
+        self._ask("truncate", file.path, size)
+        os.ftruncate(self.open_existing(file), size)
+
+    def size_of(self, file: File) -> int:
+        self._ask("size_of", file.path)
+        return os.fstat(file.descriptor).st_size if file.descriptor >= 0 else os.stat(file.path).st_size
+
+    # ---- paths
+
+    def modified_ms(self, path: str) -> int:
+        self._ask("modified_ms", path)
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def exists(self, path: str) -> bool:
+        self._ask("exists", path)
+        return os.path.exists(path)
+
+    def sync(self, path: str) -> None:
+        self._ask("sync", path)
+        _sync(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def sync_directory(self, path: str) -> None:
+        self._ask("sync_directory", path)
+        _sync(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def read_whole(self, path: str) -> bytes:
+        self._ask("read_whole", path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.read(descriptor, _FIRST_READ_BYTES)
+            more = os.read(descriptor, _READ_BYTES) if data else b""
+            if not more:
+                return data
+            parts = [data]
+            while more:
+                parts.append(more)
+                more = os.read(descriptor, _READ_BYTES)
+            return b"".join(parts)
+        finally:
+            os.close(descriptor)
+
+    def write_whole(self, path: str, data: Bytes) -> None:
+        allowed = self._ask("write_whole", path, len(data))
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)[:allowed]
+            while view:
+                view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)
+        if allowed is not None and allowed < len(data):
+            raise OSError(errno.ENOSPC, f"wrote {allowed} of {len(data)} bytes", path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._ask("rename", old)
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        self._ask("remove", path)
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def remove_tree(self, path: str) -> None:
+        self._ask("remove_tree", path)
+        for folder, _subfolders, names in os.walk(path, topdown=False):
+            for name in names:
+                os.unlink(os.path.join(folder, name))
+            os.rmdir(folder)
+
+    def make_directory(self, path: str) -> None:
+        self._ask("make_directory", path)
+        os.makedirs(path, exist_ok=True)
+
+    def list_directory(self, path: str) -> list[str]:
+        self._ask("list_directory", path)
+        return sorted(os.listdir(path))
+
+    def list_subdirectories(self, path: str) -> list[str]:
+        self._ask("list_subdirectories", path)
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+
+    # ---- locks
+
+    def lock(self, path: str) -> None:
+        """The lock that Kafka takes: fcntl's, which its JVM uses; flock's would be granted beside it.
+
+        The kernel drops it with the process, and with *any* descriptor of the file that this process closes: nothing
+        else may open it.
+        """
+        self._ask("lock", path)
+        real_path = os.path.realpath(path)
+        if real_path in _locked_paths:
+            raise LockedError(f"{path} is locked by this process")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as failure:
+            os.close(descriptor)
+            if failure.errno in (errno.EACCES, errno.EAGAIN):
+                raise LockedError(f"{path} is locked by another process") from failure
+            raise
+        _locked_paths[real_path] = descriptor
+
+    def unlock(self, path: str) -> None:
+        self._ask("unlock", path)
+        os.close(_locked_paths.pop(os.path.realpath(path)))
+
+
+def _sync(path: str, flags: int) -> None:
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
