@@ -6,6 +6,8 @@ one of each stays up, and every measure is taken of the one and of the other in 
 after a round that warms both up and does not count. Last come 5,000 partitions and 2,000 topics, in
 fewer rounds, since Apache Kafka takes its time over them: `--only many-created` (or any other of their rows)
 measures all of these and nothing else.
+
+`--beside CHECKOUT` measures the broker of another checkout in turn with this one's: what a change costs or gains.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import barnabas
+from barnabas.broker import LAUNCHER
 from tests.bench import groups, many, measures, transactions
 from tests.bench.report import Row, as_json, table
 from tests.support.apache_kafka import why_unavailable
@@ -67,16 +70,34 @@ Figures = dict[str, list[float]]
 MakeServer = Callable[[Path], Server]
 
 
+class OfCheckout(barnabas.Broker):
+    """The broker of another checkout, started as this one's is."""
+
+    def __init__(self, checkout: Path, folder: Path) -> None:
+        super().__init__(data=folder, config=CONFIG, startup_timeout_s=START_TIMEOUT_S)
+        self._launcher = checkout / LAUNCHER.relative_to(ROOT)
+
+    def _command(self, control_fd: int) -> list[str]:
+        command = super()._command(control_fd)
+        command[command.index(str(LAUNCHER))] = str(self._launcher)
+        return command
+
+
 def main() -> int:
     options = _options()
     # pip compiles what it installs; a checkout that is measured is compiled as well.
-    for folder in ("barnabas", "broker", "coordinator", "protocol", "storage"):
-        compileall.compile_dir(ROOT / folder, quiet=1)
+    for checkout, folder in itertools.product(
+        [ROOT, *([options.beside] if options.beside else [])],
+        ("barnabas", "broker", "coordinator", "protocol", "storage"),
+    ):
+        compileall.compile_dir(checkout / folder, quiet=1)
     makers: dict[str, MakeServer] = {
         "barnabas": lambda folder: barnabas.Broker(
             data=folder, config=CONFIG, startup_timeout_s=START_TIMEOUT_S
         )
     }
+    if options.beside:
+        makers["beside"] = lambda folder: OfCheckout(options.beside, folder)
     reason = "it was not asked for" if options.alone else why_unavailable()
     if reason:
         print(f"Apache Kafka is left out: {reason}")
@@ -105,6 +126,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=[row.key for row in ROWS], metavar="MEASURE")
+    parser.add_argument("--beside", type=lambda text: Path(text).resolve(), metavar="CHECKOUT")
     parser.add_argument("--alone", action="store_true", help="without Apache Kafka")
     parser.add_argument(
         "--folder", type=Path, help="where the data goes (default: the system's temporary folder)"

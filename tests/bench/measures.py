@@ -14,7 +14,7 @@ import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from protocol.records.records import records
+from protocol.records import records
 from tests.support.raw_client import RawClient, fetch_batches, produce_frame, produce_in_flight
 
 RECORD_BYTES = 1024
