@@ -34,6 +34,7 @@ from broker.disks.opening import open_log_dirs
 from broker.environment.timers import LoopTimers
 from broker.housekeeping import Housekeeping
 from broker.network.dispatch import Dispatcher
+from broker.network.endpoints import Endpoints
 from broker.network.listener import ConnectionLimits, Listener
 from broker.process.start_error import StartError
 from broker.quotas.client_quotas import ClientQuotas
@@ -125,21 +126,13 @@ class Server:
             )
             for listener in config.listeners
         }
+        self.endpoints = Endpoints(self.listeners)
         self.housekeeping = Housekeeping(self)
-
-    def advertised_endpoint(self, listener_name: str) -> tuple[str, int] | None:
-        """(host, port) that a client of this listener is told to connect to; None where it isn't advertised."""
-        return self.listeners[listener_name].advertised
-
-    @property
-    def first_advertised(self) -> tuple[str, int]:
-        """(host, port) of the first listener that clients are told of; there is one."""
-        return next(told for each in self.listeners.values() if (told := each.advertised) is not None)
 
     @property
     def bootstrap(self) -> str:
         """host:port of the first listener that clients are told of."""
-        return next(each.address for each in self.listeners.values() if each.advertised is not None)
+        return self.endpoints.bootstrap
 
     # --- start ----------------------------------------------------------------------------------------------
 
@@ -251,11 +244,7 @@ class Server:
                     self.node_id,
                     self.chance.token_bytes(16),
                     self.broker_epoch,
-                    [
-                        (name, *told)
-                        for name, listener in self.listeners.items()
-                        if (told := listener.advertised) is not None
-                    ],
+                    [*self.endpoints.all_advertised()],
                     [*self.log_dirs.ids],
                     self.rack,
                 )

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING
 
 from broker.controller.quota_decisions import altered
 from broker.network.addresses import address_of
+from broker.security.authorizer import (
+    AUTHORIZATION_FAILED,
+    CLUSTER_NAME,
+    Operation,
+    ResourceType,
+)
 from protocol.errors import Error, KafkaError
 from protocol.messages.quotas import (
     AlterClientQuotasRequest,
@@ -16,16 +22,24 @@ from protocol.messages.quotas import (
     AlterEntryResult,
     EntityData,
 )
-from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.quotas.client_quotas import ClientQuotas
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: AlterClientQuotasRequest
+    metadata: MetadataLog,
+    quotas: ClientQuotas,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: AlterClientQuotasRequest,
 ) -> AlterClientQuotasResponse:
+    if not authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+        denied = Error.CLUSTER_AUTHORIZATION_FAILED
+        return _refused(request, KafkaError(denied, AUTHORIZATION_FAILED[denied]))
     resolved: dict[str, str | None] = {}
 
     def is_host(host: str) -> bool:
@@ -34,22 +48,13 @@ def handle(
         return resolved[host] is not None
 
     try:
-        decided, outcomes = altered(server.metadata.image, request.entries, is_host)
-        failure = None if request.validate_only else _written(server, decided, resolved)
+        decided, outcomes = altered(metadata.image, request.entries, is_host)
+        failure = None
+        if not request.validate_only:
+            with quotas.resolved(resolved):
+                failure = metadata.try_append(decided)
     except KafkaError as error:
-        return AlterClientQuotasResponse(
-            entries=[
-                AlterEntryResult(
-                    entity=[
-                        EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
-                        for part in entry.entity
-                    ],
-                    error_code=error.error,
-                    error_message=error.message or "The request can't be carried out.",
-                )
-                for entry in request.entries
-            ]
-        )
+        return _refused(request, error)
     if failure is not None:
         outcomes = {entity: refusal or failure for entity, refusal in outcomes.items()}
     return AlterClientQuotasResponse(
@@ -64,7 +69,18 @@ def handle(
     )
 
 
-def _written(server: Server, decided: list[Message], resolved: dict[str, str | None]) -> KafkaError | None:
-    """What the disk had against it. Raises as `try_append`."""
-    with server.quotas.resolved(resolved):
-        return server.metadata.try_append(decided)
+def _refused(request: AlterClientQuotasRequest, refusal: KafkaError) -> AlterClientQuotasResponse:
+    """The request as a whole."""
+    return AlterClientQuotasResponse(
+        entries=[
+            AlterEntryResult(
+                entity=[
+                    EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                    for part in entry.entity
+                ],
+                error_code=refusal.error,
+                error_message=refusal.message or "The request can't be carried out.",
+            )
+            for entry in request.entries
+        ]
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.scram_decisions import altered
+from broker.security.authorizer import Operation, check_cluster_operation
 from protocol.errors import Error, KafkaError
 from protocol.messages.scram import (
     AlterUserScramCredentialsRequest,
@@ -16,19 +17,26 @@ from protocol.messages.scram import (
 )
 
 if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: AlterUserScramCredentialsRequest
+    metadata: MetadataLog,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: AlterUserScramCredentialsRequest,
 ) -> AlterUserScramCredentialsResponse:
-    decided, outcomes = altered(server.metadata.image, request.deletions, request.upsertions)
+    failure: KafkaError | None = None
+    outcomes: dict[str, KafkaError | None]
     try:
-        failure = server.metadata.try_append(decided)
+        check_cluster_operation(authorizer, context, Operation.ALTER)
+        decided, outcomes = altered(metadata.image, request.deletions, request.upsertions)
+        failure = metadata.try_append(decided)
     except KafkaError as refusal:
-        failure = None
-        outcomes = dict.fromkeys(sorted(outcomes), refusal)
+        users = {each.name for each in request.deletions} | {each.name for each in request.upsertions}
+        outcomes = dict.fromkeys(sorted(users), refusal)
     if failure is not None:
         outcomes = {user: refusal or failure for user, refusal in outcomes.items()}
     return AlterUserScramCredentialsResponse(

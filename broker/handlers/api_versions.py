@@ -23,20 +23,22 @@ from protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
-    from broker.server import Server
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(server: Server, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(
+    metadata: MetadataLog, context: RequestContext, request: ApiVersionsRequest
+) -> ApiVersionsResponse:
     version = context.api_version
     if version >= 3:
         name, software_version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software_version)):
             return ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
         context.connection.client_software = (name, software_version)
-    image = server.metadata.image
+    image = metadata.image
     supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()} | {
         "kraft.version": KRAFT_VERSION_RANGE
     }
@@ -47,7 +49,7 @@ def handle(server: Server, context: RequestContext, request: ApiVersionsRequest)
             for name, (low, high) in supported.items()
             if version >= 4 or low > 0
         ],
-        finalized_features_epoch=server.metadata.last_applied_offset,
+        finalized_features_epoch=metadata.last_applied_offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in image.features.items()

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security.authorizer import NO_AUTHORIZER
-from protocol.errors import Error
+from broker.security.authorizer import NO_AUTHORIZER, Operation, check_cluster_operation
+from protocol.errors import Error, KafkaError
 from protocol.messages.acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
+    from broker.security.authorizer import Authorizer
 
 
-def handle(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+def handle(authorizer: Authorizer, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    refusal = KafkaError(Error.SECURITY_DISABLED, NO_AUTHORIZER)
+    try:
+        check_cluster_operation(authorizer, context, Operation.ALTER)
+    except KafkaError as denied:
+        refusal = denied
     return DeleteAclsResponse(
         filter_results=[
-            DeleteAclsFilterResult(error_code=Error.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+            DeleteAclsFilterResult(error_code=refusal.error, error_message=refusal.message)
             for _ in request.filters
         ]
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.quota_decisions import matching
-from protocol.errors import KafkaError
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from protocol.errors import Error, KafkaError
 from protocol.messages.quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -15,15 +16,23 @@ from protocol.messages.quotas import (
 )
 
 if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: DescribeClientQuotasRequest
+    metadata: MetadataLog,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeClientQuotasRequest,
 ) -> DescribeClientQuotasResponse:
+    if not authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+        return DescribeClientQuotasResponse(
+            error_code=Error.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None
+        )
     try:
-        found = matching(server.metadata.image, request.components, strict=request.strict)
+        found = matching(metadata.image, request.components, strict=request.strict)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.error, error_message=error.message, entries=None)
     return DescribeClientQuotasResponse(

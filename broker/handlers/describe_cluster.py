@@ -8,20 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.authorized_operations import CLUSTER_OPERATIONS
+from broker.security.authorized_operations import authorized_operations
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error
 from protocol.messages.metadata import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.network.endpoints import Endpoints
+    from broker.security.authorizer import Authorizer
 
 BROKERS = 1
 CONTROLLERS = 2
 
 
 def handle(
-    server: Server, context: RequestContext, request: DescribeClusterRequest
+    node_id: int,
+    rack: str | None,
+    cluster_id: str,
+    endpoints: Endpoints,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeClusterRequest,
 ) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(
@@ -33,13 +41,16 @@ def handle(
             error_code=Error.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
-    response = DescribeClusterResponse(cluster_id=server.cluster_id, controller_id=server.node_id)
-    endpoint = server.advertised_endpoint(context.listener_name)
+    response = DescribeClusterResponse(cluster_id=cluster_id, controller_id=node_id)
+    if request.include_cluster_authorized_operations:
+        may_describe = authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+        response.cluster_authorized_operations = (
+            authorized_operations(authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)
+            if may_describe
+            else 0
+        )
+    endpoint = endpoints.advertised(context.listener_name)
     if endpoint is not None:
         host, port = endpoint
-        response.brokers.append(
-            DescribeClusterBroker(broker_id=server.node_id, host=host, port=port, rack=server.rack)
-        )
-    if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.brokers.append(DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=rack))
     return response

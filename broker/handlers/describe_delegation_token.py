@@ -12,10 +12,9 @@ from protocol.messages.delegation_tokens import (
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
-    from broker.server import Server
 
 
 def handle(
-    server: Server, context: RequestContext, request: DescribeDelegationTokenRequest
+    context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
     return DescribeDelegationTokenResponse(error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.security.authorizer import AUTHORIZATION_FAILED, CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     DescribeQuorumRequest,
@@ -21,11 +22,27 @@ from protocol.wire.schema import ZERO_UUID
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.metadata_log import MetadataLog
+    from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.network.endpoints import Endpoints
+    from broker.security.authorizer import Authorizer
 
 
-def handle(server: Server, context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def handle(
+    node_id: int,
+    config: BrokerConfig,
+    metadata: MetadataLog,
+    endpoints: Endpoints,
+    clock: Clock,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeQuorumRequest,
+) -> DescribeQuorumResponse:
+    if not authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        denied = Error.CLUSTER_AUTHORIZATION_FAILED
+        return DescribeQuorumResponse(error_code=denied, error_message=AUTHORIZATION_FAILED[denied])
     named = [(topic.topic_name, [p.partition_index for p in topic.partitions]) for topic in request.topics]
     if named != [(METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(
@@ -45,12 +62,11 @@ def handle(server: Server, context: RequestContext, request: DescribeQuorumReque
                 for name, indexes in named
             ],
         )
-    metadata = server.metadata
-    now_ms = server.clock.now_ms()
+    now_ms = clock.now_ms()
     voters = metadata.quorum.voters
     directory_id = ZERO_UUID if voters is None else voters.voters[0].voter_directory_id
     voter = QuorumReplica(
-        replica_id=server.node_id,
+        replica_id=node_id,
         replica_directory_id=directory_id,
         log_end_offset=metadata.log.log_end_offset,
         last_fetch_timestamp=now_ms,
@@ -58,7 +74,7 @@ def handle(server: Server, context: RequestContext, request: DescribeQuorumReque
     )
     partition = QuorumPartition(
         error_message="",
-        leader_id=server.node_id,
+        leader_id=node_id,
         leader_epoch=metadata.epoch,
         high_watermark=metadata.log.high_watermark,
         current_voters=[voter],
@@ -67,17 +83,18 @@ def handle(server: Server, context: RequestContext, request: DescribeQuorumReque
         error_message="", topics=[QuorumTopic(topic_name=METADATA_TOPIC, partitions=[partition])]
     )
     if context.api_version >= 2:
-        response.nodes = [QuorumNode(node_id=server.node_id, listeners=[_controller_listener(server)])]
+        listener = _controller_listener(node_id, config, endpoints)
+        response.nodes = [QuorumNode(node_id=node_id, listeners=[listener])]
     return response
 
 
-def _controller_listener(server: Server) -> QuorumListener:
+def _controller_listener(node_id: int, config: BrokerConfig, endpoints: Endpoints) -> QuorumListener:
     """Where the configuration says that controllers are. Nothing listens there: the broker's listeners serve all."""
-    name = server.config.get_list("controller.listener.names")[0]
-    for voter in server.config.get_list("controller.quorum.voters"):
+    name = config.get_list("controller.listener.names")[0]
+    for voter in config.get_list("controller.quorum.voters"):
         voter_id, _, address = voter.partition("@")
         host, _, port = address.rpartition(":")
-        if voter_id == str(server.node_id) and port.isdecimal():
+        if voter_id == str(node_id) and port.isdecimal():
             return QuorumListener(name=name, host=host.strip("[]"), port=int(port))
-    host, port_number = server.first_advertised
+    host, port_number = endpoints.first_advertised
     return QuorumListener(name=name, host=host, port=port_number)

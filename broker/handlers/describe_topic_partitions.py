@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.assigned_directories import offline_replicas
-from broker.controller.authorized_operations import TOPIC_OPERATIONS
-from broker.controller.image import TopicImage
 from broker.controller.topic_names import invalid_name_reason, is_internal
+from broker.security.authorized_operations import authorized_operations
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error
 from protocol.messages.metadata import (
     Cursor,
@@ -22,14 +22,24 @@ from protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.image import PartitionImage
+    from broker.controller.metadata_log import MetadataLog
+    from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: DescribeTopicPartitionsRequest
+    node_id: int,
+    config: BrokerConfig,
+    metadata: MetadataLog,
+    log_dirs: LogDirs,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeTopicPartitionsRequest,
 ) -> DescribeTopicPartitionsResponse:
-    image = server.metadata.image
+    image = metadata.image
     names = {topic.name for topic in request.topics}
     if "" in names:
         return _refuse_all(request, Error.UNKNOWN_SERVER_ERROR)  # Kafka fails on it
@@ -41,13 +51,13 @@ def handle(
         first_topic, first_index = request.cursor.topic_name, request.cursor.partition_index
         if first_index < 0 or (not every and first_topic not in names):
             return _refuse_all(request, Error.INVALID_REQUEST)
-    left = max(
-        1, min(request.response_partition_limit, server.config.get_int("max.request.partition.size.limit"))
+    names = {name for name in names if name >= first_topic}
+    allowed = sorted(
+        name for name in names if authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
     )
+    left = max(1, min(request.response_partition_limit, config.get_int("max.request.partition.size.limit")))
     response = DescribeTopicPartitionsResponse()
-    for name in sorted(names):
-        if name < first_topic:
-            continue
+    for name in allowed:
         if left <= 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -57,11 +67,30 @@ def handle(
             continue
         begin = first_index if name == first_topic else 0
         indexes = sorted(index for index in topic.partitions if index >= begin)
-        response.topics.append(_topic(server, topic, indexes[:left]))
+        partitions = [
+            _partition(index, topic.partitions[index], node_id, log_dirs) for index in indexes[:left]
+        ]
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                is_internal=is_internal(topic.name),
+                partitions=partitions,
+            )
+        )
         if len(indexes) > left:
             response.next_cursor = Cursor(topic_name=name, partition_index=indexes[left])
             break
         left -= len(indexes)
+    for described in response.topics:
+        described.topic_authorized_operations = authorized_operations(
+            authorizer, context, ResourceType.TOPIC, described.name or ""
+        )
+    if not every:  # of topics that nobody named it isn't told that they are there
+        response.topics += [
+            DescribeTopicPartitionsResponseTopic(error_code=Error.TOPIC_AUTHORIZATION_FAILED, name=name)
+            for name in sorted(names.difference(allowed))
+        ]
     return response
 
 
@@ -80,35 +109,20 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         if invalid_name_reason(name) is None
         else Error.INVALID_TOPIC_EXCEPTION
     )
-    return DescribeTopicPartitionsResponseTopic(
-        error_code=error,
-        name=name,
-        is_internal=is_internal(name),
-        topic_authorized_operations=TOPIC_OPERATIONS,
-    )
+    return DescribeTopicPartitionsResponseTopic(error_code=error, name=name, is_internal=is_internal(name))
 
 
-def _topic(server: Server, topic: TopicImage, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
-    partitions = []
-    for index in indexes:
-        partition = topic.partitions[index]
-        partitions.append(
-            DescribeTopicPartitionsResponsePartition(
-                error_code=Error.NONE if partition.leader >= 0 else Error.LEADER_NOT_AVAILABLE,
-                partition_index=index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=partition.replicas,
-                isr_nodes=partition.isr,
-                eligible_leader_replicas=partition.elr,
-                last_known_elr=partition.last_known_elr,
-                offline_replicas=offline_replicas(partition, server.node_id, server.log_dirs.ids),
-            )
-        )
-    return DescribeTopicPartitionsResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=is_internal(topic.name),
-        partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+def _partition(
+    index: int, partition: PartitionImage, node_id: int, log_dirs: LogDirs
+) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=Error.NONE if partition.leader >= 0 else Error.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=partition.elr,
+        last_known_elr=partition.last_known_elr,
+        offline_replicas=offline_replicas(partition, node_id, log_dirs.ids),
     )

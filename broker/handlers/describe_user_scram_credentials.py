@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.controller.scram_decisions import credentials
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error
 from protocol.messages.scram import (
     CredentialInfo,
@@ -15,15 +16,29 @@ from protocol.messages.scram import (
 )
 
 if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: DescribeUserScramCredentialsRequest
+    metadata: MetadataLog,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeUserScramCredentialsRequest,
 ) -> DescribeUserScramCredentialsResponse:
+    if not authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        denied = Error.CLUSTER_AUTHORIZATION_FAILED
+        return DescribeUserScramCredentialsResponse(
+            error_code=denied,
+            error_message=None,
+            results=[  # without a name, as in Kafka
+                DescribeUserScramCredentialsResult(error_code=denied, error_message=None)
+                for _ in request.users or ()
+            ],
+        )
     known: dict[str, list[CredentialInfo]] = {}
-    for (user, mechanism), record in credentials(server.metadata.image).items():
+    for (user, mechanism), record in credentials(metadata.image).items():
         info = CredentialInfo(mechanism=mechanism, iterations=record.iterations)
         known.setdefault(user, []).append(info)
     asked = Counter(user.name for user in request.users or ()) or Counter(known.keys())

@@ -9,12 +9,9 @@ from protocol.messages.delegation_tokens import ExpireDelegationTokenRequest, Ex
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
-    from broker.server import Server
 
 
-def handle(
-    server: Server, context: RequestContext, request: ExpireDelegationTokenRequest
-) -> ExpireDelegationTokenResponse:
+def handle(context: RequestContext, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
     return ExpireDelegationTokenResponse(
         error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
     )

@@ -141,7 +141,7 @@ def _answer(
     session_id, listed = server.fetch_sessions.finish(plan, results, server.clock.now_ms())
     response = FetchResponse(session_id=session_id, responses=_by_topic(listed))
     if parameters.replica_id < 0 and any(answer.current_leader is not None for _, answer in listed):
-        endpoint = server.advertised_endpoint(context.listener_name)
+        endpoint = server.endpoints.advertised(context.listener_name)
         if endpoint is not None:
             host, port = endpoint
             response.node_endpoints.append(

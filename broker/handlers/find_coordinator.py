@@ -12,16 +12,27 @@ Conscious gap: share groups have no coordinator yet: COORDINATOR_NOT_AVAILABLE.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.security.authorizer import (
+    AUTHORIZATION_FAILED,
+    CLUSTER_NAME,
+    Operation,
+    ResourceType,
+)
 from protocol.errors import Error
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
+    from broker.controller.topics import Topics
+    from broker.coordination.groups import Groups
+    from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.network.endpoints import Endpoints
+    from broker.security.authorizer import Authorizer
 
 GROUP = 0
 TRANSACTION = 1
@@ -32,66 +43,125 @@ BATCH_VERSION = 4
 # group : topic id : partition; a group's id may have colons itself
 _SHARE_KEY = re.compile(r"(?s).+:[A-Za-z0-9_-]{22}:\d+")
 
-_MESSAGES = {
+_MESSAGES = AUTHORIZATION_FAILED | {
     Error.COORDINATOR_NOT_AVAILABLE: "The coordinator isn't there yet.",
     Error.INVALID_REQUEST: "There is no such type of coordinator, or no such key of it.",
 }
-NO_NODE = (-1, "", -1)
+
+# What is asked of the authorizer, and what is said where it refuses.
+_PERMISSIONS = {
+    GROUP: (ResourceType.GROUP, Error.GROUP_AUTHORIZATION_FAILED),
+    TRANSACTION: (ResourceType.TRANSACTIONAL_ID, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+}
+
+
+class _Found(NamedTuple):
+    """Where a coordinator is, or why there is none."""
+
+    error: Error = Error.NONE
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+
+
+class _Coordinators(NamedTuple):
+    """What it takes to find one."""
+
+    node_id: int
+    metadata: MetadataLog
+    topics: Topics
+    groups: Groups
+    transactions: Transactions
+    endpoints: Endpoints
+
+    def find(self, key_type: int, key: str, listener_name: str) -> _Found:
+        """Of a group or a transaction."""
+        name = OFFSETS_TOPIC if key_type == GROUP else TRANSACTION_TOPIC
+        image = self.metadata.image
+        if name not in image.topics:
+            self.topics.auto_create([name])
+        topic = image.topics.get(name)
+        if topic is None:
+            return _Found(Error.COORDINATOR_NOT_AVAILABLE)
+        coordinators = self.groups if key_type == GROUP else self.transactions
+        partition = topic.partitions.get(coordinators.partition_of(key))
+        if partition is None or partition.leader != self.node_id:
+            return _Found(Error.COORDINATOR_NOT_AVAILABLE)
+        endpoint = self.endpoints.advertised(listener_name)
+        if endpoint is None:
+            return _Found(Error.COORDINATOR_NOT_AVAILABLE)
+        return _Found(Error.NONE, self.node_id, *endpoint)
 
 
 def handle(
-    server: Server, context: RequestContext, request: FindCoordinatorRequest
+    node_id: int,
+    metadata: MetadataLog,
+    topics: Topics,
+    groups: Groups,
+    transactions: Transactions,
+    endpoints: Endpoints,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
-    version = context.api_version
+    coordinators = _Coordinators(node_id, metadata, topics, groups, transactions, endpoints)
+    version, key_type = context.api_version, request.key_type
     if version >= BATCH_VERSION:
+        if (
+            key_type == SHARE
+            and version >= SHARE_VERSION
+            and request.coordinator_keys
+            and not authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        ):
+            return _all_refused(request, Error.CLUSTER_AUTHORIZATION_FAILED)  # as a whole, as in Kafka
         return FindCoordinatorResponse(
-            coordinators=[_coordinator(server, context, request, key) for key in request.coordinator_keys]
+            coordinators=[
+                _told(key_type, key, _find(coordinators, authorizer, context, key_type=key_type, key=key))
+                for key in request.coordinator_keys
+            ]
         )
-    error, (node_id, host, port) = _find(server, context, request.key_type, request.key)
+    found = _find(coordinators, authorizer, context, key_type=key_type, key=request.key)
     return FindCoordinatorResponse(
-        error_code=error,
-        error_message=_MESSAGES.get(error, error.name) if version >= 1 else None,
-        node_id=node_id,
-        host=host,
-        port=port,
+        error_code=found.error,
+        error_message=_MESSAGES.get(found.error, found.error.name) if version >= 1 else None,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )
 
 
-def _coordinator(
-    server: Server, context: RequestContext, request: FindCoordinatorRequest, key: str
-) -> Coordinator:
-    error, (node_id, host, port) = _find(server, context, request.key_type, key)
-    known_type = request.key_type in (GROUP, TRANSACTION, SHARE)
+def _told(key_type: int, key: str, found: _Found) -> Coordinator:
+    known_type = key_type in (GROUP, TRANSACTION, SHARE)
     return Coordinator(
         key=key,
-        node_id=node_id,
-        host=host,
-        port=port,
-        error_code=error,
-        error_message="" if known_type else _MESSAGES[error],
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+        error_code=found.error,
+        error_message="" if known_type else _MESSAGES[found.error],
+    )
+
+
+def _all_refused(request: FindCoordinatorRequest, error: Error) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(
+                key=key, node_id=-1, host="", port=-1, error_code=error, error_message=_MESSAGES[error]
+            )
+            for key in request.coordinator_keys
+        ]
     )
 
 
 def _find(
-    server: Server, context: RequestContext, key_type: int, key: str
-) -> tuple[Error, tuple[int, str, int]]:
+    coordinators: _Coordinators, authorizer: Authorizer, context: RequestContext, *, key_type: int, key: str
+) -> _Found:
     if key_type == SHARE:
         valid = context.api_version >= SHARE_VERSION and _SHARE_KEY.fullmatch(key) is not None
-        return Error.COORDINATOR_NOT_AVAILABLE if valid else Error.INVALID_REQUEST, NO_NODE
-    if key_type not in (GROUP, TRANSACTION):
-        return Error.INVALID_REQUEST, NO_NODE
-    name = OFFSETS_TOPIC if key_type == GROUP else TRANSACTION_TOPIC
-    image = server.metadata.image
-    if name not in image.topics:
-        server.topics.auto_create([name])
-    topic = image.topics.get(name)
-    if topic is None:
-        return Error.COORDINATOR_NOT_AVAILABLE, NO_NODE
-    coordinators = server.groups if key_type == GROUP else server.transactions
-    partition = topic.partitions.get(coordinators.partition_of(key))
-    if partition is None or partition.leader != server.node_id:
-        return Error.COORDINATOR_NOT_AVAILABLE, NO_NODE
-    endpoint = server.advertised_endpoint(context.listener_name)
-    if endpoint is None:
-        return Error.COORDINATOR_NOT_AVAILABLE, NO_NODE
-    return Error.NONE, (server.node_id, *endpoint)
+        return _Found(Error.COORDINATOR_NOT_AVAILABLE if valid else Error.INVALID_REQUEST)
+    if key_type not in _PERMISSIONS:
+        return _Found(Error.INVALID_REQUEST)
+    resource_type, refusal = _PERMISSIONS[key_type]
+    if not authorizer.allows(context, Operation.DESCRIBE, resource_type, key):
+        return _Found(refusal)
+    return coordinators.find(key_type, key, context.listener_name)

@@ -9,12 +9,13 @@ there when the client asks again. No authorizer: every operation is allowed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.assigned_directories import offline_replicas
-from broker.controller.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.controller.image import NO_LEADER, PartitionImage, TopicImage
 from broker.controller.topic_names import invalid_name_reason, is_internal
+from broker.security.authorized_operations import authorized_operations
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -26,48 +27,174 @@ from protocol.messages.metadata import (
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.metadata_log import MetadataLog
+    from broker.controller.topics import Topics
+    from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.network.endpoints import Endpoints
+    from broker.security.authorizer import Authorizer
 
 
-def handle(server: Server, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    version = context.api_version
-    image = server.metadata.image
-    asked = request.topics
+class _Topics(NamedTuple):
+    """What answers are made of."""
+
+    node_id: int
+    metadata: MetadataLog
+    topics: Topics
+    log_dirs: LogDirs
+    authorizer: Authorizer
+    context: RequestContext
+
+    def all(self) -> _Described:
+        topics = self.metadata.image.topics.values()
+        return _Described(
+            known=[self._described(topic) for topic in topics if self._allows(Operation.DESCRIBE, topic.name)]
+        )
+
+    def by_id(self, ids: Sequence[bytes]) -> _Described:
+        found = _Described()
+        for topic_id in ids:
+            topic = self.metadata.image.topics_by_id.get(topic_id)
+            if topic is None:
+                found.unknown_ids.append(_refused(Error.UNKNOWN_TOPIC_ID, None, topic_id))
+            elif self._allows(Operation.DESCRIBE, topic.name):
+                found.known.append(self._described(topic))
+            else:
+                found.refused.append(_refused(Error.TOPIC_AUTHORIZATION_FAILED, None, topic_id))
+        return found
+
+    def by_name(self, names: Sequence[str], *, create: bool) -> _Described:
+        found = _Described()
+        missing: list[str] = []
+        for name in names:
+            topic = self.metadata.image.topics.get(name)
+            if not self._allows(Operation.DESCRIBE, name):  # which doesn't tell whether it is there
+                found.refused.append(_refused(Error.TOPIC_AUTHORIZATION_FAILED, name))
+            elif topic is None:
+                missing.append(name)
+            else:
+                found.known.append(self._described(topic))
+        if create and missing:
+            denied = self._not_to_be_created(missing)
+            found.refused[:0] = [
+                _refused(Error.TOPIC_AUTHORIZATION_FAILED, name, internal=is_internal(name))
+                for name in denied
+            ]
+            missing = [name for name in missing if name not in denied]
+        to_create: list[str] = []
+        for name in missing:
+            error = Error.UNKNOWN_TOPIC_OR_PARTITION
+            if invalid_name_reason(name) is not None:
+                error = Error.INVALID_TOPIC_EXCEPTION
+            elif create:
+                to_create.append(name)
+            found.missing.append(_refused(error, name, internal=is_internal(name)))
+        if to_create:
+            self.topics.auto_create(to_create)
+        return found
+
+    def _not_to_be_created(self, names: Sequence[str]) -> Sequence[str]:
+        """Who may create in the cluster may create any topic."""
+        if self.authorizer.allows(self.context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+            return ()
+        return [name for name in names if not self._allows(Operation.CREATE, name)]
+
+    def _allows(self, operation: Operation, name: str) -> bool:
+        return self.authorizer.allows(self.context, operation, ResourceType.TOPIC, name)
+
+    def _described(self, topic: TopicImage) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=is_internal(topic.name),
+            partitions=[self._partition(index, partition) for index, partition in topic.partitions.items()],
+        )
+
+    def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+        return MetadataResponsePartition(
+            error_code=Error.NONE if partition.leader >= 0 else Error.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=partition.replicas,
+            isr_nodes=partition.isr,
+            offline_replicas=offline_replicas(partition, self.node_id, self.log_dirs.ids),
+        )
+
+
+class _Described:
+    """The topics of an answer. Operations are shown of those that are known, or would be if they were there."""
+
+    def __init__(self, known: list[MetadataResponseTopic] | None = None) -> None:
+        self.unknown_ids: list[MetadataResponseTopic] = []
+        self.known: list[MetadataResponseTopic] = known or []
+        self.missing: list[MetadataResponseTopic] = []
+        self.refused: list[MetadataResponseTopic] = []
+
+    def in_order(self) -> list[MetadataResponseTopic]:
+        return self.unknown_ids + self.known + self.missing + self.refused
+
+
+def handle(
+    node_id: int,
+    rack: str | None,
+    cluster_id: str,
+    config: BrokerConfig,
+    metadata: MetadataLog,
+    topics: Topics,
+    log_dirs: LogDirs,
+    endpoints: Endpoints,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: MetadataRequest,
+) -> MetadataResponse:
+    version, asked = context.api_version, request.topics
+    of_node = _Topics(node_id, metadata, topics, log_dirs, authorizer, context)
     if asked is None or (version == 0 and not asked):
-        topics = [_topic(server, topic) for topic in image.topics.values()]
+        found = of_node.all()
     else:
         if version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
             return _error(request, Error.INVALID_REQUEST)
         by_id = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
         if by_id:
-            topics = _by_id(server, [*by_id])
+            found = of_node.by_id([*by_id])
         else:
             names = [*dict.fromkeys(topic.name for topic in asked)]
             if None in names:
                 return _error(request, Error.UNKNOWN_SERVER_ERROR)
-            create = request.allow_auto_topic_creation and server.config.get_boolean(
-                "auto.create.topics.enable"
-            )
-            topics = _by_name(server, [name for name in names if name is not None], create)
+            create = request.allow_auto_topic_creation and config.get_boolean("auto.create.topics.enable")
+            found = of_node.by_name([name for name in names if name is not None], create=create)
+    response = MetadataResponse(cluster_id=cluster_id, controller_id=node_id, brokers=[])
+    if 8 <= version <= 10 and request.include_cluster_authorized_operations:
+        may_describe = authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+        response.cluster_authorized_operations = (
+            authorized_operations(authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)
+            if may_describe
+            else 0
+        )
     if version >= 8 and request.include_topic_authorized_operations:
-        for topic in topics:
-            if topic.name is not None:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
-    response = MetadataResponse(
-        cluster_id=server.cluster_id, controller_id=server.node_id, topics=topics, brokers=[]
-    )
-    endpoint = server.advertised_endpoint(context.listener_name)
+        for topic in found.known + found.missing:
+            assert topic.name is not None
+            topic.topic_authorized_operations = authorized_operations(
+                authorizer, context, ResourceType.TOPIC, topic.name
+            )
+    response.topics = found.in_order()
+    endpoint = endpoints.advertised(context.listener_name)
     if endpoint is None:
-        _take_node_away(server.node_id, topics, version)
+        _take_node_away(node_id, response.topics, version)
     else:
         host, port = endpoint
-        response.brokers.append(
-            MetadataResponseBroker(node_id=server.node_id, host=host, port=port, rack=server.rack)
-        )
-    if 8 <= version <= 10 and request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.brokers.append(MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack))
     return response
+
+
+def _refused(
+    error: Error, name: str | None, topic_id: bytes = ZERO_UUID, *, internal: bool = False
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, is_internal=internal)
 
 
 def _take_node_away(node_id: int, topics: list[MetadataResponseTopic], version: int) -> None:
@@ -83,56 +210,6 @@ def _take_node_away(node_id: int, topics: list[MetadataResponseTopic], version: 
             if version == 0:
                 partition.replica_nodes = [each for each in partition.replica_nodes if each != node_id]
                 partition.isr_nodes = [each for each in partition.isr_nodes if each != node_id]
-
-
-def _by_name(server: Server, names: list[str], create: bool) -> list[MetadataResponseTopic]:
-    known, unknown, to_create = [], [], []
-    for name in names:
-        topic = server.metadata.image.topics.get(name)
-        if topic is not None:
-            known.append(_topic(server, topic))
-            continue
-        if invalid_name_reason(name) is not None:
-            error = Error.INVALID_TOPIC_EXCEPTION
-        else:
-            error = Error.UNKNOWN_TOPIC_OR_PARTITION
-            if create:
-                to_create.append(name)
-        unknown.append(MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name)))
-    if to_create:
-        server.topics.auto_create(to_create)
-    return known + unknown
-
-
-def _by_id(server: Server, ids: list[bytes]) -> list[MetadataResponseTopic]:
-    found = [(topic_id, server.metadata.image.topics_by_id.get(topic_id)) for topic_id in ids]
-    unknown = [
-        MetadataResponseTopic(error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-        for topic_id, topic in found
-        if topic is None
-    ]
-    return unknown + [_topic(server, topic) for _, topic in found if topic is not None]
-
-
-def _topic(server: Server, topic: TopicImage) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=is_internal(topic.name),
-        partitions=[_partition(server, index, partition) for index, partition in topic.partitions.items()],
-    )
-
-
-def _partition(server: Server, index: int, partition: PartitionImage) -> MetadataResponsePartition:
-    return MetadataResponsePartition(
-        error_code=Error.NONE if partition.leader >= 0 else Error.LEADER_NOT_AVAILABLE,
-        partition_index=index,
-        leader_id=partition.leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
-        offline_replicas=offline_replicas(partition, server.node_id, server.log_dirs.ids),
-    )
 
 
 def _error(request: MetadataRequest, error: Error) -> MetadataResponse:

@@ -9,12 +9,9 @@ from protocol.messages.delegation_tokens import RenewDelegationTokenRequest, Ren
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
-    from broker.server import Server
 
 
-def handle(
-    server: Server, context: RequestContext, request: RenewDelegationTokenRequest
-) -> RenewDelegationTokenResponse:
+def handle(context: RequestContext, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
     return RenewDelegationTokenResponse(
         error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
     )

@@ -9,12 +9,9 @@ from protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResp
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
-    from broker.server import Server
 
 
-def handle(
-    server: Server, context: RequestContext, request: SaslAuthenticateRequest
-) -> SaslAuthenticateResponse:
+def handle(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
         error_code=Error.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate request received after successful authentication",

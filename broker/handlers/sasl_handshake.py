@@ -9,8 +9,7 @@ from protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
-    from broker.server import Server
 
 
-def handle(server: Server, context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+def handle(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=Error.ILLEGAL_SASL_STATE)

@@ -9,12 +9,22 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
+from protocol.errors import Error, KafkaError
+
 if TYPE_CHECKING:
     from broker.security.principal import Principal
 
 CLUSTER_NAME = "kafka-cluster"  # the name of the one resource of the type CLUSTER
 
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
+
+AUTHORIZATION_FAILED = {
+    Error.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    Error.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    Error.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
+"""What Kafka says to a refusal, where it gives no other reason."""
 
 
 class Operation(IntEnum):
@@ -91,3 +101,15 @@ class AllowEverything:
         self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
     ) -> bool:
         return True
+
+
+def check_cluster_operation(
+    authorizer: Authorizer, context: AuthorizableRequest, operation: Operation
+) -> None:
+    """Raises KafkaError (CLUSTER_AUTHORIZATION_FAILED) where the sender may not do that to the cluster
+    (Kafka: `AuthHelper.authorizeClusterOperation`)."""
+    if not authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise KafkaError(
+            Error.CLUSTER_AUTHORIZATION_FAILED,
+            f"The request needs the permission {operation.name} on the cluster.",
+        )
