@@ -38,6 +38,7 @@ from broker.network.endpoints import Endpoints
 from broker.network.listener import ConnectionLimits, Listener
 from broker.process.start_error import StartError
 from broker.quotas.client_quotas import ClientQuotas
+from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
 from broker.replicas.partitions import FAULTS as LOG_FAULTS
 from broker.replicas.partitions import Partition, Partitions
@@ -270,6 +271,7 @@ class Server:
             self.chance.randrange,
             self.stop_on_failure,
         )
+        self.current_leaders = CurrentLeaders(self.partitions, image)
         self.moves = LogDirMoves(
             self.node_id,
             self.log_dirs,

@@ -4,48 +4,69 @@ v5: log start offset; v7: sessions (KIP-227); v9: current leader epoch (KIP-320)
 fetched epoch and the diverging epoch (KIP-595); v13: topic ids (KIP-516); v15: ReplicaState (KIP-903); v16: the
 current leader in answers (KIP-951); v17: the replica's directory; v18: the replica's high watermark.
 
-There are no followers yet: a replica id is answered with NOT_LEADER_OR_FOLLOWER. Preferred read replicas, snapshots
-and tiered storage have nothing to say on one node.
+A follower takes what isn't committed yet, and by what it asks for its leader knows what it has. A consumer may read
+from any replica since v11; preferred read replicas, snapshots and tiered storage have nothing to say here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from broker.network.later import Later
 from broker.replicas.fetch_sessions import NO_SESSION, FetchPlan, FetchTarget
-from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results
+from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results, refusal
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error
 from protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
 )
 from protocol.wire.codec import encoder
 
 if TYPE_CHECKING:
+    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.quotas.client_quotas import ClientQuotas
+    from broker.replicas.current_leaders import CurrentLeaders
+    from broker.replicas.fetch_sessions import FetchSessions
+    from broker.replicas.partitions import Partitions
+    from broker.security.authorizer import Authorizer
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
 FRAME_SIZE_BYTES = 4  # counted by quotas on fetched bytes, beside the body
 
+FIRST_VERSION_TOLD_LEADERS = 16
+TOLD_WITH_LEADER = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
+
 
 def handle(
-    server: Server, context: RequestContext, request: FetchRequest
-) -> FetchResponse | Awaitable[FetchResponse]:
+    partitions: Partitions,
+    fetch_sessions: FetchSessions,
+    fetch_max_bytes: int,
+    quotas: ClientQuotas,
+    current_leaders: CurrentLeaders,
+    authorizer: Authorizer,
+    clock: Clock,
+    scheduler: Scheduler,
+    context: RequestContext,
+    request: FetchRequest,
+) -> FetchResponse | Later[FetchResponse]:
     by_id = context.api_version >= 13
-    plan = server.fetch_sessions.begin(
+    plan = fetch_sessions.begin(
         session_id=request.session_id,
         session_epoch=request.session_epoch,
         by_id=by_id,
         wanted=[(topic.topic_id if by_id else topic.topic, topic.partitions) for topic in request.topics],
         forgotten=request.forgotten_topics_data,
-        now_ms=server.clock.now_ms(),
+        now_ms=clock.now_ms(),
     )
     if plan.error:
         return FetchResponse(error_code=plan.error)
@@ -54,10 +75,30 @@ def handle(
         replica_id=request.replica_id if request.replica_state is None else request.replica_state.replica_id,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
-        max_bytes=_max_bytes(server, context, request),
+        max_bytes=_max_bytes(fetch_max_bytes, quotas, context, request),
         read_committed=request.isolation_level == READ_COMMITTED,
     )
-    reading = Reading(server.partitions, parameters, plan.targets)
+    answers = _Answers(
+        sessions=fetch_sessions,
+        quotas=quotas,
+        leaders=current_leaders,
+        clock=clock,
+        context=context,
+        plan=plan,
+        from_follower=parameters.from_follower,
+    )
+    if parameters.from_follower:
+        if not authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            denied = Error.TOPIC_AUTHORIZATION_FAILED
+            return answers.answer([(target, refusal(target, denied)) for target in plan.targets])
+        reading = Reading(partitions, parameters, plan.targets, lambda topic: True)
+    else:
+        reading = Reading(
+            partitions,
+            parameters,
+            plan.targets,
+            lambda topic: authorizer.allows(context, Operation.READ, ResourceType.TOPIC, topic),
+        )
     if reading.found and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _fail_all(request, by_id)
     if (
@@ -66,45 +107,33 @@ def handle(
         or request.max_wait_ms <= 0
         or not reading.found
     ):
-        return _answer(server, context, plan, parameters, reading.results)
-    delayed = DelayedFetch(server.partitions, server.scheduler, parameters, reading)
-    if delayed.answer.done():
-        return _answer(server, context, plan, parameters, delayed.answer.result())
-    return _wait(server, context, plan, parameters, delayed)
+        return answers.answer(reading.results)
+    later: Later[FetchResponse] = Later()
+
+    def reply(results: Results) -> None:
+        try:
+            response = answers.answer(results)
+        except Exception as error:
+            later.fail(error)
+        else:
+            later.reply(response)
+
+    delayed = DelayedFetch(reading, scheduler, reply, later.fail)
+    if not delayed.is_over:
+        later.on_abandon = delayed.abandon
+    return later.answer()
 
 
-async def _wait(
-    server: Server,
-    context: RequestContext,
-    plan: FetchPlan,
-    parameters: FetchParameters,
-    delayed: DelayedFetch,
-) -> FetchResponse:
-    return _answer(server, context, plan, parameters, await delayed.answer)
-
-
-def _max_bytes(server: Server, context: RequestContext, request: FetchRequest) -> int:
+def _max_bytes(
+    fetch_max_bytes: int, quotas: ClientQuotas, context: RequestContext, request: FetchRequest
+) -> int:
     """At most what a quota lets through at once, or the consumer would be throttled by each of its fetches."""
-    allowed = min(request.max_bytes, server.fetch_max_bytes)
-    if server.quotas.enforced:
-        most = server.quotas.fetch.most_at_once(context.client_id or "")
+    allowed = min(request.max_bytes, fetch_max_bytes)
+    if quotas.enforced:
+        most = quotas.fetch.most_at_once(context.client_id or "")
         if most is not None:
             return int(min(allowed, most))
     return allowed
-
-
-def _throttled(server: Server, context: RequestContext, plan: FetchPlan, results: Results) -> int:
-    """For how long the consumer has to wait instead of being answered; what it isn't given isn't charged."""
-    told = results if plan.session is None else [each for each in results if each[0].is_news(each[1])]
-    answer: list[bytes | bytearray | memoryview] = []
-    encoder(FetchResponse, context.api_version)(FetchResponse(responses=_by_topic(told)), answer)
-    size = FRAME_SIZE_BYTES + sum(map(len, answer))
-    now_ms = server.clock.now_ms()
-    client_id = context.client_id or ""
-    throttle_ms = server.quotas.fetch.charge(client_id, size, now_ms)
-    if throttle_ms > 0:
-        server.quotas.fetch.charge(client_id, -size, now_ms)
-    return throttle_ms
 
 
 def _fail_all(request: FetchRequest, by_id: bool) -> FetchResponse:
@@ -128,26 +157,76 @@ def _fail_all(request: FetchRequest, by_id: bool) -> FetchResponse:
     )
 
 
-def _answer(
-    server: Server, context: RequestContext, plan: FetchPlan, parameters: FetchParameters, results: Results
-) -> FetchResponse:
-    if server.quotas.enforced:
-        throttle_ms = _throttled(server, context, plan, results)
-        if throttle_ms > 0:
-            known = plan.session
-            return FetchResponse(
-                throttle_time_ms=throttle_ms, session_id=NO_SESSION if known is None else known.session_id
-            )
-    session_id, listed = server.fetch_sessions.finish(plan, results, server.clock.now_ms())
-    response = FetchResponse(session_id=session_id, responses=_by_topic(listed))
-    if parameters.replica_id < 0 and any(answer.current_leader is not None for _, answer in listed):
-        endpoint = server.endpoints.advertised(context.listener_name)
-        if endpoint is not None:
-            host, port = endpoint
+class _Answers:
+    """Makes the answer of one request out of what was read, now or later."""
+
+    __slots__ = ("_clock", "_context", "_from_follower", "_leaders", "_plan", "_quotas", "_sessions")
+
+    def __init__(
+        self,
+        *,
+        sessions: FetchSessions,
+        quotas: ClientQuotas,
+        leaders: CurrentLeaders,
+        clock: Clock,
+        context: RequestContext,
+        plan: FetchPlan,
+        from_follower: bool,
+    ) -> None:
+        self._sessions = sessions
+        self._quotas = quotas
+        self._leaders = leaders
+        self._clock = clock
+        self._context = context
+        self._plan = plan
+        self._from_follower = from_follower
+
+    def answer(self, results: Results) -> FetchResponse:
+        if self._quotas.enforced:
+            throttle_ms = self._throttled(results)
+            if throttle_ms > 0:
+                known = self._plan.session
+                return FetchResponse(
+                    throttle_time_ms=throttle_ms,
+                    session_id=NO_SESSION if known is None else known.session_id,
+                )
+        session_id, listed = self._sessions.finish(self._plan, results, self._clock.now_ms())
+        response = FetchResponse(session_id=session_id, responses=_by_topic(listed))
+        for target, answer in listed:
+            if answer.error_code:
+                self._tell_leader(response, target, answer)
+        return response
+
+    def _tell_leader(self, response: FetchResponse, target: FetchTarget, answer: PartitionData) -> None:
+        """To consumers also where to find it; a follower knows that from its metadata."""
+        if (
+            self._context.api_version < FIRST_VERSION_TOLD_LEADERS
+            or answer.error_code not in TOLD_WITH_LEADER
+        ):
+            return
+        leader_id, leader_epoch = self._leaders.of(target.topic_name, target.index)
+        answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        if self._from_follower or any(each.node_id == leader_id for each in response.node_endpoints):
+            return
+        node = self._leaders.node(leader_id, self._context.listener_name)
+        if node is not None:
             response.node_endpoints.append(
-                NodeEndpoint(node_id=server.node_id, host=host, port=port, rack=server.rack)
+                NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
             )
-    return response
+
+    def _throttled(self, results: Results) -> int:
+        """For how long the consumer has to wait instead of being answered; what it isn't given isn't charged."""
+        plan, quota = self._plan, self._quotas.fetch
+        told = results if plan.session is None else [each for each in results if each[0].is_news(each[1])]
+        answer: list[bytes | bytearray | memoryview] = []
+        encoder(FetchResponse, self._context.api_version)(FetchResponse(responses=_by_topic(told)), answer)
+        size = FRAME_SIZE_BYTES + sum(map(len, answer))
+        now_ms = self._clock.now_ms()
+        client_id = self._context.client_id or ""
+        throttle_ms = quota.charge(client_id, size, now_ms)
+        if throttle_ms > 0:
+            quota.charge(client_id, -size, now_ms)
+        return throttle_ms
 
 
 def _by_topic(listed: Sequence[tuple[FetchTarget, PartitionData]]) -> list[FetchableTopicResponse]:

@@ -38,6 +38,7 @@ class FetchTarget:
         "fetch_offset",
         "index",
         "last_fetched_epoch",
+        "log_start_offset",
         "partition_max_bytes",
         "told_high_watermark",
         "told_log_start_offset",
@@ -62,6 +63,7 @@ class FetchTarget:
         self.partition_max_bytes = wanted.partition_max_bytes
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
+        self.log_start_offset = wanted.log_start_offset  # of a follower that fetches
 
     def is_news(self, answer: PartitionData) -> bool:
         """Whether the client doesn't know yet what the answer says."""

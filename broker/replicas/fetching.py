@@ -7,12 +7,13 @@ everything anew. Its time limit does the same whatever there is.
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.replicas.follower import NO_LEADER_EPOCH
+from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
-from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
+from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.records.batch import CorruptRecordError
 from storage.log.reads import ENOUGH_BYTES
 
@@ -23,19 +24,21 @@ if TYPE_CHECKING:
 
 Results = list[tuple["FetchTarget", PartitionData]]
 
-
 UNDEFINED_OFFSET = -1
+CONSUMER = -1  # as the id of the replica that fetches
+FIRST_VERSION_AT_FOLLOWERS = 11  # KIP-392: a consumer may read from any replica
 
 
 class FetchParameters:
-    """What holds for all partitions of one Fetch."""
+    """What holds for all partitions of one Fetch (Kafka: `FetchParams`)."""
 
     __slots__ = (
-        "api_version",
         "by_id",
+        "from_follower",
         "max_bytes",
         "max_wait_ms",
         "min_bytes",
+        "only_leader",
         "read_committed",
         "replica_id",
     )
@@ -50,69 +53,110 @@ class FetchParameters:
         max_bytes: int,
         read_committed: bool,
     ) -> None:
-        self.api_version = api_version
         self.by_id = api_version >= 13
         self.replica_id = replica_id
+        self.from_follower = replica_id >= 0
+        self.only_leader = self.from_follower or (
+            replica_id == CONSUMER and api_version < FIRST_VERSION_AT_FOLLOWERS
+        )
         self.max_wait_ms = max_wait_ms
         self.min_bytes = min(min_bytes, max_bytes)
         self.max_bytes = max_bytes
         self.read_committed = read_committed
 
     def bound(self, partition: Partition) -> int:
-        """The offset below which a consumer may read."""
+        """The offset below which may be read: a follower takes what isn't committed yet."""
+        if self.from_follower:
+            return partition.log.log_end_offset
         return partition.log.last_stable_offset if self.read_committed else partition.log.high_watermark
 
 
 class Reading:
     """One pass over the partitions: an answer for each, and whether the fetch may wait for more.
 
-    `found` are those that were there at first sight; only they keep a fetch waiting. What is unknown then is answered
-    behind the others, ids before partitions, as in Kafka.
+    `found` are those that were there at first sight; only they keep a fetch waiting. What is unknown then, or isn't
+    for this client to read, is answered behind the others, ids before partitions, as in Kafka.
     """
 
-    __slots__ = ("_left", "_parameters", "bytes_read", "found", "must_answer", "results", "unknown")
+    __slots__ = (
+        "_left",
+        "_partitions",
+        "bytes_read",
+        "found",
+        "must_answer",
+        "parameters",
+        "refused",
+        "results",
+    )
 
     def __init__(
-        self, partitions: Partitions, parameters: FetchParameters, targets: list[FetchTarget]
+        self,
+        partitions: Partitions,
+        parameters: FetchParameters,
+        targets: list[FetchTarget],
+        may_read: Callable[[str], bool],
     ) -> None:
-        self._parameters = parameters
+        """`may_read(topic)` is asked once for each topic."""
+        self._partitions = partitions
+        self.parameters = parameters
         self.found: list[tuple[FetchTarget, Partition]] = []
         unknown_ids: Results = []
-        unknown_partitions: Results = []
+        refused: Results = []
+        readable: dict[str, bool] = {}
         for target in targets:
             if not _resolve(partitions, parameters, target):
-                unknown_ids.append((target, _not_found(target, Error.UNKNOWN_TOPIC_ID)))
+                unknown_ids.append((target, refusal(target, Error.UNKNOWN_TOPIC_ID)))
                 continue
-            partition = partitions.find(target.topic_name, target.index)
-            if partition is None:
-                missing = partitions.missing(target.topic_name, target.index)
-                unknown_partitions.append((target, _not_found(target, missing)))
+            topic = target.topic_name
+            if topic not in readable:
+                readable[topic] = may_read(topic)
+            partition = partitions.find(topic, target.index)
+            if not readable[topic]:
+                refused.append((target, refusal(target, Error.TOPIC_AUTHORIZATION_FAILED)))
+            elif partition is None:
+                refused.append((target, refusal(target, partitions.missing(topic, target.index))))
             else:
                 self.found.append((target, partition))
-        self.unknown = unknown_ids + unknown_partitions
-        self.read(partitions)
+        self.refused = unknown_ids + refused
+        self._begin()
+        for target, partition in self.found:
+            self.results.append((target, self._read(partition, target)))
+        self.results += self.refused
+        if parameters.from_follower:
+            self._learn_positions()
 
-    def read(self, partitions: Partitions) -> None:
+    def read(self) -> None:
         """Read what was found, anew: `results` is what is there now."""
+        self._begin()
+        for target, _ in self.found:
+            partition = self._partitions.find(target.topic_name, target.index)
+            self.results.append((target, self._read(partition, target)))
+        self.results += self.refused
+
+    def _begin(self) -> None:
         self.bytes_read = 0
         self.must_answer = False
-        self._left = self._parameters.max_bytes
+        self._left = self.parameters.max_bytes
         self.results: Results = []
-        for target, _ in self.found:
-            self.results.append((target, self._read(partitions, target)))
-        self.results += self.unknown
 
-    def _read(self, partitions: Partitions, target: FetchTarget) -> PartitionData:
-        partition = partitions.find(target.topic_name, target.index)
+    def _learn_positions(self) -> None:
+        """What a follower asks for tells what it has (Kafka: `Partition.updateFollowerFetchState`)."""
+        for (target, partition), (_, answer) in zip(self.found, self.results, strict=False):
+            role = partition.role
+            if answer.error_code or answer.diverging_epoch is not None or not isinstance(role, Leader):
+                continue
+            role.follower_fetched(self.parameters.replica_id, target.fetch_offset, target.log_start_offset)
+
+    def _read(self, partition: Partition | None, target: FetchTarget) -> PartitionData:
         try:
             if partition is None:  # deleted while the fetch waited, or its disk failed
-                raise KafkaError(partitions.missing(target.topic_name, target.index))
-            if self._parameters.by_id and partition.topic.topic_id != target.topic:
+                raise KafkaError(self._partitions.missing(target.topic_name, target.index))
+            if self.parameters.by_id and partition.topic.topic_id != target.topic:
                 raise KafkaError(Error.INCONSISTENT_TOPIC_ID)  # created again under the same name
             answer = self._read_partition(partition, target)
         except (KafkaError, OSError, CorruptRecordError) as error:
             self.must_answer = True
-            answer = _failed(partition, target, _error_of(error), self._parameters.api_version)
+            answer = _failed(target, _error_of(error))
         size = len(answer.records or b"")
         self.bytes_read += size
         self._left = max(0, self._left - size)
@@ -121,10 +165,14 @@ class Reading:
         return answer
 
     def _read_partition(self, partition: Partition, target: FetchTarget) -> PartitionData:
-        parameters = self._parameters
+        parameters = self.parameters
         partition.check_leader_epoch(max(target.current_leader_epoch, NO_LEADER_EPOCH))
-        if parameters.replica_id >= 0:
-            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)  # a follower, and this node has none
+        if parameters.only_leader:
+            leader = partition.leader()
+            if parameters.from_follower and parameters.replica_id not in leader.others:
+                # With its epoch a follower knows more than we do: it was made one a moment ago, perhaps.
+                knows_epoch = target.current_leader_epoch >= 0
+                raise KafkaError(Error.UNKNOWN_LEADER_EPOCH if knows_epoch else Error.NOT_LEADER_OR_FOLLOWER)
         log = partition.log
         offset = target.fetch_offset
         diverging = None
@@ -163,21 +211,25 @@ class Reading:
 
 
 class DelayedFetch:
-    """A fetch that waits. `answer` is done with the results once there is enough, or its time is over."""
+    """A fetch that waits: `reply` is told the results once there is enough or its time is over, or `fail` why there
+    are none. Neither is called once it was abandoned."""
 
-    __slots__ = ("_parameters", "_partitions", "_reading", "_timer", "answer")
+    __slots__ = ("_fail", "_reading", "_reply", "_timer", "is_over")
 
     def __init__(
-        self, partitions: Partitions, scheduler: Scheduler, parameters: FetchParameters, reading: Reading
+        self,
+        reading: Reading,
+        scheduler: Scheduler,
+        reply: Callable[[Results], None],
+        fail: Callable[[Exception], None],
     ) -> None:
-        self._partitions = partitions
-        self._parameters = parameters
         self._reading = reading
-        self.answer: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
-        self.answer.add_done_callback(self._forget)
+        self._reply = reply
+        self._fail = fail
+        self.is_over = False
         for _, partition in reading.found:
             partition.waiting.add(self)
-        self._timer = scheduler.call_later(parameters.max_wait_ms / 1000, self._complete)
+        self._timer = scheduler.call_later(reading.parameters.max_wait_ms / 1000, self._complete)
         self.recheck()
 
     def recheck(self) -> None:
@@ -185,22 +237,35 @@ class DelayedFetch:
 
         It raises nothing: who moved the partition, a producer perhaps, has no part in what goes wrong here.
         """
-        if self.answer.done():
+        if self.is_over:
             return
         try:
-            if self._is_enough():
-                self._complete()
+            is_enough = self._is_enough()
         except (KafkaError, OSError, CorruptRecordError):
-            self._complete()  # reading finds the same fault, and says it with its partition
+            is_enough = True  # reading finds the same fault, and says it with its partition
         except Exception as error:
-            self.answer.set_exception(error)
+            self.abandon()
+            self._fail(error)
+            return
+        if is_enough:
+            self._complete()
+
+    def abandon(self) -> None:
+        """It doesn't wait any more: it is answered, or its client has gone."""
+        self.is_over = True
+        self._timer.cancel()
+        for _, partition in self._reading.found:
+            partition.waiting.discard(self)
 
     def _is_enough(self) -> bool:
+        parameters = self._reading.parameters
         available = 0
         for target, partition in self._reading.found:
             if partition.is_gone or not partition.leader_epoch_passes(target.current_leader_epoch):
                 return True
-            bound = self._parameters.bound(partition)
+            if parameters.only_leader and not isinstance(partition.role, Leader):
+                return True
+            bound = parameters.bound(partition)
             if target.fetch_offset > bound and target.fetch_offset > partition.log.log_end_offset:
                 return True
             if target.fetch_offset < bound:
@@ -208,22 +273,18 @@ class DelayedFetch:
                 if bytes_there == ENOUGH_BYTES:
                     return True  # the offset lies in an older segment: such a fetch never waits
                 available += min(bytes_there, target.partition_max_bytes)
-        return available >= self._parameters.min_bytes
+        return available >= parameters.min_bytes
 
     def _complete(self) -> None:
-        if self.answer.done():
+        if self.is_over:
             return
+        self.abandon()
         try:
-            self._reading.read(self._partitions)
+            self._reading.read()
         except Exception as error:
-            self.answer.set_exception(error)
+            self._fail(error)
         else:
-            self.answer.set_result(self._reading.results)
-
-    def _forget(self, _: asyncio.Future[Results]) -> None:
-        self._timer.cancel()
-        for _target, partition in self._reading.found:
-            partition.waiting.discard(self)
+            self._reply(self._reading.results)
 
 
 def _diverging_epoch(partition: Partition, last_fetched_epoch: int, offset: int) -> EpochEndOffset | None:
@@ -236,8 +297,8 @@ def _diverging_epoch(partition: Partition, last_fetched_epoch: int, offset: int)
     return None
 
 
-def _not_found(target: FetchTarget, error: Error) -> PartitionData:
-    """A topic or partition that isn't there: it doesn't end the wait of the others."""
+def refusal(target: FetchTarget, error: Error) -> PartitionData:
+    """Of what isn't there, or isn't for this client to read: it doesn't end the wait of the others."""
     return PartitionData(
         partition_index=target.index,
         error_code=error,
@@ -263,22 +324,11 @@ def _error_of(error: KafkaError | OSError | CorruptRecordError) -> Error:
     return Error.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else Error.CORRUPT_MESSAGE
 
 
-def _failed(
-    partition: Partition | None, target: FetchTarget, error: Error, api_version: int
-) -> PartitionData:
-    answer = PartitionData(
+def _failed(target: FetchTarget, error: Error) -> PartitionData:
+    return PartitionData(
         partition_index=target.index,
         error_code=error,
         high_watermark=-1,
         aborted_transactions=None,
         records=b"",
     )
-    if (
-        partition is not None
-        and api_version >= 16
-        and error in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
-    ):
-        answer.current_leader = LeaderIdAndEpoch(
-            leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
-        )
-    return answer

@@ -8,6 +8,8 @@ from typing import Protocol
 class WaitingFetch(Protocol):
     """What a partition knows of a fetch that waits."""
 
+    is_over: bool
+
     def recheck(self) -> None:
         """The partition moved. Raises nothing."""
         ...

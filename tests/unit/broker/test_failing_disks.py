@@ -21,9 +21,10 @@ from broker.handlers import (
     metadata,
     update_features,
 )
+from broker.network.later import Later
 from broker.process.start_error import StartError
 from broker.replicas.fetch_sessions import FetchTarget
-from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading
+from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error, KafkaError
@@ -39,6 +40,7 @@ from protocol.messages.topics import (
 )
 from protocol.records.records import build_batch
 from tests.compare.plain import message_from
+from tests.support.answers import answered
 from tests.support.disk import files
 from tests.support.whole_server import clock_of, crash, handled, in_loop, started
 
@@ -80,7 +82,7 @@ def append(node: Server, topic: str, index: int = 0) -> None:
     partition.leader().advance()
 
 
-def waiting_fetch(node: Server, offset: int, *, max_wait_ms: int = 60_000) -> DelayedFetch:
+def waiting_fetch(node: Server, offset: int, *, max_wait_ms: int = 60_000) -> Later[Results]:
     parameters = FetchParameters(
         api_version=11,
         replica_id=-1,
@@ -93,9 +95,10 @@ def waiting_fetch(node: Server, offset: int, *, max_wait_ms: int = 60_000) -> De
         partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1
     )
     targets = [FetchTarget("a", wanted)]
-    return DelayedFetch(
-        node.partitions, node.scheduler, parameters, Reading(node.partitions, parameters, targets)
-    )
+    reading = Reading(node.partitions, parameters, targets, lambda topic: True)
+    later: Later[Results] = Later()
+    DelayedFetch(reading, node.scheduler, later.reply, later.fail)
+    return later
 
 
 def folders(path: Path) -> list[str]:
@@ -151,8 +154,8 @@ async def test_a_fetch_that_fails_to_look_answers_and_wakes_the_others_behind_it
     monkeypatch.setattr(PartitionLog, "read", refused)
     append(node, "a")  # raises nothing
     for fetch in fetches:
-        [(_, answered)] = await fetch.answer
-        assert answered.error_code == Error.KAFKA_STORAGE_ERROR
+        [(_, answer)] = await answered(fetch)
+        assert answer.error_code == Error.KAFKA_STORAGE_ERROR
     crash(node)
 
 
@@ -175,7 +178,7 @@ async def test_a_fetch_that_stumbles_ends_with_the_error(
     if max_wait_ms:
         append(node, "a")
     with pytest.raises(IndexError, match="out of it"):
-        await asyncio.wait_for(fetch.answer, 5)
+        await asyncio.wait_for(answered(fetch), 5)
     crash(node)
 
 

@@ -22,13 +22,15 @@ from broker.handlers import (
     metadata,
     offset_for_leader_epoch,
 )
+from broker.network.later import Later
 from broker.process.start_error import StartError
 from broker.replicas.fetch_sessions import FetchTarget
-from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading
+from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition
 from protocol.messages.topics import CreatableTopic
+from tests.support.answers import answered
 from tests.support.disk import files
 from tests.support.whole_server import crash, in_loop
 from tests.unit.broker.log_dirs import (
@@ -53,7 +55,7 @@ def _a_whole_disk_afterwards() -> Iterator[None]:
     files.set_fault_hook(None)
 
 
-def reading(node: Server, index: int, offset: int = 0) -> tuple[FetchParameters, Reading]:
+def reading(node: Server, index: int, offset: int = 0) -> Reading:
     parameters = FetchParameters(
         api_version=11,
         replica_id=-1,
@@ -65,11 +67,11 @@ def reading(node: Server, index: int, offset: int = 0) -> tuple[FetchParameters,
     wanted = FetchPartition(
         partition=index, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1
     )
-    return parameters, Reading(node.partitions, parameters, [FetchTarget("t", wanted)])
+    return Reading(node.partitions, parameters, [FetchTarget("t", wanted)], lambda topic: True)
 
 
 def fetched(node: Server, index: int) -> Error:
-    [(_, answer)] = reading(node, index)[1].results
+    [(_, answer)] = reading(node, index).results
     return Error(answer.error_code)
 
 
@@ -150,10 +152,10 @@ async def test_the_directory_is_described_as_failed_and_nothing_goes_there(tmp_p
 @in_loop
 async def test_a_fetch_that_waits_is_answered(tmp_path: Path) -> None:
     node = await filled(tmp_path)
-    parameters, first = reading(node, LOST, 1)
-    fetch = DelayedFetch(node.partitions, node.scheduler, parameters, first)
+    fetch: Later[Results] = Later()
+    DelayedFetch(reading(node, LOST, 1), node.scheduler, fetch.reply, fetch.fail)
     await fail(node)
-    [(_, answer)] = await asyncio.wait_for(fetch.answer, DEADLINE_S)
+    [(_, answer)] = await asyncio.wait_for(answered(fetch), DEADLINE_S)
     assert answer.error_code == Error.KAFKA_STORAGE_ERROR
     await node.stop()
 

@@ -17,6 +17,7 @@ from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.groups_admin import DeleteGroupsRequest, ListGroupsRequest
+from tests.support.answers import answered
 from tests.support.whole_server import clock_of, crash, in_loop
 from tests.unit.broker.transactional import (
     Producer,
@@ -115,13 +116,13 @@ async def test_kafka_5376_a_fetch_that_waited_over_an_abort_names_it(tmp_path: P
     [reader] = node.partitions.get("t", 0).waiting
     producer_id = aborted.producer_id
     aborted.end(commit=False)
-    assert not reader.answer.done(), "what is stable isn't enough yet"
+    assert not reader.is_over, "what is stable isn't enough yet"
 
     committed_.send()
-    assert not reader.answer.done(), "what is open doesn't count"
+    assert not reader.is_over, "what is open doesn't count"
     committed_.end()
 
-    [found] = (await waiting).responses[0].partitions
+    [found] = (await answered(waiting)).responses[0].partitions
     assert [(each.producer_id, each.first_offset) for each in found.aborted_transactions] == [
         (producer_id, 0)
     ]

@@ -25,6 +25,7 @@ from protocol.messages.transactions_admin import (
     ListTransactionsRequest,
 )
 from storage.producers.producer_state import Producer as KnownProducer
+from tests.support.answers import answered
 from tests.support.whole_server import clock_of, in_loop, started
 from tests.unit.broker.transactional import (
     Producer,
@@ -398,8 +399,8 @@ def test_a_reader_of_what_is_committed_is_woken_by_the_end(tmp_path: Path, commi
 
         producer.end(commit=commit)
 
-        assert reader.answer.done(), "in the same turn of the loop"
-        answer = await waiting
+        assert reader.is_over, "in the same turn of the loop"
+        answer = await answered(waiting)
         [found] = answer.responses[0].partitions
         assert (found.last_stable_offset, found.high_watermark) == (2, 2)
         assert len(found.records) > 0
@@ -420,10 +421,10 @@ async def test_a_reader_of_what_is_committed_waits_on_behind_another_open_transa
     [reader] = node.partitions.get("t", 0).waiting
 
     second.end()
-    assert not reader.answer.done()
+    assert not reader.is_over
     first.end()
-    assert reader.answer.done()
-    [found] = (await waiting).responses[0].partitions
+    assert reader.is_over
+    [found] = (await answered(waiting)).responses[0].partitions
     assert found.last_stable_offset == 4
     await node.stop()
 
