@@ -22,7 +22,7 @@ from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
 from broker.controller.placement import Placement
 from broker.controller.snapshots import SnapshotPolicy
 from broker.controller.topic_names import is_internal
-from broker.controller.topics import Topics
+from broker.controller.topic_requests import TopicRequests
 from broker.coordination.groups import Groups
 from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.markers import TxnMarkers
@@ -72,7 +72,7 @@ class Server:
     metadata: MetadataLog
     controller: Controller
     partitions: Partitions
-    topics: Topics
+    topics: TopicRequests
     producer_ids: ProducerIds
     groups: Groups
     markers: TxnMarkers
@@ -291,8 +291,8 @@ class Server:
             controller=self.controller,
         )
         self.placement = self._placement()
-        self.topics = Topics(
-            self.metadata,
+        self.topics = TopicRequests(
+            self.controller,
             self.config,
             self.placement,
             self.chance.uuid,

@@ -7,6 +7,7 @@ to decide; only a folder that a cluster of several nodes left has more.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from broker.controller.assigned_directories import is_online
 from broker.controller.image import NO_LEADER, ClusterImage, PartitionImage
@@ -17,14 +18,22 @@ from protocol.wire.schema import Message
 PREFERRED, UNCLEAN = 0, 1
 
 
+class Electorate(NamedTuple):
+    """Who can lead: this node, the partitions that are in one of its directories, `online` being their ids."""
+
+    node_id: int
+    online: Collection[bytes]
+
+
 def elected(
-    image: ClusterImage, topic: str, index: int, election_type: int, node_id: int, online: Collection[bytes]
+    image: ClusterImage, topic: str, index: int, election_type: int, electorate: Electorate
 ) -> list[Message]:
-    """The record of an election, `online` being the ids of the node's directories.
+    """The record of an election.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED where the leader is who it should be,
     PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE (Kafka: `PartitionChangeBuilder.electLeader`).
     """
+    node_id, online = electorate
     partition = partition_named(image, topic, index)
     preferred = partition.replicas[0]
     if partition.leader == preferred or (election_type == UNCLEAN and partition.leader != NO_LEADER):
@@ -56,18 +65,18 @@ def reassigned(
     topic: str,
     index: int,
     replicas: list[int] | None,
+    electorate: Electorate,
     *,
-    node_id: int,
-    online: Collection[bytes],
     allow_factor_change: bool,
 ) -> list[Message]:
     """The record of a reassignment, none where nothing is to do; `replicas` None cancels one that is under way.
 
-    The node leads the partition from then on, unless its directory has failed, `online` being the ids of the others.
+    The node leads the partition from then on, unless its directory has failed.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR.
     """
+    node_id, online = electorate
     partition = partition_named(image, topic, index)
     if replicas is None:
         raise KafkaError(Error.NO_REASSIGNMENT_IN_PROGRESS)

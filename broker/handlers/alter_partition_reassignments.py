@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.controller.controller_result import ControllerResult
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
-from broker.controller.replica_decisions import reassigned
+from broker.controller.replica_decisions import Electorate, reassigned
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
+from broker.security.denials import allows_on_cluster, denied
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     AlterPartitionReassignmentsRequest,
@@ -19,55 +23,60 @@ from protocol.messages.cluster_admin import (
 from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
+    from broker.controller.controller import Controller
+    from broker.controller.image import ClusterImage
+    from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
+    controller: Controller,
+    authorizer: Authorizer,
+    node_id: int,
+    log_dirs: LogDirs,
+    context: RequestContext,
+    request: AlterPartitionReassignmentsRequest,
+) -> AlterPartitionReassignmentsResponse | Later[AlterPartitionReassignmentsResponse]:
+    if not allows_on_cluster(authorizer, context, Operation.ALTER):
+        return _refused(request, denied(ResourceType.CLUSTER))
     if not request.topics:
         return AlterPartitionReassignmentsResponse(error_message="")
-    try:
-        if request.timeout_ms <= 0:
-            raise KafkaError(Error.REQUEST_TIMED_OUT)
-        return _reassign(server, request)
-    except KafkaError as refusal:
-        return AlterPartitionReassignmentsResponse(
-            error_code=refusal.error,
-            error_message=refusal.message,
-            responses=[
-                ReassignableTopicResponse(
-                    name=topic.name,
-                    partitions=[_result(wanted.partition_index, refusal) for wanted in topic.partitions],
-                )
-                for topic in request.topics
-            ],
-        )
+    if request.timeout_ms <= 0:
+        return _refused(request, KafkaError(Error.REQUEST_TIMED_OUT))
+    electorate = Electorate(node_id, log_dirs.ids)
+    later: Later[AlterPartitionReassignmentsResponse] = Later()
+
+    def decide(image: ClusterImage) -> ControllerResult[AlterPartitionReassignmentsResponse]:
+        return _reassign(image, request, electorate)
+
+    def reply(answer: AlterPartitionReassignmentsResponse | KafkaError) -> None:
+        later.reply(_refused(request, answer) if isinstance(answer, KafkaError) else answer)
+
+    controller.submit(decide, reply)
+    return later.answer()
 
 
 def _reassign(
-    server: Server, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
-    """Raises KafkaError (UNKNOWN_SERVER_ERROR) where the records are too long. Of too many, Kafka's loop over the
-    partitions catches what the bound throws: those past it are answered with UNKNOWN_SERVER_ERROR, the others are
-    reassigned."""
+    image: ClusterImage, request: AlterPartitionReassignmentsRequest, electorate: Electorate
+) -> ControllerResult[AlterPartitionReassignmentsResponse]:
+    """Of too many records, Kafka's loop over the partitions catches what the bound throws: those past it are answered
+    with UNKNOWN_SERVER_ERROR, the others are reassigned."""
     response = AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
     )
     decided: list[Message] = []
     for topic in request.topics:
-        answer = ReassignableTopicResponse(name=topic.name)
+        answers = ReassignableTopicResponse(name=topic.name)
         for wanted in topic.partitions:
             error: KafkaError | None = None
             try:
                 new = reassigned(
-                    server.metadata.image,
+                    image,
                     topic.name,
                     wanted.partition_index,
                     wanted.replicas,
-                    node_id=server.node_id,
-                    online=server.log_dirs.ids,
+                    electorate=electorate,
                     allow_factor_change=request.allow_replication_factor_change,
                 )
                 if len(decided) + len(new) > MAX_RECORDS_PER_REQUEST:
@@ -75,14 +84,33 @@ def _reassign(
                 decided += new
             except KafkaError as refused:
                 error = refused
-            answer.partitions.append(_result(wanted.partition_index, error))
-        response.responses.append(answer)
-    failure = server.metadata.try_append(decided)
-    if failure is not None:
-        for answer in response.responses:
-            for result in answer.partitions:
-                result.error_code = result.error_code or failure.error
-    return response
+            answers.partitions.append(_result(wanted.partition_index, error))
+        response.responses.append(answers)
+
+    def answer(failure: KafkaError | None) -> AlterPartitionReassignmentsResponse:
+        if failure is not None:
+            for of_topic in response.responses:
+                for result in of_topic.partitions:
+                    result.error_code = result.error_code or failure.error
+        return response
+
+    return ControllerResult(decided, answer)
+
+
+def _refused(
+    request: AlterPartitionReassignmentsRequest, refusal: KafkaError
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        error_code=refusal.error,
+        error_message=refusal.message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_result(wanted.partition_index, refusal) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
 
 
 def _result(index: int, error: KafkaError | None) -> ReassignablePartitionResponse:

@@ -1,10 +1,16 @@
-"""CreatePartitions (37), versions 0 to 3: more partitions for a topic; they begin empty, and there is no way back."""
+"""CreatePartitions (37), versions 0 to 3: more partitions for a topic; they begin empty, and there is no way back.
+
+Source: ControllerApis.createPartitions.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
+from broker.security.denials import denied
 from coordinator.java.maps import JavaMap
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
@@ -15,49 +21,54 @@ from protocol.messages.topics import (
 )
 
 if TYPE_CHECKING:
+    from broker.controller.topic_requests import Extended, TopicRequests
+    from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.quotas.client_quotas import ClientQuotas
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: CreatePartitionsRequest
-) -> CreatePartitionsResponse:
+    topics: TopicRequests,
+    quotas: ClientQuotas,
+    authorizer: Authorizer,
+    clock: Clock,
+    context: RequestContext,
+    request: CreatePartitionsRequest,
+) -> CreatePartitionsResponse | Later[CreatePartitionsResponse]:
     times_named = Counter(topic.name for topic in request.topics)
     if request.timeout_ms <= 0:
-        return CreatePartitionsResponse(
-            results=[
-                CreatePartitionsTopicResult(name=name, error_code=Error.REQUEST_TIMED_OUT)
-                for name in times_named
-            ]
-        )
-    results = [
-        CreatePartitionsTopicResult(
-            name=name, error_code=Error.INVALID_REQUEST, error_message="Duplicate topic name."
-        )
-        for name, times in times_named.items()
-        if times > 1
-    ]
-    by_name: JavaMap[str, CreatePartitionsTopic] = (
-        JavaMap()
-    )  # in whose order Kafka comes to the bound of a request
+        late = KafkaError(Error.REQUEST_TIMED_OUT)
+        return CreatePartitionsResponse(results=[_result(name, late) for name in times_named])
+    twice = KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
+    refused = [_result(name, twice) for name, times in times_named.items() if times > 1]
+    # In the map's order Kafka comes to the bound of a request.
+    by_name: JavaMap[str, CreatePartitionsTopic] = JavaMap()
     for topic in request.topics:
         by_name[topic.name] = topic
-    wanted = [topic for name, topic in by_name.items() if times_named[name] == 1]
-    mutations = server.quotas.mutations_of(context, strict_since=3, now_ms=server.clock.now_ms())
-    try:
-        outcomes = server.topics.add_partitions(
-            wanted, validate_only=request.validate_only, take=mutations.take
-        )
-    except KafkaError as refusal:
-        results = []
-        outcomes = [(topic, refusal) for topic in request.topics]
-    for topic, error in outcomes:
-        if error is None:
-            results.append(CreatePartitionsTopicResult(name=topic.name))
+    wanted = []
+    for name, topic in by_name.items():
+        if times_named[name] > 1:
+            continue
+        if authorizer.allows(context, Operation.ALTER, ResourceType.TOPIC, name):
+            wanted.append(topic)
         else:
-            results.append(
-                CreatePartitionsTopicResult(
-                    name=topic.name, error_code=error.error, error_message=error.message
-                )
-            )
-    return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=results)
+            refused.append(_result(name, KafkaError(denied(ResourceType.TOPIC).error)))
+    mutations = quotas.mutations_of(context, strict_since=3, now_ms=clock.now_ms())
+    later: Later[CreatePartitionsResponse] = Later()
+
+    def reply(outcomes: Extended | KafkaError) -> None:
+        if isinstance(outcomes, KafkaError):
+            results = [_result(topic.name, outcomes) for topic in request.topics]
+        else:
+            results = refused + [_result(topic.name, error) for topic, error in outcomes]
+        later.reply(CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=results))
+
+    topics.add_partitions(wanted, reply, validate_only=request.validate_only, take=mutations.take)
+    return later.answer()
+
+
+def _result(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
+    if error is None:
+        return CreatePartitionsTopicResult(name=name)
+    return CreatePartitionsTopicResult(name=name, error_code=error.error, error_message=error.message)

@@ -1,16 +1,20 @@
 """CreateTopics (19), versions 2 to 7.
 
 v4: −1 for the default counts (KIP-464, which Kafka 4 takes in every version); v5: the new topic's settings in the
-answer (KIP-525); v7: topic ids. v6: beyond a
-quota on changes topics are refused (KIP-599). A client can produce as soon as it has the answer.
+answer (KIP-525), for those who may see them; v6: beyond a quota on changes topics are refused (KIP-599); v7: topic ids.
+A client can produce as soon as it has the answer. Source: ControllerApis.createTopics.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from broker.config.topic_config import effective_topic_configs
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
+from broker.security.denials import allows_on_cluster
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
     CreatableTopic,
@@ -22,64 +26,85 @@ from protocol.messages.topics import (
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.topic_requests import Created, TopicRequests
+    from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.quotas.client_quotas import ClientQuotas
+    from broker.security.authorizer import Authorizer
 
 
-def handle(server: Server, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+def handle(
+    topics: TopicRequests,
+    config: BrokerConfig,
+    quotas: ClientQuotas,
+    authorizer: Authorizer,
+    clock: Clock,
+    context: RequestContext,
+    request: CreateTopicsRequest,
+) -> CreateTopicsResponse | Later[CreateTopicsResponse]:
     times_named = Counter(topic.name for topic in request.topics)
-    wanted = [
-        topic for topic in request.topics if times_named[topic.name] == 1 and topic.name != METADATA_TOPIC
-    ]
     if request.timeout_ms <= 0:
         late = KafkaError(Error.REQUEST_TIMED_OUT)
         return CreateTopicsResponse(topics=[_refused(name, late) for name in times_named])
-    response = CreateTopicsResponse()
-    mutations = server.quotas.mutations_of(context, strict_since=6, now_ms=server.clock.now_ms())
-    try:
-        outcomes = server.topics.create(wanted, validate_only=request.validate_only, take=mutations.take)
-    except KafkaError as refusal:
-        return CreateTopicsResponse(
-            throttle_time_ms=mutations.throttle_ms,
-            topics=[_refused(topic.name, refusal) for topic in request.topics],
-        )
-    for topic, result in outcomes:
-        if isinstance(result, KafkaError):
-            response.topics.append(_refused(topic.name, result))
-        else:
-            response.topics.append(_created(server, topic, result))
+    may_all = allows_on_cluster(authorizer, context, Operation.CREATE)
+    refused: list[CreatableTopicResult] = []
+    allowed: set[str] = set()
     for name, times in times_named.items():
         if times > 1:
             error = KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
         elif name == METADATA_TOPIC:
             error = KafkaError(Error.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+        elif not (may_all or authorizer.allows(context, Operation.CREATE, ResourceType.TOPIC, name)):
+            error = KafkaError(Error.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         else:
+            allowed.add(name)
             continue
-        response.topics.append(_refused(name, error))
-    response.throttle_time_ms = mutations.throttle_ms
-    return response
+        refused.append(_refused(name, error))
+    describable = {
+        name
+        for name in allowed
+        if authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
+    }
+    mutations = quotas.mutations_of(context, strict_since=6, now_ms=clock.now_ms())
+    later: Later[CreateTopicsResponse] = Later()
+
+    def reply(outcomes: Created | KafkaError) -> None:
+        if isinstance(outcomes, KafkaError):
+            results = [_refused(topic.name, outcomes) for topic in request.topics]
+        else:
+            results = [_result(config, topic, outcome, describable) for topic, outcome in outcomes] + refused
+        later.reply(CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results))
+
+    wanted = [topic for topic in request.topics if topic.name in allowed]
+    topics.create(wanted, reply, validate_only=request.validate_only, take=mutations.take)
+    return later.answer()
 
 
-def _created(server: Server, topic: CreatableTopic, topic_id: bytes) -> CreatableTopicResult:
-    overrides = {config.name: config.value for config in topic.configs if config.value is not None}
-    count = topic.num_partitions if topic.num_partitions > 0 else server.config.get_int("num.partitions")
-    return CreatableTopicResult(
-        name=topic.name,
-        topic_id=topic_id,
-        error_message=None,
-        num_partitions=len(topic.assignments) or count,
-        replication_factor=len(topic.assignments[0].broker_ids) if topic.assignments else 1,
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=None if entry.is_sensitive else entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in effective_topic_configs(server.config, overrides)
-        ],
-    )
+def _result(
+    config: BrokerConfig, topic: CreatableTopic, outcome: bytes | KafkaError, describable: Container[str]
+) -> CreatableTopicResult:
+    if isinstance(outcome, KafkaError):
+        return _refused(topic.name, outcome)
+    result = CreatableTopicResult(name=topic.name, topic_id=outcome, error_message=None)
+    if topic.name not in describable:
+        result.topic_config_error_code = Error.TOPIC_AUTHORIZATION_FAILED
+        return result
+    overrides = {each.name: each.value for each in topic.configs if each.value is not None}
+    count = topic.num_partitions if topic.num_partitions > 0 else config.get_int("num.partitions")
+    result.num_partitions = len(topic.assignments) or count
+    result.replication_factor = len(topic.assignments[0].broker_ids) if topic.assignments else 1
+    result.configs = [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=None if entry.is_sensitive else entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in effective_topic_configs(config, overrides)
+    ]
+    return result
 
 
 def _refused(name: str, error: KafkaError) -> CreatableTopicResult:

@@ -2,14 +2,18 @@
 
 v3: TOPIC_DELETION_DISABLED where INVALID_REQUEST was answered before; v5: error messages; v6: topics by name or by
 id. Kafka shuffles its answer, so that places tell nothing; clients look results up by name or id.
+Source: ControllerApis.deleteTopics.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.controller.image import TopicImage
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
+from broker.security.denials import allows_on_cluster, denied
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
     DeletableTopicResult,
@@ -20,88 +24,144 @@ from protocol.messages.topics import (
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.image import ClusterImage, TopicImage
+    from broker.controller.metadata_log import MetadataLog
+    from broker.controller.topic_requests import Deleted, TopicRequests
+    from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.quotas.client_quotas import ClientQuotas
+    from broker.security.authorizer import Authorizer
 
 
-def handle(server: Server, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+def handle(
+    topics: TopicRequests,
+    metadata: MetadataLog,
+    config: BrokerConfig,
+    quotas: ClientQuotas,
+    authorizer: Authorizer,
+    clock: Clock,
+    context: RequestContext,
+    request: DeleteTopicsRequest,
+) -> DeleteTopicsResponse | Later[DeleteTopicsResponse]:
     if context.api_version >= 6:
         asked = request.topics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    if not server.config.get_boolean("delete.topic.enable"):
+    if not config.get_boolean("delete.topic.enable"):
         error = Error.INVALID_REQUEST if context.api_version < 3 else Error.TOPIC_DELETION_DISABLED
-        return _error(asked, error)
+        return DeleteTopicsResponse(responses=_all_refused(asked, error))
     if request.timeout_ms <= 0:
-        return _error(asked, Error.REQUEST_TIMED_OUT)
-    response = DeleteTopicsResponse()
+        return DeleteTopicsResponse(responses=_all_refused(asked, Error.REQUEST_TIMED_OUT))
+    selection = _Selection(metadata.image, _Rights(authorizer, context))
+    selection.choose(asked)
+    mutations = quotas.mutations_of(context, strict_since=5, now_ms=clock.now_ms())
+    later: Later[DeleteTopicsResponse] = Later()
 
-    def refuse(name: str | None, topic_id: bytes, error: Error, message: str | None = None) -> None:
-        response.responses.append(
-            DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)
+    def reply(outcomes: Deleted | KafkaError) -> None:
+        if isinstance(outcomes, KafkaError):
+            results = _all_refused(asked, outcomes.error)
+        else:
+            for topic, failure in outcomes:
+                selection.tell(topic.name, topic.topic_id, failure)
+            results = selection.results
+        later.reply(DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results))
+
+    topics.delete([*selection.chosen.values()], reply, take=mutations.take)
+    return later.answer()
+
+
+class _Rights:
+    """What the sender of the request may do: with the right to delete on the cluster everything."""
+
+    def __init__(self, authorizer: Authorizer, context: RequestContext) -> None:
+        self._authorizer = authorizer
+        self._context = context
+        self._all = allows_on_cluster(authorizer, context, Operation.DELETE)
+
+    def describe(self, name: str) -> bool:
+        return self._all or self._authorizer.allows(
+            self._context, Operation.DESCRIBE, ResourceType.TOPIC, name
         )
 
-    names: Counter[str] = Counter()
-    ids: Counter[bytes] = Counter()
-    for topic in asked:
-        if topic.name is None and topic.topic_id == ZERO_UUID:
-            refuse(None, ZERO_UUID, Error.INVALID_REQUEST, "Neither topic name nor id were specified.")
-        elif topic.name is None:
-            ids[topic.topic_id] += 1
-        elif topic.topic_id == ZERO_UUID:
-            names[topic.name] += 1
+    def delete(self, name: str) -> bool:
+        return self._all or self._authorizer.allows(self._context, Operation.DELETE, ResourceType.TOPIC, name)
+
+
+class _Selection:
+    """The topics that are named, by id or by name, and may be deleted; `results` has what is said of the others."""
+
+    def __init__(self, image: ClusterImage, rights: _Rights) -> None:
+        self.chosen: dict[bytes, TopicImage] = {}
+        self.results: list[DeletableTopicResult] = []
+        self._image = image
+        self._rights = rights
+
+    def choose(self, asked: Sequence[DeleteTopicState]) -> None:
+        names: Counter[str] = Counter()
+        ids: Counter[bytes] = Counter()
+        for topic in asked:
+            if topic.name is None and topic.topic_id == ZERO_UUID:
+                self._refuse(
+                    None, ZERO_UUID, Error.INVALID_REQUEST, "Neither topic name nor id were specified."
+                )
+            elif topic.name is None:
+                ids[topic.topic_id] += 1
+            elif topic.topic_id == ZERO_UUID:
+                names[topic.name] += 1
+            else:
+                message = "A topic is named by its name or by its id."
+                self._refuse(topic.name, topic.topic_id, Error.INVALID_REQUEST, message)
+        for topic_id, times in ids.items():
+            if times > 1:
+                self._refuse(None, topic_id, Error.INVALID_REQUEST, "Duplicate topic id.")
+            else:
+                self._choose_by_id(topic_id)
+        for name, times in names.items():
+            if times > 1:
+                self._refuse(name, ZERO_UUID, Error.INVALID_REQUEST, "Duplicate topic name.")
+            else:
+                self._choose_by_name(name, ids)
+
+    def _choose_by_id(self, topic_id: bytes) -> None:
+        found = self._image.topics_by_id.get(topic_id)
+        if found is None:
+            message = "This server does not host this topic ID."
+            self._refuse(None, topic_id, Error.UNKNOWN_TOPIC_ID, message)
+        elif self._rights.delete(found.name):
+            self.chosen[topic_id] = found
         else:
-            refuse(
-                topic.name,
-                topic.topic_id,
-                Error.INVALID_REQUEST,
-                "A topic is named by its name or by its id.",
-            )
-    image = server.metadata.image
-    to_delete: dict[bytes, TopicImage] = {}
-    for topic_id, times in ids.items():
-        found = image.topics_by_id.get(topic_id)
-        if times > 1:
-            refuse(None, topic_id, Error.INVALID_REQUEST, "Duplicate topic id.")
+            told = found.name if self._rights.describe(found.name) else None
+            self.tell(told, topic_id, denied(ResourceType.TOPIC))
+
+    def _choose_by_name(self, name: str, ids: Counter[bytes]) -> None:
+        found = self._image.topics.get(name)
+        if not self._rights.describe(name):
+            self.tell(name, ZERO_UUID, denied(ResourceType.TOPIC))
         elif found is None:
-            refuse(None, topic_id, Error.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-        else:
-            to_delete[topic_id] = found
-    for name, times in names.items():
-        found = image.topics.get(name)
-        if times > 1:
-            refuse(name, ZERO_UUID, Error.INVALID_REQUEST, "Duplicate topic name.")
-        elif found is None:
-            refuse(
-                name,
-                ZERO_UUID,
-                Error.UNKNOWN_TOPIC_OR_PARTITION,
-                "This server does not host this topic-partition.",
-            )
+            message = "This server does not host this topic-partition."
+            self._refuse(name, ZERO_UUID, Error.UNKNOWN_TOPIC_OR_PARTITION, message)
+        elif not self._rights.delete(name):
+            self.tell(name, ZERO_UUID, denied(ResourceType.TOPIC))
         elif found.topic_id in ids:
-            to_delete.pop(found.topic_id, None)
-            refuse(name, found.topic_id, Error.INVALID_REQUEST, "The topic was named by its id already.")
+            self.chosen.pop(found.topic_id, None)
+            message = "The topic was named by its id already."
+            self._refuse(name, found.topic_id, Error.INVALID_REQUEST, message)
         else:
-            to_delete[found.topic_id] = found
-    mutations = server.quotas.mutations_of(context, strict_since=5, now_ms=server.clock.now_ms())
-    try:
-        outcomes = server.topics.delete([*to_delete.values()], take=mutations.take)
-    except KafkaError as refusal:
-        response = _error(asked, refusal.error)
-        outcomes = []
-    for deleted, failure in outcomes:
-        if failure is None:
-            response.responses.append(DeletableTopicResult(name=deleted.name, topic_id=deleted.topic_id))
-        else:
-            refuse(deleted.name, deleted.topic_id, failure.error, failure.message)
-    response.throttle_time_ms = mutations.throttle_ms
-    return response
+            self.chosen[found.topic_id] = found
+
+    def _refuse(self, name: str | None, topic_id: bytes, error: Error, message: str) -> None:
+        self.tell(name, topic_id, KafkaError(error, message))
+
+    def tell(self, name: str | None, topic_id: bytes, error: KafkaError | None) -> None:
+        """What became of a topic; None where it is deleted."""
+        result = DeletableTopicResult(name=name, topic_id=topic_id)
+        if error is not None:
+            result.error_code, result.error_message = error.error, error.message
+        self.results.append(result)
 
 
-def _error(asked: list[DeleteTopicState], error: Error) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error)
-            for topic in asked
-        ]
-    )
+def _all_refused(asked: Sequence[DeleteTopicState], error: Error) -> list[DeletableTopicResult]:
+    return [
+        DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error) for topic in asked
+    ]

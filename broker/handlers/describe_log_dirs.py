@@ -9,6 +9,8 @@ import os
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
+from broker.security.authorizer import Operation
+from broker.security.denials import allows_on_cluster
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     DescribeLogDirsPartition,
@@ -20,8 +22,10 @@ from protocol.messages.cluster_admin import (
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
+    from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.replicas.partitions import Partitions
+    from broker.security.authorizer import Authorizer
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog
 
@@ -29,36 +33,46 @@ NO_LAG = -1  # DescribeLogDirsResponse.INVALID_OFFSET_LAG
 
 
 def handle(
-    server: Server, context: RequestContext, request: DescribeLogDirsRequest
+    log_dirs: LogDirs,
+    partitions: Partitions,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeLogDirsRequest,
 ) -> DescribeLogDirsResponse:
+    if not allows_on_cluster(authorizer, context, Operation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return DescribeLogDirsResponse(
-        results=[
-            _describe(server, path, directory, wanted)
-            for path, directory in server.log_dirs.by_path().items()
-        ]
-    )
+    results = []
+    for path, directory in log_dirs.by_path().items():
+        try:
+            volume = os.statvfs(path)
+        except OSError:
+            directory = None
+        if directory is None:
+            results.append(DescribeLogDirsResult(error_code=Error.KAFKA_STORAGE_ERROR, log_dir=path))
+            continue
+        results.append(
+            DescribeLogDirsResult(
+                log_dir=path,
+                topics=_topics(directory, partitions, wanted),
+                total_bytes=volume.f_blocks * volume.f_frsize,
+                usable_bytes=volume.f_bavail * volume.f_frsize,
+                is_cordoned=log_dirs.is_cordoned_path(path),
+            )
+        )
+    return DescribeLogDirsResponse(results=results)
 
 
-def _describe(
-    server: Server,
-    path: str,
-    directory: LogDirectory | None,
-    wanted: Container[tuple[str, int]] | None,
-) -> DescribeLogDirsResult:
-    try:
-        volume = os.statvfs(path)
-    except OSError:
-        directory = None
-    if directory is None:
-        return DescribeLogDirsResult(error_code=Error.KAFKA_STORAGE_ERROR, log_dir=path)
+def _topics(
+    directory: LogDirectory, partitions: Partitions, wanted: Container[tuple[str, int]] | None
+) -> list[DescribeLogDirsTopic]:
     topics: dict[str, DescribeLogDirsTopic] = {}
     # key, size, lag, is future
     found = [
-        *((key, log.size, _lag(server, log, False), False) for key, log in directory.logs.items()),
-        *((key, log.size, _lag(server, log, True), True) for key, log in directory.futures.items()),
+        *((key, log.size, _lag(partitions, log, False), False) for key, log in directory.logs.items()),
+        *((key, log.size, _lag(partitions, log, True), True) for key, log in directory.futures.items()),
         *((key, size, NO_LAG, True) for key, size in directory.unopened_future_sizes().items()),
     ]
     for key, size, lag, is_future in found:
@@ -71,18 +85,12 @@ def _describe(
                 partition_index=index, partition_size=size, offset_lag=lag, is_future_key=is_future
             )
         )
-    return DescribeLogDirsResult(
-        log_dir=path,
-        topics=[*topics.values()],
-        total_bytes=volume.f_blocks * volume.f_frsize,
-        usable_bytes=volume.f_bavail * volume.f_frsize,
-        is_cordoned=server.log_dirs.is_cordoned_path(path),
-    )
+    return [*topics.values()]
 
 
-def _lag(server: Server, log: PartitionLog, is_future: bool) -> int:
+def _lag(partitions: Partitions, log: PartitionLog, is_future: bool) -> int:
     """Of a future log what it lacks of the present one, which has itself only what is replicated to lack."""
-    partition = server.partitions.find(log.topic, log.partition)
+    partition = partitions.find(log.topic, log.partition)
     if partition is None:
         return NO_LAG
     if is_future:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from broker.controller.controller_result import ControllerResult
 from broker.controller.record_bounds import check_records
-from broker.controller.replica_decisions import PREFERRED, UNCLEAN, elected
+from broker.controller.replica_decisions import PREFERRED, UNCLEAN, Electorate, elected
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
+from broker.security.denials import allows_on_cluster, denied
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     ElectLeadersRequest,
@@ -17,46 +21,56 @@ from protocol.messages.cluster_admin import (
 from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
+    from broker.controller.controller import Controller
+    from broker.controller.image import ClusterImage
+    from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
-def handle(server: Server, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+def handle(
+    controller: Controller,
+    authorizer: Authorizer,
+    node_id: int,
+    log_dirs: LogDirs,
+    context: RequestContext,
+    request: ElectLeadersRequest,
+) -> ElectLeadersResponse | Later[ElectLeadersResponse]:
+    if not allows_on_cluster(authorizer, context, Operation.ALTER):
+        return _refused(request, denied(ResourceType.CLUSTER))
     election_type = request.election_type if context.api_version >= 1 else PREFERRED
-    topics = request.topic_partitions
-    if topics == []:
+    if request.topic_partitions == []:
         return ElectLeadersResponse()
-    try:
-        if request.timeout_ms <= 0:
-            raise KafkaError(Error.REQUEST_TIMED_OUT)
-        if election_type not in (PREFERRED, UNCLEAN):
-            raise KafkaError(Error.INVALID_REQUEST, f"Unknown election type {election_type}")
-        if topics is None:
-            every = [(name, [*topic.partitions]) for name, topic in server.metadata.image.topics.items()]
-            return _elect(server, every, election_type, all_of_them=True)
-        asked = [(topic.topic, topic.partitions) for topic in topics]
-        return _elect(server, asked, election_type, all_of_them=False)
-    except KafkaError as refusal:
-        return ElectLeadersResponse(
-            error_code=refusal.error,
-            replica_election_results=[
-                ReplicaElectionResult(
-                    topic=topic.topic,
-                    partition_result=[_result(index, refusal) for index in topic.partitions],
-                )
-                for topic in topics or ()
-            ],
-        )
+    if request.timeout_ms <= 0:
+        return _refused(request, KafkaError(Error.REQUEST_TIMED_OUT))
+    if election_type not in (PREFERRED, UNCLEAN):
+        return _refused(request, KafkaError(Error.INVALID_REQUEST, f"Unknown election type {election_type}"))
+    electorate = Electorate(node_id, log_dirs.ids)
+    later: Later[ElectLeadersResponse] = Later()
+
+    def decide(image: ClusterImage) -> ControllerResult[ElectLeadersResponse]:
+        return _elect(image, request, election_type, electorate)
+
+    def reply(answer: ElectLeadersResponse | KafkaError) -> None:
+        later.reply(_refused(request, answer) if isinstance(answer, KafkaError) else answer)
+
+    controller.submit(decide, reply)
+    return later.answer()
 
 
 def _elect(
-    server: Server, asked: Iterable[tuple[str, list[int]]], election_type: int, *, all_of_them: bool
-) -> ElectLeadersResponse:
-    """Partitions that need no election are left out where `all_of_them` are asked for.
+    image: ClusterImage, request: ElectLeadersRequest, election_type: int, electorate: Electorate
+) -> ControllerResult[ElectLeadersResponse]:
+    """Partitions that need no election are left out where all of them are asked for.
 
     Raises KafkaError where the request as a whole is too large.
     """
-    image = server.metadata.image
+    topics = request.topic_partitions
+    asked: Iterable[tuple[str, list[int]]]
+    if topics is None:
+        asked = [(name, [*topic.partitions]) for name, topic in image.topics.items()]
+    else:
+        asked = [(topic.topic, topic.partitions) for topic in topics]
     decided: list[Message] = []
     response = ElectLeadersResponse()
     for name, indexes in asked:
@@ -64,20 +78,36 @@ def _elect(
         for index in indexes:
             error: KafkaError | None = None
             try:
-                decided += elected(image, name, index, election_type, server.node_id, server.log_dirs.ids)
+                decided += elected(image, name, index, election_type, electorate)
             except KafkaError as refused:
                 error = refused
             check_records(decided)
-            if error is not None and error.error is Error.ELECTION_NOT_NEEDED and all_of_them:
+            if error is not None and error.error is Error.ELECTION_NOT_NEEDED and topics is None:
                 continue
             result.partition_result.append(_result(index, error))
         response.replica_election_results.append(result)
-    failure = server.metadata.try_append(decided)
-    if failure is not None:
-        for election in response.replica_election_results:
-            for partition in election.partition_result:
-                partition.error_code = partition.error_code or failure.error
-    return response
+
+    def answer(failure: KafkaError | None) -> ElectLeadersResponse:
+        if failure is not None:
+            for election in response.replica_election_results:
+                for partition in election.partition_result:
+                    partition.error_code = partition.error_code or failure.error
+        return response
+
+    return ControllerResult(decided, answer)
+
+
+def _refused(request: ElectLeadersRequest, refusal: KafkaError) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=refusal.error,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[_result(index, refusal) for index in topic.partitions],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
 
 
 def _result(index: int, error: KafkaError | None) -> PartitionElectionResult:

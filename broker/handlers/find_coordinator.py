@@ -27,7 +27,7 @@ from protocol.messages.find_coordinator import Coordinator, FindCoordinatorReque
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.topics import Topics
+    from broker.controller.topic_requests import TopicRequests
     from broker.coordination.groups import Groups
     from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
@@ -69,7 +69,7 @@ class _Coordinators(NamedTuple):
 
     node_id: int
     metadata: MetadataLog
-    topics: Topics
+    topics: TopicRequests
     groups: Groups
     transactions: Transactions
     endpoints: Endpoints
@@ -96,7 +96,7 @@ class _Coordinators(NamedTuple):
 def handle(
     node_id: int,
     metadata: MetadataLog,
-    topics: Topics,
+    topics: TopicRequests,
     groups: Groups,
     transactions: Transactions,
     endpoints: Endpoints,

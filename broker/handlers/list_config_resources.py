@@ -9,27 +9,36 @@ from typing import TYPE_CHECKING
 
 from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
 from broker.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from broker.security.authorizer import Operation
+from broker.security.denials import allows_on_cluster
 from protocol.errors import Error
 from protocol.messages.configs import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
 if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: ListConfigResourcesRequest
+    metadata: MetadataLog,
+    authorizer: Authorizer,
+    node_id: int,
+    context: RequestContext,
+    request: ListConfigResourcesRequest,
 ) -> ListConfigResourcesResponse:
+    if not allows_on_cluster(authorizer, context, Operation.DESCRIBE_CONFIGS):
+        return ListConfigResourcesResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
     supported = RESOURCE_TYPES if context.api_version >= 1 else (CLIENT_METRICS_RESOURCE,)
     wanted = request.resource_types or supported
     if any(resource_type not in supported for resource_type in wanted):
         return ListConfigResourcesResponse(error_code=Error.UNSUPPORTED_VERSION)
-    image = server.metadata.image
+    image = metadata.image
     names = {
         GROUP_RESOURCE: [name for kind, name in image.configs if kind == GROUP_RESOURCE],
         CLIENT_METRICS_RESOURCE: [name for kind, name in image.configs if kind == CLIENT_METRICS_RESOURCE],
-        BROKER_LOGGER_RESOURCE: [str(server.node_id)],
-        BROKER_RESOURCE: [str(server.node_id)],
+        BROKER_LOGGER_RESOURCE: [str(node_id)],
+        BROKER_RESOURCE: [str(node_id)],
         TOPIC_RESOURCE: [*image.topics],
     }
     return ListConfigResourcesResponse(

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.security.authorizer import Operation, ResourceType
+from broker.security.denials import allows_on_cluster, denied
 from protocol.messages.cluster_admin import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -13,14 +15,21 @@ from protocol.messages.cluster_admin import (
 )
 
 if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: ListPartitionReassignmentsRequest
+    metadata: MetadataLog,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse:
-    image = server.metadata.image
+    if not allows_on_cluster(authorizer, context, Operation.DESCRIBE):
+        refusal = denied(ResourceType.CLUSTER)
+        return ListPartitionReassignmentsResponse(error_code=refusal.error, error_message=refusal.message)
+    image = metadata.image
     if request.topics is None:
         asked = [(name, [*topic.partitions]) for name, topic in image.topics.items()]
     else:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.topics import Topics
+    from broker.controller.topic_requests import TopicRequests
     from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints
@@ -43,7 +43,7 @@ class _Topics(NamedTuple):
 
     node_id: int
     metadata: MetadataLog
-    topics: Topics
+    topics: TopicRequests
     log_dirs: LogDirs
     authorizer: Authorizer
     context: RequestContext
@@ -144,7 +144,7 @@ def handle(
     cluster_id: str,
     config: BrokerConfig,
     metadata: MetadataLog,
-    topics: Topics,
+    topics: TopicRequests,
     log_dirs: LogDirs,
     endpoints: Endpoints,
     authorizer: Authorizer,

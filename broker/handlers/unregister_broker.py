@@ -8,31 +8,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import Error
+from broker.controller.controller_result import ControllerResult
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
+from broker.security.denials import allows_on_cluster, denied
+from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import UnregisterBrokerRequest, UnregisterBrokerResponse
 from protocol.messages.metadata_records import UnregisterBrokerRecord
 
 if TYPE_CHECKING:
+    from broker.controller.controller import Controller
+    from broker.controller.image import ClusterImage
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: UnregisterBrokerRequest
-) -> UnregisterBrokerResponse:
+    controller: Controller,
+    authorizer: Authorizer,
+    node_id: int,
+    context: RequestContext,
+    request: UnregisterBrokerRequest,
+) -> UnregisterBrokerResponse | Later[UnregisterBrokerResponse]:
     broker_id = request.broker_id
-    broker = server.metadata.image.brokers.get(broker_id)
-    if broker is None:
-        return UnregisterBrokerResponse(
-            error_code=Error.BROKER_ID_NOT_REGISTERED,
-            error_message=f"Broker ID {broker_id} is not currently registered",
-        )
-    if broker_id == server.node_id:
-        return UnregisterBrokerResponse(
-            error_code=Error.INVALID_REQUEST, error_message="The only broker can't unregister itself"
-        )
-    record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
-    failure = server.metadata.try_append([record])
-    if failure is not None:
-        return UnregisterBrokerResponse(error_code=failure.error, error_message=failure.message)
-    return UnregisterBrokerResponse()
+    later: Later[UnregisterBrokerResponse] = Later()
+
+    def decide(image: ClusterImage) -> ControllerResult[KafkaError | None]:
+        broker = image.brokers.get(broker_id)
+        if broker is None:
+            raise KafkaError(
+                Error.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
+            )
+        if broker_id == node_id:
+            raise KafkaError(Error.INVALID_REQUEST, "The only broker can't unregister itself")
+        record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
+        return ControllerResult([record], lambda failure: failure)
+
+    def reply(failure: KafkaError | None) -> None:
+        response = UnregisterBrokerResponse()
+        if failure is not None:
+            response.error_code, response.error_message = failure.error, failure.message
+        later.reply(response)
+
+    if allows_on_cluster(authorizer, context, Operation.ALTER):
+        controller.submit(decide, reply)
+    else:
+        reply(denied(ResourceType.CLUSTER))
+    return later.answer()

@@ -6,9 +6,14 @@ results by feature. Conscious gap: `kraft.version` stays as it is, since there a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from broker.controller.controller_result import ControllerResult
 from broker.controller.feature_decisions import FeatureUpdate, updated
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
+from broker.security.denials import allows_on_cluster, denied
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     UpdatableFeatureResult,
@@ -17,32 +22,52 @@ from protocol.messages.cluster_admin import (
 )
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.controller import Controller
+    from broker.controller.image import ClusterImage
+    from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
-def handle(server: Server, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+def handle(
+    controller: Controller,
+    metadata: MetadataLog,
+    config: BrokerConfig,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: UpdateFeaturesRequest,
+) -> UpdateFeaturesResponse | Later[UpdateFeaturesResponse]:
+    if not allows_on_cluster(authorizer, context, Operation.ALTER):
+        return _refused(denied(ResourceType.CLUSTER))
     updates = [
         FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
         for update in request.feature_updates
     ]
-    static = server.config.static.get("min.insync.replicas")
-    try:
-        decided = updated(
-            server.metadata.image,
-            updates,
-            kraft_version=server.metadata.quorum.kraft_version,
-            static_min_insync_replicas=1 if static is None else int(static.value),
-        )
-    except KafkaError as error:
-        message = (
-            f"The update failed for all features since the following feature had an error: {error.message}"
-        )
-        return UpdateFeaturesResponse(error_code=error.error, error_message=message)
-    if not request.validate_only:
-        failure = server.metadata.try_append(decided)
-        if failure is not None:
-            return UpdateFeaturesResponse(error_code=failure.error, error_message=failure.message)
+    static = config.static.get("min.insync.replicas")
+    later: Later[UpdateFeaturesResponse] = Later()
+
+    def decide(image: ClusterImage) -> ControllerResult[KafkaError | None]:
+        try:
+            decided = updated(
+                image,
+                updates,
+                kraft_version=metadata.quorum.kraft_version,
+                static_min_insync_replicas=1 if static is None else int(static.value),
+            )
+        except KafkaError as error:
+            message = f"The update failed for all features since the following feature had an error: {error.message}"
+            raise KafkaError(error.error, message) from error
+        return ControllerResult([] if request.validate_only else decided, lambda failure: failure)
+
+    def reply(failure: KafkaError | None) -> None:
+        later.reply(_updated(context, updates) if failure is None else _refused(failure))
+
+    controller.submit(decide, reply)
+    return later.answer()
+
+
+def _updated(context: RequestContext, updates: Sequence[FeatureUpdate]) -> UpdateFeaturesResponse:
     response = UpdateFeaturesResponse(error_message=None)
     if context.api_version <= 1:
         response.results = [
@@ -50,3 +75,7 @@ def handle(server: Server, context: RequestContext, request: UpdateFeaturesReque
             for update in updates
         ]
     return response
+
+
+def _refused(error: KafkaError) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(error_code=error.error, error_message=error.message)

@@ -16,6 +16,7 @@ from protocol.records.records import ABORT, COMMIT, build_batch, build_end_txn_m
 from storage.log.results import AppendOrigin
 from tests.support.apache_kafka import RUNNER, TOOL_OPTIONS
 from tests.support.requirements import need_apache_kafka
+from tests.support.topics import topics_of
 from tests.support.whole_server import clock_of, crash, in_loop, started
 
 DUMPED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
@@ -57,7 +58,7 @@ def create(node: Server, name: str, **configs: str) -> None:
         CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
     ]
     wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=entries)
-    ((_, result),) = node.topics.create([wanted])
+    ((_, result),) = topics_of(node).create([wanted])
     assert isinstance(result, bytes), result
 
 
@@ -101,7 +102,7 @@ def churn(node: Server) -> None:
         for name in ("again", "gone"):
             create(node, name)
             append(node, name, build_batch([(node.clock.now_ms(), None, b"x", ())]))
-        node.topics.delete([node.metadata.image.topics[name] for name in ("again", "gone")])
+        topics_of(node).delete([node.metadata.image.topics[name] for name in ("again", "gone")])
     create(node, "again")
     append(node, "again", build_batch([(node.clock.now_ms(), None, b"x", ())]))
     partition = node.partitions.get("plain", 0)

@@ -23,6 +23,7 @@ from tests.interop.nodes import Turns
 from tests.support.apache_kafka import RUNNER, tool
 from tests.support.kafka_server import CLUSTER_ID
 from tests.support.requirements import need_apache_kafka
+from tests.support.topics import topics_of
 from tests.support.waiting import until
 from tests.support.whole_server import crash, in_loop, started
 
@@ -39,7 +40,7 @@ def create(node: Server, name: str, partitions: int = 1, **configs: str) -> byte
         CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
     ]
     wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=entries)
-    ((_, topic_id),) = node.topics.create([wanted])
+    ((_, topic_id),) = topics_of(node).create([wanted])
     assert isinstance(topic_id, bytes)
     return topic_id
 

@@ -97,7 +97,6 @@ UNTOLD = {
 }
 
 TWICE = {
-    "Topics",
     "decode_record",
     "describe_group",
     "encode_record",

@@ -21,6 +21,7 @@ from protocol.wire.primitives import uuid_from_text
 from tests.compare.plain import message_from
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
+from tests.support.topics import topics_of
 from tests.support.whole_server import handled
 
 NOW_MS = 1_700_000_000_000
@@ -50,7 +51,7 @@ async def started(folder: Path, *names: str, metadata: str = "a") -> Server:
 async def filled(folder: Path) -> Server:
     """With a topic that has a record in each of its partitions, one in each directory."""
     node = await started(folder)
-    node.topics.create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
     for index in range(3):
         assert write(node, index) is Error.NONE
     return node

@@ -8,6 +8,7 @@ import pytest
 
 from broker.handlers import alter_partition_reassignments, elect_leaders, update_features
 from protocol.messages.topics import CreatableTopic
+from tests.support.topics import topics_of
 from tests.support.whole_server import in_loop, started
 from tests.unit.broker.log_dirs import ask
 
@@ -16,7 +17,7 @@ from tests.unit.broker.log_dirs import ask
 @pytest.mark.parametrize("timeout_ms", [1000, 0])
 async def test_an_election_answers_a_topic_as_often_as_it_is_named(tmp_path: Path, timeout_ms: int) -> None:
     node = await started(tmp_path)
-    node.topics.create([CreatableTopic(name="a", num_partitions=2, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="a", num_partitions=2, replication_factor=1)])
     named = [
         {"topic": topic, "partitions": indexes} for topic, indexes in (("a", [0]), ("b", [0]), ("a", [1, 9]))
     ]

@@ -29,6 +29,7 @@ from protocol.wire.schema import Message
 NODE = 1
 TOPIC_ID = b"T" * 16
 DIRECTORY, FAILED = b"d" * 16, b"f" * 16
+ELECTORATE = replica_decisions.Electorate(NODE, [DIRECTORY])
 IN_FAILED_DIRECTORY = records.PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, directories=[FAILED])
 SET, DELETE = 0, 1
 
@@ -199,7 +200,7 @@ def test_eligible_replicas_bring_the_number_in_sync_to_the_cluster(image: Cluste
 
 def refusal_of_election(image: ClusterImage, topic: str, index: int, kind: int) -> Error:
     with pytest.raises(KafkaError) as refused:
-        replica_decisions.elected(image, topic, index, kind, NODE, [DIRECTORY])
+        replica_decisions.elected(image, topic, index, kind, ELECTORATE)
     return refused.value.error
 
 
@@ -212,7 +213,10 @@ def test_who_leads_as_preferred_needs_no_election(image: ClusterImage) -> None:
 def test_a_partition_without_a_leader_gets_one(image: ClusterImage) -> None:
     apply(image, records.PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
 
-    apply(image, *replica_decisions.elected(image, "t", 0, replica_decisions.PREFERRED, NODE, [DIRECTORY]))
+    apply(
+        image,
+        *replica_decisions.elected(image, "t", 0, replica_decisions.PREFERRED, ELECTORATE),
+    )
 
     assert image.topics["t"].partitions[0].leader == NODE
 
@@ -223,7 +227,10 @@ def test_an_election_clears_who_was_eligible(image: ClusterImage, kind: int) -> 
     partition = image.topics["t"].partitions[0]
     assert (partition.isr, partition.elr, partition.last_known_elr) == ([], [NODE], [NODE])
 
-    apply(image, *replica_decisions.elected(image, "t", 0, kind, NODE, [DIRECTORY]))
+    apply(
+        image,
+        *replica_decisions.elected(image, "t", 0, kind, ELECTORATE),
+    )
 
     assert (partition.leader, partition.isr) == (NODE, [NODE])
     assert (partition.elr, partition.last_known_elr) == ([], [])
@@ -252,7 +259,12 @@ def test_a_replica_in_a_directory_that_failed_is_not_elected(
 
 def reassign(image: ClusterImage, replicas: list[int] | None, *, factor: bool = True) -> list[Message]:
     return replica_decisions.reassigned(
-        image, "t", 0, replicas, node_id=NODE, online=[DIRECTORY], allow_factor_change=factor
+        image,
+        "t",
+        0,
+        replicas,
+        electorate=ELECTORATE,
+        allow_factor_change=factor,
     )
 
 

@@ -39,6 +39,7 @@ from protocol.messages.topics import (
 )
 from protocol.records.records import build_batch
 from storage.log.partition_log import PartitionLog
+from tests.support.topics import topics_of
 from tests.support.whole_server import clock_of, crash, handled, in_loop, started
 
 TOPIC, BROKER = 2, 4
@@ -48,7 +49,7 @@ HOUR_MS = 3_600_000
 
 
 def create(node: Server, name: str) -> PartitionLog:
-    node.topics.create([CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
     return node.partitions.get(name, 0).log
 
 
@@ -171,7 +172,7 @@ async def test_cordoned_directories_get_no_new_partitions(tmp_path: Path) -> Non
     assert {node.partitions.get(name, 0).directory.path for name in ("a", "b", "c")} == {str(second)}
     alter(node, BROKER, str(node.node_id), ("cordoned.log.dirs", SET, "*"))
     wanted = CreatableTopic(name="d", num_partitions=1, replication_factor=1)
-    ((_, refusal),) = node.topics.create([wanted])
+    ((_, refusal),) = topics_of(node).create([wanted])
     assert isinstance(refusal, KafkaError)
     assert refusal.error is Error.INVALID_REPLICATION_FACTOR
     await node.stop()

@@ -13,6 +13,7 @@ from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatableTopic
 from storage.background import Lane
+from tests.support.topics import topics_of
 from tests.support.whole_server import in_loop, started
 
 
@@ -21,7 +22,7 @@ def mark(folder: Path) -> bool:
 
 
 def create(node: Server, name: str) -> None:
-    node.topics.create([CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
 
 
 def connection() -> Any:

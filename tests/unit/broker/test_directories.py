@@ -20,6 +20,7 @@ from protocol.wire.primitives import uuid_from_text
 from storage.directory.checkpoints import read_properties
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
+from tests.support.topics import topics_of
 from tests.support.whole_server import crash, in_loop
 
 PARTITIONS = 6
@@ -47,7 +48,7 @@ async def started(folder: Path, *names: str, metadata: str | None = None) -> Ser
 async def filled(folder: Path, *names: str, metadata: str | None = None) -> Server:
     """With a topic that has a record in each partition."""
     server = await started(folder, *names, metadata=metadata)
-    server.topics.create([CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)])
+    topics_of(server).create([CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)])
     for index in range(PARTITIONS):
         append(server, index)
     return server
@@ -184,7 +185,7 @@ async def test_partitions_of_a_folder_that_was_replaced_begin_empty_elsewhere(tm
 @in_loop
 async def test_a_start_that_is_refused_changes_nothing(tmp_path: Path, setting: str) -> None:
     server = await filled(tmp_path, "a", "b")
-    server.topics.delete([server.metadata.image.topics["t"]])
+    topics_of(server).delete([server.metadata.image.topics["t"]])
     await server.stop()
     assert list((tmp_path / "a").glob("*-delete"))
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}

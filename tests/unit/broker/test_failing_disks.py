@@ -42,6 +42,7 @@ from protocol.records.records import build_batch
 from tests.compare.plain import message_from
 from tests.support.answers import answered
 from tests.support.disk import files
+from tests.support.topics import topics_of
 from tests.support.whole_server import clock_of, crash, handled, in_loop, started
 
 
@@ -72,7 +73,7 @@ def refuse(operation: str, part_of_path: str = "") -> None:
 
 
 def create(node: Server, name: str, partitions: int = 1) -> None:
-    node.topics.create([CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)])
 
 
 def append(node: Server, topic: str, index: int = 0) -> None:
@@ -125,7 +126,7 @@ async def test_a_partition_that_cannot_be_deleted_is_deleted_at_the_next_change(
     for index in range(3):
         append(node, "a", index)
     refuse("rename", "/a-0")
-    node.topics.delete([node.metadata.image.topics["a"]])
+    topics_of(node).delete([node.metadata.image.topics["a"]])
     assert folders(tmp_path) == ["__cluster_metadata-0", "a-0"]
     files.set_fault_hook(None)
     create(node, "a")

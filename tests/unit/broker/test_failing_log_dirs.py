@@ -32,6 +32,7 @@ from protocol.messages.fetch import FetchPartition
 from protocol.messages.topics import CreatableTopic
 from tests.support.answers import answered
 from tests.support.disk import files
+from tests.support.topics import topics_of
 from tests.support.whole_server import crash, in_loop
 from tests.unit.broker.log_dirs import (
     DEADLINE_S,
@@ -141,7 +142,7 @@ async def test_the_directory_is_described_as_failed_and_nothing_goes_there(tmp_p
     assert move(node, KEPT, tmp_path / "a") is Error.KAFKA_STORAGE_ERROR  # while any directory is offline
     assert move(node, KEPT, tmp_path / "c") is Error.NONE
     assert move(node, LOST, tmp_path / "a") is Error.KAFKA_STORAGE_ERROR
-    node.topics.create([CreatableTopic(name="u", num_partitions=4, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="u", num_partitions=4, replication_factor=1)])
     assert {node.partitions.get("u", index).directory.path for index in range(4)} == {
         str(tmp_path / "a"),
         str(tmp_path / "c"),
@@ -176,8 +177,8 @@ async def test_a_checkpoint_that_cannot_be_written_fails_it(tmp_path: Path, name
 async def test_a_topic_in_it_can_be_deleted_and_created_again(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     await fail(node)
-    node.topics.delete([node.metadata.image.topics["t"]])
-    node.topics.create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
+    topics_of(node).delete([node.metadata.image.topics["t"]])
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
     assert errors(node, LOST) == {Error.NONE}
     await node.stop()
     files.set_fault_hook(None)
@@ -191,7 +192,7 @@ async def test_a_topic_in_it_can_be_deleted_and_created_again(tmp_path: Path) ->
 async def test_a_folder_that_cannot_be_given_up_fails_it(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     refuse("/b/t-1", "rename")
-    node.topics.delete([node.metadata.image.topics["t"]])
+    topics_of(node).delete([node.metadata.image.topics["t"]])
     await until(lambda: len(node.log_dirs.all()) == 2)
     await node.stop()
 
@@ -244,7 +245,7 @@ async def test_a_move_to_it_is_over(tmp_path: Path) -> None:
 @in_loop
 async def test_of_two_that_fail_at_once_one_stays_where_it_is_the_last(tmp_path: Path) -> None:
     node = await started(tmp_path, "a", "b", metadata="m")
-    node.topics.create([CreatableTopic(name="t", num_partitions=2, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=2, replication_factor=1)])
     refuse("/t-", "append")
     assert {write(node, index) for index in range(2)} == {Error.KAFKA_STORAGE_ERROR}
     await until(lambda: len(node.log_dirs.all()) == 2)
@@ -300,7 +301,7 @@ async def test_what_was_to_be_created_there_is_elsewhere(tmp_path: Path) -> None
     dirs = [{"path": str(tmp_path / "b"), "topics": [{"name": "new", "partitions": [0]}]}]
     ask(node, alter_replica_log_dirs, 34, 2, {"dirs": dirs})
     await fail(node)
-    node.topics.create([CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
     assert Path(node.partitions.get("new", 0).directory.path).name in ("a", "c")
     await node.stop()
 
@@ -333,7 +334,7 @@ async def test_a_log_that_cannot_be_opened_takes_its_directory_offline_at_the_st
 @in_loop
 async def test_a_log_that_cannot_be_opened_stops_a_broker_with_no_other_directory(tmp_path: Path) -> None:
     node = await started(tmp_path, "a")
-    node.topics.create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
     write(node, 0)
     crash(node)
     refuse("/a/t-0", "list_directory")
@@ -346,7 +347,7 @@ async def test_more_that_is_offline_than_one_batch_holds_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await filled(tmp_path)
-    node.topics.create([CreatableTopic(name="u", num_partitions=6, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="u", num_partitions=6, replication_factor=1)])
     monkeypatch.setattr(metadata_log, "MAX_RECORDS_PER_BATCH", 2)
     await fail(node)
     offline = node.partitions.offline()

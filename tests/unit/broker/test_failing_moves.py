@@ -16,6 +16,7 @@ from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from tests.support.disk import files
+from tests.support.topics import topics_of
 from tests.support.whole_server import crash, in_loop
 from tests.unit.broker.log_dirs import (
     KEPT,
@@ -64,7 +65,7 @@ def refuse_renaming_future(directory: Path, *, metadata: bool = False) -> None:
 async def left_behind(folder: Path) -> Server:
     """The partition LOST is offline, its directory `b` having failed, and part of its log is in `c`."""
     node = await started(folder)
-    node.topics.create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
     partition = node.partitions.get("t", LOST)
     for _ in range(RECORDS // 10):
         batch = build_batch([(NOW_MS, None, b"old", ()) for _ in range(10)])
@@ -102,7 +103,7 @@ def described(node: Server, name: str) -> dict[int, tuple[int, int, bool]]:
 def create_again(node: Server, folder: Path, name: str) -> Partition:
     """The topic anew, with the partition LOST in that directory."""
     move(node, LOST, folder / name)
-    node.topics.create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
     partition = node.partitions.get("t", LOST)
     assert partition.directory.path == str(folder / name)
     return partition
@@ -120,7 +121,7 @@ def recorded(node: Server, index: int) -> tuple[list[bytes], int]:
 @in_loop
 async def test_what_it_left_in_another_directory_hides_no_record_of_a_new_topic(tmp_path: Path) -> None:
     node = await left_behind(tmp_path)
-    node.topics.delete([node.metadata.image.topics["t"]])
+    topics_of(node).delete([node.metadata.image.topics["t"]])
     create_again(node, tmp_path, "c")
     for _ in range(8):
         assert write(node, LOST) is Error.NONE
@@ -176,7 +177,7 @@ async def test_what_it_left_goes_with_its_topic(tmp_path: Path, restarted: bool)
         files.set_fault_hook(None)
         assert described(node, "c")[LOST][1:] == (NO_LAG, True)
     assert len(future_folders(tmp_path, "c")) == 1
-    node.topics.delete([node.metadata.image.topics["t"]])
+    topics_of(node).delete([node.metadata.image.topics["t"]])
     assert future_folders(tmp_path, "c") == []
     assert LOST not in described(node, "c")
     log = create_again(node, tmp_path, "c").log

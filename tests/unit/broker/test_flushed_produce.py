@@ -19,6 +19,7 @@ from protocol.messages.produce import (
 )
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from tests.support.partition_logs import HeldBackground, batch
+from tests.support.topics import topics_of
 from tests.support.whole_server import crash, in_loop, started
 
 UNIQUE = "0" * 32
@@ -28,7 +29,7 @@ async def syncing(folder: Path, flush_messages: int) -> tuple[Server, list[HeldB
     """A broker with a topic `orders` of two partitions, each of which is synced when the test says so."""
     node = await started(folder)
     flush = CreatableTopicConfig(name="flush.messages", value=str(flush_messages))
-    node.topics.create(
+    topics_of(node).create(
         [CreatableTopic(name="orders", num_partitions=2, replication_factor=1, configs=[flush])]
     )
     backgrounds = []

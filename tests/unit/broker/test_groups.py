@@ -32,6 +32,7 @@ from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
 from protocol.records.records import build_batch, build_end_txn_marker
 from storage.log.results import AppendOrigin
 from tests.support.manual_clock import ManualClock
+from tests.support.topics import topics_of
 from tests.support.whole_server import clock_of, handled, in_loop, started
 
 CLIENT = SimpleNamespace(listener=SimpleNamespace(name="PLAINTEXT"), peer_host="127.0.0.1")
@@ -208,10 +209,10 @@ async def test_offsets_of_transactions_are_replayed_with_their_markers(tmp_path:
 async def test_a_topic_that_is_deleted_takes_its_offsets_along(tmp_path: Path) -> None:
     node = await started(tmp_path)
     find(node)
-    node.topics.create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
     commit(node, 7)
 
-    node.topics.delete([node.metadata.image.topics["t"]])
+    topics_of(node).delete([node.metadata.image.topics["t"]])
 
     assert committed(node) == -1
     await node.stop()
@@ -224,7 +225,7 @@ async def test_without_its_topic_a_coordinator_sends_everybody_away(tmp_path: Pa
     await stable(node)
     parked = join(node)
 
-    node.topics.delete([node.metadata.image.topics[OFFSETS_TOPIC]])
+    topics_of(node).delete([node.metadata.image.topics[OFFSETS_TOPIC]])
 
     assert (await parked).error_code == Error.NOT_COORDINATOR
     assert join(node).error_code == Error.NOT_COORDINATOR
@@ -241,7 +242,7 @@ async def test_partitions_that_are_added_do_not_move_any_group(tmp_path: Path) -
     for name in names:
         commit(node, 7, name)
 
-    node.topics.add_partitions([CreatePartitionsTopic(name=OFFSETS_TOPIC, count=7, assignments=None)])
+    topics_of(node).add_partitions([CreatePartitionsTopic(name=OFFSETS_TOPIC, count=7, assignments=None)])
 
     assert [committed(node, name) for name in names] == [7] * 20
     await node.stop()

@@ -19,6 +19,7 @@ from coordinator.ports import Bytes
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata_records import PartitionChangeRecord
 from protocol.messages.topics import CreatePartitionsTopic
+from tests.support.topics import topics_of
 from tests.support.whole_server import clock_of, in_loop, started
 from tests.unit.broker.transactional import Producer, coordinating, create, delete, state
 
@@ -285,7 +286,7 @@ async def test_keys_fall_on_the_partitions_that_the_topic_had_when_it_was_first_
     create(node, "t", 3)
     hosting.shards.follow()
     assert places() == [partition_of_key(name, 3) for name in names]
-    node.topics.add_partitions([CreatePartitionsTopic(name="t", count=5, assignments=None)])
+    topics_of(node).add_partitions([CreatePartitionsTopic(name="t", count=5, assignments=None)])
     hosting.shards.follow()
     assert places() == [partition_of_key(name, 3) for name in names]
     assert len(hosting.shards.all()) == 5

@@ -20,6 +20,7 @@ from protocol.errors import Error
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from protocol.messages.topics import CreatableTopic
+from tests.support.topics import topics_of
 from tests.support.whole_server import handled, in_loop, server, started
 
 TWO_LISTENERS = (
@@ -43,7 +44,7 @@ def context(listener_name: str, api_version: int) -> Any:
 @in_loop
 async def test_a_listener_that_is_not_advertised_is_told_to_nobody(tmp_path: Path) -> None:
     node = await started(tmp_path, *TWO_LISTENERS)
-    node.topics.create([CreatableTopic(name="a", num_partitions=1, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="a", num_partitions=1, replication_factor=1)])
     registered = node.metadata.image.brokers[node.node_id].record
     assert [(each.name, each.host, each.port) for each in registered.end_points] == [("B", "told", 1)]
     assert node.bootstrap == "told:1"

@@ -31,6 +31,7 @@ from storage.directory.checkpoints import read_properties
 from storage.log.results import AppendOrigin
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
+from tests.support.topics import topics_of
 from tests.support.whole_server import crash, handled, in_loop
 
 NOW_MS = 1_700_000_000_000
@@ -64,7 +65,7 @@ async def started(folder: Path, *settings: str) -> Server:
 async def filled(folder: Path, *settings: str, **configs: str) -> Server:
     """With a topic of one partition, which is in the directory `a`."""
     node = await started(folder, *settings)
-    node.topics.create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
     assert partition_of(node).directory.path == str(folder / "a")
     for number in range(RECORDS):
         append(node, b"%d" % number)
@@ -334,7 +335,7 @@ async def test_a_partition_that_is_not_there_yet_is_created_where_it_was_sent(tm
     node = await filled(tmp_path)
     for name in ("b", "c"):
         assert move(node, tmp_path / name, "u") is Error.UNKNOWN_TOPIC_OR_PARTITION
-    node.topics.create([CreatableTopic(name="u", num_partitions=1, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="u", num_partitions=1, replication_factor=1)])
     assert node.partitions.get("u", 0).directory.path == str(tmp_path / "c")
     assert node.metadata.image.topics["u"].partitions[0].directories == [id_of(tmp_path, "c")]
     await node.stop()
@@ -345,7 +346,7 @@ async def test_a_topic_that_is_deleted_on_the_way_leaves_nothing(tmp_path: Path)
     node = await filled(tmp_path)
     move(node, tmp_path / "b")
     await asyncio.sleep(0)
-    node.topics.delete([node.metadata.image.topics["t"]])
+    topics_of(node).delete([node.metadata.image.topics["t"]])
     assert (folders(tmp_path, "a"), folders(tmp_path, "b")) == (["delete"], ["delete"])
     await asyncio.sleep(0)
     assert described(node) == {}
@@ -431,7 +432,7 @@ async def test_a_crash_between_the_renames_leaves_one_that_is_whole(tmp_path: Pa
 @in_loop
 async def test_a_crash_at_any_operation_of_a_move_loses_nothing(tmp_path: Path) -> None:
     whole = await started(tmp_path / "whole")
-    whole.topics.create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    topics_of(whole).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
     fill(whole)
     operations: list[str] = []
 
@@ -461,7 +462,7 @@ def fill(node: Server) -> None:
 async def _crash_at(folder: Path, nth: int) -> str:
     """The directory in which the next start finds the partition."""
     node = await started(folder)
-    node.topics.create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
     fill(node)
     node.housekeeping.checkpoint_log_start_offsets()
     await until(lambda: not node.background._waiting)

@@ -29,6 +29,7 @@ from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
 from tests.compare.plain import message_from
 from tests.support.disk import files
+from tests.support.topics import topics_of
 from tests.support.whole_server import crash, handled, in_loop, started
 
 GROUP, TOPIC, BROKER = 32, 2, 4
@@ -46,11 +47,11 @@ def _a_whole_disk_afterwards() -> Iterator[None]:
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small bound, where what is counted takes long to make."""
     import broker.config.resources
-    import broker.controller.topics
+    import broker.controller.topic_requests
 
     for module in (
         record_bounds,
-        broker.controller.topics,
+        broker.controller.topic_requests,
         broker.config.resources,
         alter_partition_reassignments,
     ):
@@ -419,7 +420,7 @@ async def test_the_quota_is_asked_before_assignments_are_looked_at(tmp_path: Pat
             {"name": "a", "count": count, "assignments": [{"broker_ids": ids} for ids in assignments]},
             3,
         )
-        ((_, error),) = node.topics.add_partitions([wanted], take=take)
+        ((_, error),) = topics_of(node).add_partitions([wanted], take=take)
         assert error is not None
         return error.error
 
@@ -526,16 +527,16 @@ async def test_a_new_topic_with_a_number_in_sync_says_that_nobody_is_eligible(tm
     appended: list[str] = []
     append = node.metadata.append
 
-    def spy(decided: Any) -> None:
+    def spy(decided: Any, *, may_split: bool = False) -> int:
         appended.extend(type(record).__name__ for record in decided)
-        append(decided)
+        return append(decided, may_split=may_split)
 
     node.metadata.append = spy  # type: ignore[method-assign]
     configs = [{"name": "min.insync.replicas", "value": "1"}]
     wanted = message_from(
         CreatableTopic, {"name": "a", "num_partitions": 1, "replication_factor": 1, "configs": configs}, 7
     )
-    node.topics.create([wanted])
+    topics_of(node).create([wanted])
     assert appended == ["TopicRecord", "ConfigRecord", "ClearElrRecord", "PartitionRecord"]
     del node.metadata.append
     await node.stop()

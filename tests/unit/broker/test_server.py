@@ -9,11 +9,12 @@ from broker.process.start_error import StartError
 from broker.server import Server
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
+from tests.support.topics import topics_of
 from tests.support.whole_server import crash, in_loop, server, started
 
 
 def create(node: Server, name: str, partitions: int = 1) -> None:
-    node.topics.create([CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)])
 
 
 def append(node: Server, topic: str, *values: bytes) -> None:
@@ -169,7 +170,7 @@ async def test_a_deleted_topic_is_gone_from_names_ids_and_folder(tmp_path: Path)
     append(node, "a", b"1")
     topic = node.metadata.image.topics["a"]
     partition = node.partitions.get("a", 0)
-    node.topics.delete([topic])
+    topics_of(node).delete([topic])
     assert partition.is_gone
     assert node.partitions.find("a", 0) is None
     assert topic.topic_id not in node.partitions.by_id

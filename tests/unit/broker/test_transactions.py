@@ -13,6 +13,7 @@ from protocol.messages.topics import CreatePartitionsTopic
 from protocol.messages.transactions_admin import DescribeTransactionsRequest, ListTransactionsRequest
 from protocol.records.records import build_batch
 from storage.log.results import AppendOrigin
+from tests.support.topics import topics_of
 from tests.support.whole_server import in_loop, started
 from tests.unit.broker.transactional import (
     Producer,
@@ -105,7 +106,7 @@ async def test_partitions_that_are_added_do_not_move_any_transactional_id(tmp_pa
     find(node)
     producers = [Producer(node, f"tx{number}").begin() for number in range(9)]
 
-    node.topics.add_partitions([CreatePartitionsTopic(name=TRANSACTION_TOPIC, count=7, assignments=None)])
+    topics_of(node).add_partitions([CreatePartitionsTopic(name=TRANSACTION_TOPIC, count=7, assignments=None)])
 
     assert [producer.end(commit=False) for producer in producers] == [Error.NONE] * 9
     await node.stop()

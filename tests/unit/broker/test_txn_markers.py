@@ -17,6 +17,7 @@ from protocol.messages.transactions_admin import (
     WriteTxnMarkersRequest,
 )
 from protocol.records.batch import TIMESTAMP_TYPE_BIT
+from tests.support.topics import topics_of
 from tests.support.whole_server import clock_of, in_loop
 from tests.unit.broker.transactional import (
     Producer,
@@ -183,7 +184,7 @@ async def test_markers_for_many_partitions_are_answered_when_all_are_written(tmp
 @in_loop
 async def test_a_marker_in_a_topic_of_append_times_has_one(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
-    node.topics.create(
+    topics_of(node).create(
         [
             CreatableTopic(
                 name="times",

@@ -29,6 +29,7 @@ from protocol.messages.transactions import (
 from protocol.messages.transactions_admin import DescribeTransactionsRequest
 from protocol.records.batch import BatchHeader, walk_batches
 from protocol.records.records import build_batch
+from tests.support.topics import topics_of
 from tests.support.whole_server import handled, started
 
 CLIENT = SimpleNamespace(
@@ -58,11 +59,11 @@ async def coordinating(folder: Path, *settings: str, partitions: int = 2) -> Ser
 
 
 def create(node: Server, name: str, partitions: int = 1) -> None:
-    node.topics.create([CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)])
 
 
 def delete(node: Server, name: str) -> None:
-    node.topics.delete([node.metadata.image.topics[name]])
+    topics_of(node).delete([node.metadata.image.topics[name]])
 
 
 def find(node: Server, transactional_id: str = "tx") -> Any:

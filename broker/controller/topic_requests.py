@@ -1,0 +1,214 @@
+"""Topics as they are asked for: by clients, and by the broker itself where one is used that isn't there.
+
+Decided by `controller.topic_decisions`, brought to the metadata log by the controller. The partitions follow what is
+committed; see `partitions.Partitions.follow`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from broker.controller import topic_decisions
+from broker.controller.auto_created_topics import auto_created
+from broker.controller.controller_result import ControllerResult, by_item
+from broker.controller.placement import Placement
+from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST, check_records, too_many_records
+from broker.controller.topic_decisions import TakeQuota
+from protocol.errors import Error, KafkaError
+from protocol.messages.metadata_records import PartitionRecord
+from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
+from protocol.wire.schema import Message
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.controller import Controller
+    from broker.controller.image import ClusterImage, TopicImage
+
+log = logging.getLogger("barnabas.topics")
+
+T = TypeVar("T")
+
+Created: TypeAlias = list[tuple[CreatableTopic, bytes | KafkaError]]
+"""Each topic with its new id, or with what speaks against it."""
+
+Deleted: TypeAlias = list[tuple["TopicImage", KafkaError | None]]
+"""Each topic with what kept it from being deleted, or None."""
+
+Extended: TypeAlias = list[tuple[CreatePartitionsTopic, KafkaError | None]]
+"""Each topic with what speaks against more partitions, or None."""
+
+
+def no_quota(partitions: int) -> None:
+    """Nobody counts."""
+
+
+class TopicRequests:
+    """Creates and deletes topics, adds partitions. Each `reply` is called once, with the outcome of each topic, or
+    with a KafkaError where the request as a whole is refused."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        config: BrokerConfig,
+        placement: Placement,
+        new_topic_id: Callable[[], bytes],
+        check_configs: Callable[[Mapping[str, str | None]], None],
+    ) -> None:
+        self._controller = controller
+        self._config = config
+        self._placement = placement
+        self._new_topic_id = new_topic_id
+        self._check_configs = check_configs
+
+    def create(
+        self,
+        wanted: Sequence[CreatableTopic],
+        reply: Callable[[Created | KafkaError], None],
+        *,
+        validate_only: bool = False,
+        take: TakeQuota = no_quota,
+    ) -> None:
+        """Create those that nothing speaks against, all in one batch.
+
+        Names are checked against what exists: two that collide with each other both pass, as in Kafka. The whole is
+        refused where it is too large: POLICY_VIOLATION in records, UNKNOWN_SERVER_ERROR in bytes.
+        """
+
+        def decide(image: ClusterImage) -> ControllerResult[Created]:
+            decided, results = self._decide_creation(image, wanted, take)
+            return self._result(image, [] if validate_only else decided, by_item(decided, results).answer)
+
+        self._controller.submit(decide, reply)
+
+    def _decide_creation(
+        self, image: ClusterImage, wanted: Sequence[CreatableTopic], take: TakeQuota
+    ) -> tuple[list[Message], Created]:
+        decided: list[Message] = []
+        results: Created = []
+        default_partitions = self._config.get_int("num.partitions")
+        topic_decisions.check_total(wanted, default_partitions)
+        for topic in wanted:
+            topic_id = self._new_topic_id()
+            try:
+                new = topic_decisions.new_topic(
+                    image,
+                    topic,
+                    topic_id=topic_id,
+                    placement=self._placement,
+                    default_partitions=default_partitions,
+                    default_replication_factor=self._config.get_int("default.replication.factor"),
+                    check_configs=self._check_configs,
+                )
+                take(sum(isinstance(record, PartitionRecord) for record in new))
+            except KafkaError as error:
+                results.append((topic, error))
+                continue
+            decided += new
+            check_records(decided)
+            results.append((topic, topic_id))
+        return decided, results
+
+    def auto_create(self, names: Sequence[str]) -> None:
+        """Create topics with the defaults; what can't be created is logged."""
+
+        def created(outcome: Created | KafkaError) -> None:
+            if isinstance(outcome, KafkaError):
+                outcome = [(topic, outcome) for topic in wanted]
+            for topic, result in outcome:
+                if isinstance(result, KafkaError):
+                    log.info("topic %s is not created automatically: %s", topic.name, result)
+                else:
+                    log.info("created topic %s automatically", topic.name)
+
+        wanted = [auto_created(self._config, name) for name in names]
+        self.create(wanted, created)
+
+    def delete(
+        self,
+        topics: Sequence[TopicImage],
+        reply: Callable[[Deleted | KafkaError], None],
+        *,
+        take: TakeQuota = no_quota,
+    ) -> None:
+        """Those past the bound of a request are told UNKNOWN_SERVER_ERROR, as in Kafka, and the others deleted. The
+        whole is refused (UNKNOWN_SERVER_ERROR) where the records are too long."""
+
+        def decide(image: ClusterImage) -> ControllerResult[Deleted]:
+            decided: list[Message] = []
+            refused: dict[bytes, KafkaError] = {}
+            for topic in topics:
+                try:
+                    take(len(topic.partitions))
+                    if len(decided) == MAX_RECORDS_PER_REQUEST:
+                        raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+                except KafkaError as error:
+                    refused[topic.topic_id] = error
+                    continue
+                decided += topic_decisions.removed_topic(topic)
+            return ControllerResult(
+                decided, lambda error: [(topic, refused.get(topic.topic_id, error)) for topic in topics]
+            )
+
+        self._controller.submit(decide, reply)
+
+    def add_partitions(
+        self,
+        wanted: Sequence[CreatePartitionsTopic],
+        reply: Callable[[Extended | KafkaError], None],
+        *,
+        validate_only: bool = False,
+        take: TakeQuota = no_quota,
+    ) -> None:
+        """Kafka's controller bounds the records of one request: it answers UNKNOWN_SERVER_ERROR to the topic that goes
+        past the bound, and yet creates the partitions up to it. So do we. The whole is refused with POLICY_VIOLATION
+        for more topics than that, with UNKNOWN_SERVER_ERROR where the records are too long.
+        """
+
+        def decide(image: ClusterImage) -> ControllerResult[Extended]:
+            decided, results = self._decide_extension(image, wanted, take)
+            return self._result(
+                image,
+                [] if validate_only else decided,
+                lambda error: [(topic, refused or error) for topic, refused in results],
+            )
+
+        self._controller.submit(decide, reply)
+
+    def _decide_extension(
+        self, image: ClusterImage, wanted: Sequence[CreatePartitionsTopic], take: TakeQuota
+    ) -> tuple[list[Message], Extended]:
+        if len(wanted) > MAX_RECORDS_PER_REQUEST:
+            raise too_many_records()
+        decided: list[Message] = []
+        results: Extended = []
+        for topic in wanted:
+            refused = None
+            try:
+                for record in topic_decisions.more_partitions(image, topic, self._placement, take):
+                    if len(decided) == MAX_RECORDS_PER_REQUEST:
+                        raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+                    decided.append(record)
+            except KafkaError as error:
+                refused = error
+            results.append((topic, refused))
+        return decided, results
+
+    def _result(
+        self, image: ClusterImage, decided: Sequence[Message], answer: Callable[[KafkaError | None], T]
+    ) -> ControllerResult[T]:
+        """New partitions are where they were wished for, if anybody did: what is created later goes where it falls."""
+
+        def answered(error: KafkaError | None) -> T:
+            if error is None:
+                self._forget_preferred(image, decided)
+            return answer(error)
+
+        return ControllerResult(decided, answered)
+
+    def _forget_preferred(self, image: ClusterImage, decided: Iterable[Message]) -> None:
+        for topic_id in {record.topic_id for record in decided if isinstance(record, PartitionRecord)}:
+            topic = image.topics_by_id.get(topic_id)
+            if topic is not None:
+                self._placement.forget_preferred(topic.name, topic.partitions)
