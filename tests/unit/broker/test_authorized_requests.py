@@ -55,6 +55,7 @@ from protocol.messages.scram import (
 )
 from protocol.messages.topics import CreatableTopic
 from tests.support.denying import Asked, DenyingAuthorizer
+from tests.support.topics import TopicsNow
 from tests.support.whole_server import handled, in_loop, started
 
 CLUSTER, TOPIC, GROUP = ResourceType.CLUSTER, ResourceType.TOPIC, ResourceType.GROUP
@@ -75,7 +76,7 @@ async def guarded(folder: Path, *topics: str) -> tuple[Server, DenyingAuthorizer
     node.authorizer = authorizer
     if topics:
         wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in topics]
-        node.topics.create(wanted)
+        TopicsNow(node.topics).create(wanted)
     return node, authorizer
 
 
