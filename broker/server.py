@@ -26,6 +26,7 @@ from broker.controller.topic_requests import TopicRequests
 from broker.coordination.groups import Groups
 from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.markers import TxnMarkers
+from broker.coordination.produce_verification import ProduceVerification
 from broker.coordination.transactions import Transactions
 from broker.disks.failures import LogDirFailures
 from broker.disks.folders import find_folders, settle_moves
@@ -311,6 +312,7 @@ class Server:
             next_producer_id=self.producer_ids.next,
             transaction_version=lambda: image.features.get(registration.TRANSACTION_VERSION, 0),
         )
+        self.produce_verification = ProduceVerification(self)
         self._follow_settings()
         self.groups.follow(self.partitions.open_all(image))
         self.transactions.follow()  # after the groups: it may end transactions, and their offsets

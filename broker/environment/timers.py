@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Hashable
 
@@ -33,15 +32,6 @@ class LoopTimers:
     def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
         self._queue.schedule(key, delay_ms, callback)
         self._look_again()
-
-    async def sleep(self, delay_ms: int) -> None:
-        """Returns once the delay has passed by the server's clock."""
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.schedule(woken, delay_ms, lambda: None if woken.done() else woken.set_result(None))
-        try:
-            await woken
-        finally:
-            self.cancel(woken)
 
     def cancel(self, key: Hashable) -> None:
         self._queue.cancel(key)

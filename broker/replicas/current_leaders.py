@@ -32,6 +32,11 @@ class CurrentLeaders:
         self._partitions = partitions
         self._image = image
 
+    def of_topic_id(self, topic_id: bytes, index: int) -> CurrentLeader:
+        """As `of`."""
+        topic = self._image.topics_by_id.get(topic_id)
+        return CurrentLeader(NO_LEADER, NO_LEADER_EPOCH) if topic is None else self.of(topic.name, index)
+
     def of(self, topic: str, index: int) -> CurrentLeader:
         """NO_LEADER and NO_LEADER_EPOCH of a partition that nobody knows."""
         partition = self._partitions.find(topic, index)

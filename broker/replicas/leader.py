@@ -42,6 +42,7 @@ class Leader:
         "_commits_alone",
         "_fetches",
         "_waiters",
+        "is_under_min_isr",
         "isr",
         "leader_epoch",
         "leader_id",
@@ -61,6 +62,8 @@ class Leader:
         self.others: dict[int, Replica] = {}
         """The other replicas by id."""
         self.replica_count = 1
+        self.is_under_min_isr = False
+        """Whether too few are in sync: then nothing is committed, and nothing appended with acks=all."""
         self._fetches = fetches
         self._waiters = CommitWaiters(failed)
         self._commits_alone = True  # so that a node that has no others pays nothing for the rule
@@ -89,17 +92,14 @@ class Leader:
         self.advance()
 
     def configured(self) -> None:
-        """A setting of the topic changed."""
+        """A setting of the topic changed, or the replicas."""
+        self.is_under_min_isr = len(self.isr) < self.min_isr
         self._commits_alone = self.isr == {self.leader_id} and not self.is_under_min_isr
 
     @property
     def min_isr(self) -> int:
         """`min.insync.replicas`, at most as many as there are replicas (Kafka: `effectiveMinIsr`)."""
         return min(self.log.config.min_insync_replicas, self.replica_count)
-
-    @property
-    def is_under_min_isr(self) -> bool:
-        return len(self.isr) < self.min_isr
 
     # --- what is committed ----------------------------------------------------------------------------------
 

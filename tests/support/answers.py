@@ -11,10 +11,17 @@ R = TypeVar("R")
 
 
 async def answered(answer: R | Later[R]) -> R:
-    """The response; waits for one that comes later. Raises what a `Later` fails with."""
+    """The response; waits for one that comes later, and hangs up where the waiting is cancelled.
+
+    Raises what a `Later` fails with.
+    """
     if not isinstance(answer, Later):
         return answer
     there = asyncio.Event()
     answer.when_answered(there.set)
-    await there.wait()
+    try:
+        await there.wait()
+    except asyncio.CancelledError:
+        answer.abandon()
+        raise
     return answer.result()

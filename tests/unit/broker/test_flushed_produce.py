@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from broker.handlers.produce import handle
+from broker.handlers import produce as produce_handler
 from broker.network.context import RequestContext
 from broker.server import Server
 from protocol.errors import Error
@@ -18,9 +18,10 @@ from protocol.messages.produce import (
     TopicProduceData,
 )
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+from tests.support.answers import answered
 from tests.support.partition_logs import HeldBackground, batch
 from tests.support.topics import topics_of
-from tests.support.whole_server import crash, in_loop, started
+from tests.support.whole_server import crash, handled, in_loop, started
 
 UNIQUE = "0" * 32
 
@@ -40,7 +41,9 @@ async def syncing(folder: Path, flush_messages: int) -> tuple[Server, list[HeldB
     return node, backgrounds
 
 
-def produce(node: Server, partitions: tuple[int, ...], count: int = 1) -> Awaitable[ProduceResponse]:
+def produce(
+    node: Server, partitions: tuple[int, ...], count: int = 1
+) -> Coroutine[Any, Any, ProduceResponse]:
     data = [
         PartitionProduceData(index=index, records=memoryview(batch(count, timestamp=node.clock.now_ms())))
         for index in partitions
@@ -49,13 +52,7 @@ def produce(node: Server, partitions: tuple[int, ...], count: int = 1) -> Awaita
         acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=data)]
     )
     context = cast(RequestContext, Context())
-    answer = handle(node, context, request)
-    assert answer is not None
-    if isinstance(answer, ProduceResponse):
-        done: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
-        done.set_result(answer)
-        return done
-    return cast(Awaitable[ProduceResponse], answer)
+    return answered(handled(node, produce_handler, context, request))
 
 
 class Context:

@@ -17,6 +17,7 @@ from protocol.messages.metadata_records import ConfigRecord
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import BATCH_LENGTH_POS, LOG_OVERHEAD
 from protocol.records.records import build_batch
+from tests.support.answers import answered
 from tests.support.whole_server import clock_of, in_loop
 from tests.unit.broker.transactional import (
     Producer,
@@ -259,7 +260,7 @@ async def test_version_2_waits_for_the_end_before(tmp_path: Path) -> None:
     node = await coordinating(tmp_path, partitions=PER_TURN + 1)
     producer = await ending(node, 2)
 
-    waiting = asyncio.ensure_future(producer.produce(("t", 0)))
+    waiting = asyncio.ensure_future(answered(producer.produce(("t", 0))))
     for _ in range(3):
         await asyncio.sleep(0)
     assert state(node) == "CompleteCommit"
@@ -278,7 +279,7 @@ async def test_version_2_waits_for_a_tenth_of_a_second_at_most(tmp_path: Path) -
     producer = await ending(node, 2)
     node.markers.stop()  # the rest of them is held back
 
-    waiting = asyncio.ensure_future(producer.produce(("t", 0)))
+    waiting = asyncio.ensure_future(answered(producer.produce(("t", 0))))
     for _ in range(5):
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -298,7 +299,7 @@ async def test_an_unanswered_batch_that_waits_in_vain_closes_its_connection(tmp_
     producer = await ending(node, 2)
     node.markers.stop()
 
-    waiting = asyncio.ensure_future(producer.produce(("t", 0), acks=0))
+    waiting = asyncio.ensure_future(answered(producer.produce(("t", 0), acks=0)))
     await asyncio.sleep(0)
     clock_of(node).advance_ms(20)
     node.timers.fire_due()
@@ -314,7 +315,7 @@ async def test_a_batch_that_waits_while_its_topic_is_deleted_finds_nothing(tmp_p
     create(node, "gone")
     producer = await ending(node, 2)
 
-    waiting = asyncio.ensure_future(producer.produce(("gone", 0)))
+    waiting = asyncio.ensure_future(answered(producer.produce(("gone", 0))))
     await asyncio.sleep(0)
     delete(node, "gone")
     await asyncio.sleep(0)

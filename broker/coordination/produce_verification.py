@@ -1,0 +1,164 @@
+"""Asking a transaction's coordinator before a producer's batches are appended (KIP-890; Kafka:
+`ReplicaManager.handleProduceAppend`).
+
+A transactional batch that is the first of its transaction in a partition is appended once the transaction's
+coordinator has said that it may be: it verifies that the partition is in the transaction, or from Produce v12 on adds
+it. Where an earlier end of the same transactional id is still under way then, v12 and later ask again for up to
+`add.partitions.to.txn.retry.backoff.max.ms`, which is quicker than the client is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from broker.coordination.verification import Operation, TransactionalProducer, Verified, add_or_verify
+from protocol.errors import Error
+from protocol.records.batch import ATTRIBUTES_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT
+from protocol.records.checks import RequestFailedError
+
+if TYPE_CHECKING:
+    from broker.replicas.partitions import Partition
+    from broker.server import Server
+
+_ATTRIBUTES_LOW_BYTE_POS = ATTRIBUTES_POS + 1
+_PRODUCER = Struct(">qhi")  # id, epoch, base sequence: neighbours in a batch's header
+
+# What keeps the coordinator from answering is told in a way that has every client come again.
+_NOT_VERIFIED = frozenset(
+    {
+        Error.NETWORK_EXCEPTION,
+        Error.COORDINATOR_LOAD_IN_PROGRESS,
+        Error.COORDINATOR_NOT_AVAILABLE,
+        Error.NOT_COORDINATOR,
+    }
+)
+
+Then = Callable[[Verified], None]
+
+
+def is_transactional(records: memoryview | None) -> bool:
+    """Whether the first batch has the flag."""
+    return (
+        records is not None
+        and len(records) > _ATTRIBUTES_LOW_BYTE_POS
+        and bool(records[_ATTRIBUTES_LOW_BYTE_POS] & TRANSACTIONAL_BIT)
+    )
+
+
+def transactional_producer(
+    transactional_id: str, batches: Iterable[tuple[Partition, memoryview]]
+) -> tuple[TransactionalProducer, dict[Partition, int]] | None:
+    """Who sends them, and the first sequence of each partition's batch; None where no batch has a producer.
+
+    Raises RequestFailedError where there are several, or where a batch ends too soon.
+    """
+    producers: set[tuple[int, int]] = set()
+    sequences: dict[Partition, int] = {}
+    for partition, batch in batches:
+        # With a negative producer id the flag means nothing, as in Kafka.
+        if is_transactional(batch) and batch[PRODUCER_ID_POS] < 0x80:
+            if len(batch) < PRODUCER_ID_POS + _PRODUCER.size:
+                raise RequestFailedError(Error.UNKNOWN_SERVER_ERROR)  # here Kafka reads past the end
+            producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(batch, PRODUCER_ID_POS)
+            producers.add((producer_id, producer_epoch))
+            sequences[partition] = sequence
+    if len(producers) > 1:
+        raise RequestFailedError(
+            Error.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+        )
+    return (TransactionalProducer(transactional_id, *producers.pop()), sequences) if producers else None
+
+
+class ProduceVerification:
+    """The port of the Produce handler."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.config = server.config
+        self.clock = server.clock
+        self.timers = server.timers
+
+    def verify(
+        self, producer: TransactionalProducer, sequences: Mapping[Partition, int], version: int, then: Then
+    ) -> Verifying:
+        """`then` is called once, in this call where the coordinator answers in it and has nothing under way."""
+        operation = Operation.of_produce(version)
+        verifying = Verifying(self, producer, sequences, operation)
+        verifying.start(then)
+        return verifying
+
+
+class Verifying:
+    """One request's question to the coordinator, and what is asked again of it."""
+
+    __slots__ = ("_begun_s", "_operation", "_port", "_producer", "_sequences", "_then")
+
+    def __init__(
+        self,
+        port: ProduceVerification,
+        producer: TransactionalProducer,
+        sequences: Mapping[Partition, int],
+        operation: Operation,
+    ) -> None:
+        self._port = port
+        self._producer = producer
+        self._sequences = sequences
+        self._operation = operation
+        self._then: Then | None = None
+        self._begun_s: float | None = None  # when it was asked again for the first time
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._then is not None
+
+    def start(self, then: Then) -> None:
+        self._then = then
+        self._ask()
+
+    def abandon(self) -> None:
+        """The client has gone."""
+        self._then = None
+        self._port.timers.cancel(self)
+
+    def _ask(self) -> None:
+        self._verified(add_or_verify(self._port.server, self._producer, self._sequences, self._operation))
+
+    def _verified(self, verified: Verified) -> None:
+        if self._then is None:
+            return
+        if self._asks_again(verified):
+            backoff_ms = self._port.config.get_int("add.partitions.to.txn.retry.backoff.ms")
+            self._port.timers.schedule(self, backoff_ms, self._ask)
+            return
+        then, self._then = self._then, None
+        then(verified)
+
+    def _asks_again(self, verified: Verified) -> bool:
+        """Whether the end of the transaction before is under way, and there is time left."""
+        if (
+            self._operation is not Operation.ADD
+            or Error.CONCURRENT_TRANSACTIONS not in verified.errors.values()
+        ):
+            return False
+        now_s = self._port.clock.monotonic_s()
+        if self._begun_s is None:
+            self._begun_s = now_s
+            return True
+        config = self._port.config
+        limit_ms = min(
+            config.get_int("add.partitions.to.txn.retry.backoff.max.ms"), config.get_int("request.timeout.ms")
+        )
+        return (now_s - self._begun_s) * 1000 < limit_ms
+
+
+def told_to_producer(error: Error, version: int) -> tuple[Error, str | None]:
+    """What a producer is told of a partition that the coordinator refused: an error, and words to it."""
+    operation = Operation.of_produce(version)
+    if error in _NOT_VERIFIED or (error is Error.CONCURRENT_TRANSACTIONS and operation is not Operation.ADD):
+        message = f"It can't be verified now that the partition is in the transaction: {error.name}"
+        return Error.NOT_ENOUGH_REPLICAS, message
+    if error is Error.INVALID_TXN_STATE:
+        return error, "The partition was not added to the transaction"
+    return error, None

@@ -1,0 +1,125 @@
+"""Appending what producers send to the partitions that are led here (Kafka: `ReplicaManager.appendRecords`,
+`Partition.appendRecordsToLeader`).
+
+A batch is checked, patched and written where it was received, without an object per record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from broker.replicas.delayed_produce import AwaitedAppend
+from broker.replicas.leader import Leader
+from protocol.errors import Error, KafkaError
+from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
+from protocol.records.checks import RecordValidationError, validate
+
+if TYPE_CHECKING:
+    from broker.replicas.partitions import Partition
+    from storage.producers.announcements import Verification
+
+Key = tuple[str | bytes, int]
+"""A partition as the request names it: by the topic's name or its id, and its number."""
+
+Batches = dict[Key, tuple["Partition", memoryview]]
+Answers = dict[Key, PartitionProduceResponse]
+
+ALL_IN_SYNC = -1
+VALID_ACKS = (ALL_IN_SYNC, 0, 1)
+
+# Found out beside the log, the answer of these errors tells where it starts.
+_TOLD_WITH_LOG_START = frozenset(
+    {
+        Error.UNKNOWN_SERVER_ERROR,
+        Error.INVALID_RECORD,
+        Error.INVALID_TIMESTAMP,
+        Error.NOT_ENOUGH_REPLICAS,
+        Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        Error.INVALID_PRODUCER_EPOCH,
+        Error.INVALID_TXN_STATE,
+    }
+)
+
+
+class Appends:
+    """The appends of one request: their answers so far, and what these have to wait for."""
+
+    __slots__ = ("_acks", "_internal_topics_allowed", "answers", "awaited")
+
+    def __init__(self, acks: int, *, internal_topics_allowed: bool) -> None:
+        self._acks = acks
+        self._internal_topics_allowed = internal_topics_allowed
+        self.answers: Answers = {}
+        self.awaited: list[AwaitedAppend] = []
+
+    def append(self, batches: Batches, now_ms: int, guards: Mapping[Partition, Verification]) -> None:
+        """`guards`: what the transaction's coordinator was asked with, for the appends to show to the log."""
+        if self._acks not in VALID_ACKS:
+            for key in batches:
+                self.answers[key] = refused(key[1], Error.INVALID_REQUIRED_ACKS)
+            return
+        for key, (partition, batch) in batches.items():
+            if partition.topic.is_internal and not self._internal_topics_allowed:
+                self.answers[key] = refused(key[1], Error.INVALID_TOPIC_EXCEPTION)
+            else:
+                guard = guards.get(partition) if guards else None
+                self.answers[key] = self._append(partition, batch, now_ms, guard)
+
+    def _append(
+        self, partition: Partition, batch: memoryview, now_ms: int, guard: Verification | None
+    ) -> PartitionProduceResponse:
+        """Check one batch and append it; whatever is wrong with it becomes the partition's answer."""
+        leader = partition.role
+        if leader.__class__ is not Leader:
+            return refused(partition.index, Error.NOT_LEADER_OR_FOLLOWER)
+        log = leader.log
+        try:
+            if leader.is_under_min_isr and self._acks == ALL_IN_SYNC:
+                raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
+            checked = validate(batch, partition.topic.rules, now_ms, partition.topic.name, partition.index)
+            appended = log.append(
+                checked.batch,
+                leader_epoch=leader.leader_epoch,
+                now_ms=now_ms,
+                header=checked.header,
+                guard=guard,
+            )
+        except RecordValidationError as failure:
+            answer = refused(partition.index, failure.error, failure.message, log.log_start_offset)
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+                for index, text in failure.record_errors
+            ]
+            return answer
+        except KafkaError as failure:
+            start = log.log_start_offset if failure.error in _TOLD_WITH_LOG_START else -1
+            return refused(partition.index, failure.error, None, start)
+        answer = PartitionProduceResponse(
+            index=partition.index,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.log_append_time_ms,
+            log_start_offset=appended.log_start_offset,
+        )
+        if not appended.duplicate:
+            leader.advance()
+        end_offset = appended.last_offset + 1
+        commits = self._acks == ALL_IN_SYNC and log.high_watermark < end_offset
+        flushes = appended.flushing and not appended.duplicate
+        if commits or flushes:
+            awaited = AwaitedAppend(answer, leader, end_offset, commits=commits, flushes=flushes)
+            self.awaited.append(awaited)
+        return answer
+
+
+def refused(
+    index: int, error: Error, message: str | None = None, log_start_offset: int = -1
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=log_start_offset,
+        error_message=message,
+    )
