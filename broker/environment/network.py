@@ -26,6 +26,8 @@ class Bound(Protocol):
 
 
 class Network(Protocol):
+    """Where addresses are to be had."""
+
     def bind(self, host: str, port: int, backlog: int) -> Bound:
         """Raises OSError where the address isn't to be had. An empty host stands for every interface."""
         ...

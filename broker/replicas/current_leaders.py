@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 
 class CurrentLeader(NamedTuple):
+    """Who leads a partition, and since which epoch."""
+
     leader_id: int
     leader_epoch: int
 

@@ -15,7 +15,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from protocol.records import records
-from tests.support.raw_client import RawClient, fetch_batches, produce_frame, produce_in_flight
+from tests.support.ready_requests import fetch_batches, produce_frame, produce_in_flight
+from tests.support.wire import Client
 
 RECORD_BYTES = 1024
 # librdkafka's default, and what a producer with records enough fills its batches up to.
@@ -94,7 +95,7 @@ def produce_ready_batches(bootstrap: str, topic: str) -> Pace:
     batch, count_in_batch = _batch_of_a_megabyte()
     frame = produce_frame(topic, batch, acks=-1)
     times = PRODUCED_RAW_MB * 1_000_000 // (count_in_batch * RECORD_BYTES)
-    client = RawClient(bootstrap)
+    client = Client.of(bootstrap)
     started_s = time.perf_counter()
     produce_in_flight(client, frame, times, IN_FLIGHT)
     took_s = time.perf_counter() - started_s
@@ -105,7 +106,7 @@ def produce_ready_batches(bootstrap: str, topic: str) -> Pace:
 def fetch_raw(bootstrap: str, topic: str) -> Pace:
     """Fetch requests of up to 1 MiB, each sent when the answer before has come, on one connection."""
     end_offset = _end_offset(bootstrap, topic)
-    client = RawClient(bootstrap)
+    client = Client.of(bootstrap)
     started_s = time.perf_counter()
     for _ in fetch_batches(client, topic, end_offset, PARTITION_MAX_BYTES):
         pass
@@ -153,7 +154,7 @@ def single_records_raw(bootstrap: str, topic: str) -> Pace:
     """Requests of one 1 KiB record each, acks=1, each sent when the answer before has come."""
     batch = bytes(records.build_batch([(_now_ms(), None, os.urandom(RECORD_BYTES), ())]))
     frame = produce_frame(topic, batch, acks=1)
-    client = RawClient(bootstrap)
+    client = Client.of(bootstrap)
     started_s = time.perf_counter()
     produce_in_flight(client, frame, SINGLE_RECORDS, 1)
     took_s = time.perf_counter() - started_s

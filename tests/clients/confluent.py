@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from protocol.records import compression
-from tests.support.raw_client import RawClient, fetch_batches
+from tests.support.ready_requests import fetch_batches
+from tests.support.wire import Client
 
 PATIENCE_S = 30.0
 
@@ -85,7 +86,7 @@ def end_offsets(bootstrap: str, topic: str, partitions: int) -> list[int]:
 def stored_codecs(bootstrap: str, topic: str, partitions: int = 1) -> set[str]:
     """The codecs of the batches in the topic, as they lie there: a client may silently leave them uncompressed."""
     names = {number: name for name, number in CODECS.items()}
-    client = RawClient(bootstrap)
+    client = Client.of(bootstrap)
     found = {
         names[header.compression]
         for partition, end_offset in enumerate(end_offsets(bootstrap, topic, partitions))

@@ -23,7 +23,8 @@ from tests.clients.transactions import (
     stable_end,
 )
 from tests.support.kafka_server import Server
-from tests.support.raw_client import RawClient, fetch_batches, produce_frame, produce_in_flight
+from tests.support.ready_requests import fetch_batches, produce_frame, produce_in_flight
+from tests.support.wire import Client
 
 Tool = Callable[..., str]
 
@@ -71,7 +72,7 @@ def insert(bootstrap: str, topic: str, transactional_id: str, producer_id: int, 
         base_sequence=0,
         transactional=True,
     )
-    client = RawClient(bootstrap)
+    client = Client.of(bootstrap)
     frame = produce_frame(topic, bytes(batch), acks=-1, transactional_id=transactional_id)
     produce_in_flight(client, frame, 1, 1)
     client.close()
@@ -156,7 +157,7 @@ def test_transactions_finds_hanging_ones_and_aborts_them(kafka: Tool, bootstrap:
 
 def _producer_id(bootstrap: str, topic: str) -> int:
     """Of the first record in partition 1."""
-    client = RawClient(bootstrap)
+    client = Client.of(bootstrap)
     header = next(fetch_batches(client, topic, 1, 1_000_000, partition=1))
     client.close()
     return header.producer_id

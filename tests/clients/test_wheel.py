@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
 import subprocess
 import sys
 import sysconfig
@@ -14,6 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from protocol.messages.api_versions import ApiVersionsRequest
+from tests.support.wire import Client
 
 ROOT = Path(__file__).parents[2]
 FLOORS = {"protocol", "storage", "coordinator", "broker"}
@@ -74,16 +76,11 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def api_keys(bootstrap: str) -> set[int]:
-    """The keys in the answer to an ApiVersions v0 request over a plain socket."""
-    host, _, port = bootstrap.rpartition(":")
-    body = struct.pack(">hhih", 18, 0, 7, -1)
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
-        connection.sendall(struct.pack(">i", len(body)) + body)
-        answer = connection.makefile("rb")
-        frame = answer.read(struct.unpack(">i", answer.read(4))[0])
-    correlation_id, error, count = struct.unpack_from(">ihi", frame)
-    assert (correlation_id, error) == (7, 0)
-    return {struct.unpack_from(">hhh", frame, 10 + 6 * index)[0] for index in range(count)}
+    """The keys in the answer to an ApiVersions v0 request."""
+    with Client.of(bootstrap) as client:
+        answer = client.ask(ApiVersionsRequest(), 0)
+    assert answer.error_code == 0
+    return {each.api_key for each in answer.api_keys}
 
 
 def modules_below(folder: str) -> list[str]:

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from protocol.apis import APIS
+from tests.support.wire import Answer, Outcome, Sent, frame
+
 from . import scripts as scripts_package
 from .batches import OVERHEAD, digest
 from .diff import Entry
+from .frames import API_KEYS, Client, connect
 from .masks import Names, masked
 from .plain import plain
-from .wire import API_KEYS, APIS, Answer, Client, Outcome, Sent, frame
 
 SILENCE_S = 0.12
 """How long we listen where no answer is expected."""
@@ -148,18 +151,14 @@ class Play:
         client = self.client(on)
         if api == "Produce":
             self._remember_payloads(fields)
-        sent = client.send(api, version, fields, **how)
+        sent = client.say(api, version, fields, **how)
         return Pending(case, sent, client, on, fields.get("max_wait_ms", 0) if api == "Fetch" else 0)
 
     def receive(self, pending: Pending, *, within_s: float | None = None) -> Any:
         """What came of a request sent before, into the transcript."""
         sent = pending.sent
-        entry: Entry = {"case": pending.case, "request": f"{sent.api} v{sent.version}"}
-        answer = (
-            pending.client.receive(sent)
-            if within_s is None
-            else pending.client.receive(sent, within_s=within_s)
-        )
+        entry: Entry = {"case": pending.case, "request": f"{APIS[sent.api_key].name} v{sent.version}"}
+        answer = pending.client.receive(sent, within_s=within_s)
         if isinstance(answer, Outcome):
             self._record(entry | {"outcome": answer.value})
             if answer is Outcome.SILENCE:
@@ -187,7 +186,7 @@ class Play:
             self._remember_payloads(fields)
         deadline_s = time.monotonic() + 15.0
         while True:
-            sent = client.send(api, version, fields)
+            sent = client.say(api, version, fields)
             answer = client.receive(sent)
             if isinstance(answer, Outcome) or settled(answer.message):
                 break
@@ -207,8 +206,8 @@ class Play:
         Needs no waiting: answers leave in the order of their requests.
         """
         client = self.client(on)
-        sent = client.send(api, version, fields)
-        behind = client.send("ApiVersions", 0, {})
+        sent = client.say(api, version, fields)
+        behind = client.say("ApiVersions", 0, {})
         entry: Entry = {"case": case, "request": f"{api} v{version}"}
         payload = client.receive_frame()
         if isinstance(payload, Outcome):
@@ -236,10 +235,10 @@ class Play:
         if on is None:
             self.drop(name)
         client = self.client(name)
-        sent = Sent(*read_as, correlation_id=0, at_s=time.monotonic())
+        sent = Sent(API_KEYS[read_as[0]], read_as[1], correlation_id=0, at_s=time.monotonic())
         client.send_bytes(data)
         entry: Entry = {"case": case}
-        answer = client.receive(sent) if within_s is None else client.receive(sent, within_s=within_s)
+        answer = client.receive(sent, within_s=within_s)
         if on is None:
             self.drop(name)
         if isinstance(answer, Outcome):
@@ -262,7 +261,7 @@ class Play:
         """The connection of that name, opened where there is none or the broker closed it."""
         client = self._clients.get(on)
         if client is None or client.closed:
-            client = self._clients[on] = Client(self.broker.port, from_host=from_host)
+            client = self._clients[on] = connect(self.broker.port, from_host=from_host)
         return client
 
     def drop(self, on: str) -> None:
@@ -279,7 +278,7 @@ class Play:
     def quietly(self, api: str, version: int, fields: Fields, **how: Any) -> Any:
         """A request whose answer isn't recorded."""
         client = self.client("scene")
-        answer = client.receive(client.send(api, version, fields, **how))
+        answer = client.receive(client.say(api, version, fields, **how))
         if not isinstance(answer, Answer):
             raise ScriptStuck(f"{api} v{version} to set the scene: {answer.value}")
         return answer.message
@@ -400,7 +399,9 @@ class Play:
             entry["correlation_id"] = f"{answer.correlation_id} in place of {sent.correlation_id}"
         if not answer.canonical:
             entry["canonical"] = False
-        entry["answer"] = masked(sent.api, plain(answer.message, sent.version), self.names, self.script.name)
+        entry["answer"] = masked(
+            APIS[sent.api_key].name, plain(answer.message, sent.version), self.names, self.script.name
+        )
         self._record(entry)
 
     def _record(self, entry: Entry) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,22 +12,19 @@ from protocol.errors import Error
 from protocol.messages.offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.producer_ids import InitProducerIdRequest
 from protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
-    CreateTopicsResponse,
     DeleteTopicsRequest,
-    DeleteTopicsResponse,
 )
 from protocol.records.records import build_batch
-from protocol.wire.codec import decode, encode
 from protocol.wire.schema import Message, Struct
+from tests.support.wire import Client
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -64,31 +59,6 @@ def check(error_code: int, answer: Message | Struct) -> None:
     assert error_code == 0, answer
 
 
-class Client:
-    """One connection, one request at a time, in versions without flexible headers."""
-
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
-        self._stream = self._socket.makefile("rb")
-
-    def close(self) -> None:
-        self._stream.close()
-        self._socket.close()
-
-    def ask(self, request: Message, version: int, answer: type[Answer]) -> Answer:
-        """ConnectionError where the broker is gone."""
-        head = struct.pack(">hhih", type(request).API_KEY, version, 0, -1)
-        body = encode(request, version)
-        self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
-        size = self._stream.read(4)
-        if len(size) < 4:
-            raise ConnectionError("the broker is gone")
-        data = self._stream.read(int.from_bytes(size, "big"))
-        if len(data) < int.from_bytes(size, "big"):
-            raise ConnectionError("the broker is gone")
-        return decode(answer, version, data, 4)
-
-
 class Workload:
     """What one client does to one broker after another, on the same folder."""
 
@@ -108,9 +78,7 @@ class Workload:
                     self.create(client, name)
             self.producer_ids.append(
                 client.ask(
-                    InitProducerIdRequest(transactional_id=None, producer_id=-1, producer_epoch=-1),
-                    1,
-                    InitProducerIdResponse,
+                    InitProducerIdRequest(transactional_id=None, producer_id=-1, producer_epoch=-1), 1
                 ).producer_id
             )
             for round_ in range(12):
@@ -123,17 +91,14 @@ class Workload:
 
     @contextlib.contextmanager
     def _connected(self, port: int) -> Iterator[Client]:
-        client = Client(port)  # ConnectionRefusedError is one, too
-        try:
+        with Client.connect(port) as client:  # ConnectionRefusedError is one, too
             yield client
-        finally:
-            client.close()
 
     def create(self, client: Client, name: str) -> None:
         configs = [CreatableTopicConfig(name=key, value=value) for key, value in TOPICS[name].items()]
         wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
         self.doubtful.add(name)
-        answer = client.ask(CreateTopicsRequest(topics=[wanted]), 4, CreateTopicsResponse)
+        answer = client.ask(CreateTopicsRequest(topics=[wanted]), 4)
         if answer.topics[0].error_code != Error.TOPIC_ALREADY_EXISTS:  # the last broker did it, and died
             check(answer.topics[0].error_code, answer)
         self.doubtful.discard(name)
@@ -142,7 +107,7 @@ class Workload:
     def delete(self, client: Client, name: str) -> None:
         self.known.pop(name, None)
         self.doubtful.add(name)
-        answer = client.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=1000), 3, DeleteTopicsResponse)
+        answer = client.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=1000), 3)
         check(answer.responses[0].error_code, answer)
         self.doubtful.discard(name)
 
@@ -157,7 +122,7 @@ class Workload:
         request = ProduceRequest(
             acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=name, partition_data=[partition])]
         )
-        (answered,) = client.ask(request, 8, ProduceResponse).responses[0].partition_responses
+        (answered,) = client.ask(request, 8).responses[0].partition_responses
         check(answered.error_code, answered)
         known.acknowledged[answered.base_offset] = value
 
@@ -168,9 +133,9 @@ class Workload:
             name="short", partitions=[ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)]
         )
         while time.monotonic() < deadline_s:
-            answer = client.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]), 3, ListOffsetsResponse)
+            answer = client.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]), 3)
             if answer.topics[0].partitions[0].offset > 0:
                 break
             time.sleep(0.02)
         time.sleep(0.3)
-        client.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]), 3, ListOffsetsResponse)
+        client.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]), 3)

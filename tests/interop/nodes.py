@@ -5,8 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import socket
-import struct
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,14 +12,13 @@ from pathlib import Path
 import barnabas
 from protocol.errors import Error
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from protocol.wire.codec import decode, encode
 from tests.support.apache_kafka import RUNNER
 from tests.support.ports import free_ports
 from tests.support.waiting import process_is_gone, until
+from tests.support.wire import Client
 
 START_ATTEMPTS = 3
 NO_PRODUCER = -1
-_INIT_PRODUCER_ID = 22
 _VERSION = 1
 
 
@@ -121,14 +118,9 @@ class Turns:
             producer_id=NO_PRODUCER,
             producer_epoch=NO_PRODUCER,
         )
-        head = struct.pack(">hhih", _INIT_PRODUCER_ID, _VERSION, 1, -1)
-        body = encode(request, _VERSION)
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
-            connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
-            stream = connection.makefile("rb")
-            (size,) = struct.unpack(">i", stream.read(4))
-            answer = stream.read(size)
-        return decode(InitProducerIdResponse, _VERSION, answer, 4)
+        with Client.connect(self.port) as client:
+            answer: InitProducerIdResponse = client.ask(request, _VERSION)
+        return answer
 
 
 def _is_unlocked(data: Path) -> bool:

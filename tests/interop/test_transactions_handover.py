@@ -19,13 +19,12 @@ from broker.server import Server
 from protocol.errors import Error
 from tests.interop.nodes import Turns
 from tests.interop.test_dump_log import dump
-from tests.support import kafka_folders
+from tests.support import kafka_folders, wire
 from tests.support.disk import files
 from tests.support.requirements import need_apache_kafka
 from tests.support.transactional_client import (
     READ_COMMITTED,
     Broker,
-    Connection,
     Producer,
     Reader,
     connected,
@@ -221,7 +220,7 @@ def test_each_finishes_what_the_other_began(tmp_path: Path) -> None:
                 client.transact(broker)
                 client.send(broker)
             assert not is_at_rest(broker)
-            connections = [Connection(turns.port) for _ in ending]
+            connections = [wire.Client.connect(turns.port) for _ in ending]
             for connection, client in zip(connections, ending, strict=True):
                 connection.tell(*client.at(broker).end_request(commit=True))
             turns.kill()

@@ -1,4 +1,4 @@
-"""A transactional producer request by request, and a read_committed reader, over sockets of their own.
+"""A transactional producer request by request, and a read_committed reader, over connections of their own.
 
 Neither hides anything: a request is sent when it is called, and its error code is what is returned.
 """
@@ -6,13 +6,10 @@ Neither hides anything: a request is sent when it is called, and its error code 
 from __future__ import annotations
 
 import contextlib
-import socket
-import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -33,9 +30,8 @@ from protocol.messages.transactions import (
 from protocol.messages.transactions_admin import DescribedTransaction, DescribeTransactionsRequest
 from protocol.records.batch import walk_batches
 from protocol.records.records import ABORT, build_batch, read_control_type, read_records
-from protocol.wire.codec import decode, encode
+from tests.support.wire import PATIENCE_S, Client
 
-PATIENCE_S = 30.0
 LATEST = -1
 READ_COMMITTED = 1
 
@@ -56,39 +52,6 @@ NOT_YET = (
 
 def system_time_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-class Connection:
-    """One request at a time. ConnectionError where the broker is gone."""
-
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
-        self._stream = self._socket.makefile("rb")
-
-    def close(self) -> None:
-        self._stream.close()
-        self._socket.close()
-
-    def ask(self, request: Any, version: int) -> Any:
-        self.tell(request, version)
-        api = APIS[type(request).API_KEY]
-        data = self._read(int.from_bytes(self._read(4), "big"))
-        return decode(api.response, version, data, 5 if api.response_header_version(version) >= 1 else 4)
-
-    def tell(self, request: Any, version: int) -> None:
-        """Send it, and leave the answer alone."""
-        api = APIS[type(request).API_KEY]
-        head = struct.pack(">hhih", api.key, version, 0, -1)
-        if api.request_header_version(version) >= 2:
-            head += b"\0"
-        body = encode(request, version)
-        self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
-
-    def _read(self, size: int) -> bytes:
-        data = self._stream.read(size)
-        if len(data) < size:
-            raise ConnectionError("the broker is gone")
-        return data
 
 
 class Broker:
@@ -161,11 +124,8 @@ class Broker:
 @contextlib.contextmanager
 def connected(port: int) -> Iterator[Broker]:
     """A broker behind a connection. ConnectionError where there is none."""
-    connection = Connection(port)
-    try:
-        yield Broker(connection.ask)
-    finally:
-        connection.close()
+    with Client.connect(port) as client:
+        yield Broker(client.ask)
 
 
 class Reader:

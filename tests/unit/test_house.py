@@ -122,6 +122,7 @@ CIRCLES = {
     "broker.network.connection",
     "broker.network.context",
     "broker.network.dispatch",
+    "broker.network.endpoints",
     "broker.network.listener",
     "broker.quotas.client_quotas",
     "broker.quotas.throttling",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
+from ..frames import header
 from ..play import Play, script, versions
-from ..wire import header
 
 NAMES = ("a", "librdkafka", "a.b-c_d", "A1", "")
 BAD_NAMES = ("-a", ".a", "a-", "a.", "a b", "ä", "a/b", " ", "a\n", "_a", "a_", "a" * 1000)

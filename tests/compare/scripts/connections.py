@@ -5,11 +5,14 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from protocol.apis import APIS
+from tests.support.wire import Outcome, frame, tagged_fields, unsigned_varint
+
 from ..batches import batch
+from ..frames import API_KEYS, Client, body, connect, header
 from ..play import SHORT_MS, SILENCE_S, Play, script, versions
 from ..properties import LIMITED_HOST, LIMITED_HOST_CONNECTIONS, SOCKET_REQUEST_MAX_BYTES
 from ..requests import fetch, metadata, produce
-from ..wire import API_KEYS, APIS, Client, Outcome, body, frame, header, tagged_fields, unsigned_varint
 
 
 def good_requests(play: Play) -> dict[str, dict[str, Any]]:
@@ -284,7 +287,7 @@ def a_bad_request_behind_good_ones(play: Play) -> None:
         "a negative size": struct.pack(">i", -1),
         "a body cut short": frame(header(3, 9, 5) + b"\x05"),
     }.items():
-        client = Client(play.broker.port)
+        client = connect(play.broker.port)
         first, first_data = client.prepare("Metadata", 9, metadata("nowhere"))
         second, second_data = client.prepare("ApiVersions", 0, {})
         _, behind = client.prepare("Produce", 9, produce((topic, 0, batch())))
@@ -301,7 +304,7 @@ def a_bad_request_behind_good_ones(play: Play) -> None:
 @script
 def one_bad_connection_does_not_touch_others(play: Play) -> None:
     play.ask("before", "Metadata", 9, metadata("nowhere"), on="good")
-    half = Client(play.broker.port)
+    half = connect(play.broker.port)
     half.send_bytes(frame(api_versions())[:-2])
     play.raw("garbage on another one", b"\xff" * 50)
     play.raw_frame("an unknown api on a third", header(999, 0, 5))
@@ -320,17 +323,17 @@ def half_closed(play: Play) -> None:
         ("behind a request", "Metadata", 9, metadata("nowhere")),
         ("behind a Produce", "Produce", 9, produce((topic, 0, batch()))),
     ):
-        client = Client(play.broker.port)
-        sent = client.send(api, version, fields)
+        client = connect(play.broker.port)
+        sent = client.say(api, version, fields)
         client.finish_sending()
         answer = client.receive(sent)
         play.note(case, answer.value if isinstance(answer, Outcome) else "an answer")
         play.note(f"{case}: and then", _end_of(client))
-    client = Client(play.broker.port)
+    client = connect(play.broker.port)
     client.send_bytes(frame(api_versions())[:-1])
     client.finish_sending()
     play.note("within a request", _end_of(client))
-    client = Client(play.broker.port)
+    client = connect(play.broker.port)
     client.finish_sending()
     play.note("before any request", _end_of(client))
 
@@ -347,21 +350,21 @@ def too_many_of_one_host(play: Play) -> None:
     asked = ("ApiVersions", 0, {})
     kept = []
     for i in range(LIMITED_HOST_CONNECTIONS):
-        client = Client(play.broker.port, from_host=LIMITED_HOST)
-        answer = client.receive(client.send(*asked))
+        client = connect(play.broker.port, from_host=LIMITED_HOST)
+        answer = client.receive(client.say(*asked))
         play.note(f"connection {i}", answer.value if isinstance(answer, Outcome) else "an answer")
         kept.append(client)
     for i in range(2):
-        client = Client(play.broker.port, from_host=LIMITED_HOST)
+        client = connect(play.broker.port, from_host=LIMITED_HOST)
         play.note(f"one more, {i}", _end_of(client))
     for i, client in enumerate(kept):
-        answer = client.receive(client.send(*asked))
+        answer = client.receive(client.say(*asked))
         play.note(f"connection {i} lives on", answer.value if isinstance(answer, Outcome) else "an answer")
     kept.pop().close()
 
     def room() -> bool:
-        client = Client(play.broker.port, from_host=LIMITED_HOST)
-        answer = client.receive(client.send(*asked))
+        client = connect(play.broker.port, from_host=LIMITED_HOST)
+        answer = client.receive(client.say(*asked))
         client.close()
         return not isinstance(answer, Outcome)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tests.support.wire import Outcome
+
 from ..batches import batch, record
 from ..play import LONG_MS, SHORT_MS, SILENCE_S, Play, script, versions
 from ..requests import fetch, produce, unknown
-from ..wire import Outcome
 
 
 def sized(total_bytes: int) -> bytes:

@@ -1,56 +1,20 @@
-"""A client so thin that what it measures is the broker: ready requests over one blocking socket."""
+"""Ready requests, made once and sent again and again: what they measure is the broker."""
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections.abc import Iterator
 
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.records.batch import BatchHeader, walk_batches
-from protocol.wire.codec import decode, encode
-from protocol.wire.schema import Message
+from protocol.wire.codec import decode
+from tests.support.wire import Client, request_frame
 
 # The newest versions that still name topics, and have headers without tagged fields.
 PRODUCE_VERSION = 8
 FETCH_VERSION = 11
-PATIENCE_S = 30.0
-
-_HEADER = struct.Struct(">ihhih5s")
-_CLIENT_ID = b"bench"
-_SIZE = struct.Struct(">i")
+CLIENT_ID = "bench"
 _CORRELATION_ID_SIZE = 4
-
-
-class RawClient:
-    """One connection. The answers it hands out are views of a buffer that the next answer overwrites."""
-
-    def __init__(self, bootstrap: str, largest_answer: int = 64 * 1024 * 1024) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._buffer = memoryview(bytearray(largest_answer))
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def send(self, frame: bytes) -> None:
-        self._socket.sendall(frame)
-
-    def receive(self) -> memoryview:
-        """The body of the next answer."""
-        self._fill(self._buffer[:4])
-        size = _SIZE.unpack_from(self._buffer)[0]
-        self._fill(self._buffer[:size])
-        return self._buffer[_CORRELATION_ID_SIZE:size]
-
-    def _fill(self, view: memoryview) -> None:
-        while view:
-            count = self._socket.recv_into(view)
-            if count == 0:
-                raise ConnectionError("the broker closed the connection")
-            view = view[count:]
 
 
 def produce_frame(topic: str, batch: bytes, acks: int, *, transactional_id: str | None = None) -> bytes:
@@ -60,7 +24,7 @@ def produce_frame(topic: str, batch: bytes, acks: int, *, transactional_id: str 
     request = ProduceRequest(
         transactional_id=transactional_id, acks=acks, timeout_ms=30_000, topic_data=[of_topic]
     )
-    return _frame(request, 0, PRODUCE_VERSION)
+    return request_frame(request, PRODUCE_VERSION, client_id=CLIENT_ID)
 
 
 def fetch_frame(topic: str, offset: int, partition_max_bytes: int, *, partition: int = 0) -> bytes:
@@ -72,21 +36,21 @@ def fetch_frame(topic: str, offset: int, partition_max_bytes: int, *, partition:
         max_bytes=50 * 1024 * 1024,
         topics=[FetchTopic(topic=topic, partitions=[asked])],
     )
-    return _frame(request, 1, FETCH_VERSION)
+    return request_frame(request, FETCH_VERSION, client_id=CLIENT_ID)
 
 
-def produce_in_flight(client: RawClient, frame: bytes, count: int, in_flight: int) -> None:
+def produce_in_flight(client: Client, frame: bytes, count: int, in_flight: int) -> None:
     """Send the same request `count` times, with so many unanswered at most; RuntimeError for an error."""
     for sent in range(count):
         if sent >= in_flight:
             _take_produce_answer(client)
-        client.send(frame)
+        client.send_bytes(frame)
     for _ in range(min(count, in_flight)):
         _take_produce_answer(client)
 
 
 def fetch_batches(
-    client: RawClient, topic: str, end_offset: int, partition_max_bytes: int, *, partition: int = 0
+    client: Client, topic: str, end_offset: int, partition_max_bytes: int, *, partition: int = 0
 ) -> Iterator[BatchHeader]:
     """The header of each batch up to the offset, each Fetch sent when the answer before has come.
 
@@ -94,8 +58,8 @@ def fetch_batches(
     """
     offset = 0
     while offset < end_offset:
-        client.send(fetch_frame(topic, offset, partition_max_bytes, partition=partition))
-        answer = decode(FetchResponse, FETCH_VERSION, client.receive())
+        client.send_bytes(fetch_frame(topic, offset, partition_max_bytes, partition=partition))
+        answer = decode(FetchResponse, FETCH_VERSION, client.next_frame()[_CORRELATION_ID_SIZE:])
         (of_partition,) = answer.responses[0].partitions
         before = offset
         for _, header in walk_batches(of_partition.records or b""):
@@ -105,14 +69,8 @@ def fetch_batches(
             raise RuntimeError(f"fetch at offset {offset}: {of_partition}")
 
 
-def _take_produce_answer(client: RawClient) -> None:
-    answer = decode(ProduceResponse, PRODUCE_VERSION, client.receive())
+def _take_produce_answer(client: Client) -> None:
+    answer = decode(ProduceResponse, PRODUCE_VERSION, client.next_frame()[_CORRELATION_ID_SIZE:])
     (partition,) = answer.responses[0].partition_responses
     if partition.error_code:
         raise RuntimeError(f"produce: {partition}")
-
-
-def _frame(message: Message, api_key: int, version: int) -> bytes:
-    body = encode(message, version)
-    size = _HEADER.size - 4 + len(body)
-    return _HEADER.pack(size, api_key, version, 0, len(_CLIENT_ID), _CLIENT_ID) + body

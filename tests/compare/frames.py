@@ -1,0 +1,51 @@
+"""What the scripts say, from plain dicts: messages, bodies, headers with the client id that all recordings have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from protocol.apis import APIS
+from protocol.wire.codec import encode
+from protocol.wire.schema import Message
+from tests.support import wire
+
+from .plain import message_from
+
+CLIENT_ID = "compare"
+API_KEYS = {api.name: api.key for api in APIS.values()}
+PATIENCE_S = 10.0
+"""How long an answer that must come is waited for. Nothing that goes right ever waits as long."""
+
+header = partial(wire.header, client_id=CLIENT_ID)
+
+
+def message(api: str, version: int, fields: Mapping[str, Any]) -> Message:
+    """The request that the dict describes."""
+    found: Message = message_from(APIS[API_KEYS[api]].request, fields, version)
+    return found
+
+
+def body(api: str, version: int, fields: Mapping[str, Any]) -> bytes:
+    return bytes(encode(message(api, version, fields), version))
+
+
+class Client(wire.Client):
+    """A client that is told its requests as dicts, and waits for no answer as long as others may."""
+
+    patience_s = PATIENCE_S
+
+    def say(self, api: str, version: int, fields: Mapping[str, Any], **how: Any) -> wire.Sent:
+        """Send a well-formed request; `how` is as for `send`."""
+        return self.send(message(api, version, fields), version, **how)
+
+    def prepare(
+        self, api: str, version: int, fields: Mapping[str, Any], **how: Any
+    ) -> tuple[wire.Sent, bytes]:
+        """A request and its frame, not sent yet."""
+        return self.made(message(api, version, fields), version, **how)
+
+
+def connect(port: int, *, from_host: str = "127.0.0.1") -> Client:
+    return Client(wire.Socket("127.0.0.1", port, from_host=from_host), client_id=CLIENT_ID)
