@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from coordinator.group.topics import TopicMetadata
+from coordinator.group.known_topics import KnownTopic
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, TopicChanges, TopicImage
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class ClusterTopics:
-    """The port `coordinator.group.topics.Topics`, over the metadata of now."""
+    """The port `coordinator.group.known_topics.KnownTopics`, over the metadata of now."""
 
     def __init__(self, metadata: MetadataLog) -> None:
         self._metadata = metadata
-        self._seen: dict[bytes, TopicMetadata] = {}
+        self._seen: dict[bytes, KnownTopic] = {}
 
     @property
     def image(self) -> ClusterImage:
@@ -27,24 +27,24 @@ class ClusterTopics:
     def version(self) -> int:
         return self._metadata.last_applied_offset
 
-    def by_name(self, name: str) -> TopicMetadata | None:
+    def by_name(self, name: str) -> KnownTopic | None:
         topic = self.image.topics.get(name)
         return None if topic is None else self._metadata_of(topic)
 
-    def by_id(self, topic_id: bytes) -> TopicMetadata | None:
+    def by_id(self, topic_id: bytes) -> KnownTopic | None:
         topic = self.image.topics_by_id.get(topic_id)
         return None if topic is None else self._metadata_of(topic)
 
     def names(self) -> Iterable[str]:
         return self.image.topics
 
-    def _metadata_of(self, topic: TopicImage) -> TopicMetadata:
+    def _metadata_of(self, topic: TopicImage) -> KnownTopic:
         seen = self._seen.get(topic.topic_id)
         # Replicas stay where they are, on the one node that there is: a topic can only grow.
         is_same = seen is not None and seen.partition_count == len(topic.partitions)
         return seen if seen is not None and is_same else self._read(topic)
 
-    def _read(self, topic: TopicImage) -> TopicMetadata:
+    def _read(self, topic: TopicImage) -> KnownTopic:
         brokers = self.image.brokers
         racks = tuple(
             tuple(
@@ -54,7 +54,7 @@ class ClusterTopics:
             )
             for index in sorted(topic.partitions)
         )
-        return TopicMetadata(topic.name, topic.topic_id, racks)
+        return KnownTopic(topic.name, topic.topic_id, racks)
 
     def follow(self, changes: TopicChanges) -> tuple[list[str], bool]:
         """Names of topics that are new, others or gone by these changes, and whether some are new. Costs in proportion

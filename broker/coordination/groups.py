@@ -14,8 +14,9 @@ from broker.config.group_config import consumer_timeouts
 from broker.controller.image import GROUP_RESOURCE
 from broker.coordination.cluster_topics import ClusterTopics
 from broker.coordination.hosted_shards import HostedShards
+from coordinator.group.client import Client
 from coordinator.group.settings import ConsumerTimeouts, GroupSettings
-from coordinator.group.shard import Client, GroupShard
+from coordinator.group.shard import GroupShard
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group.offsets.committing import Committer, NewOffset
+from coordinator.group.offsets.commit import Committer, NewOffset
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_offsets import (
     OffsetCommitRequest,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.verification import Operation, TransactionalProducer, add_or_verify
-from coordinator.group.offsets.committing import Committer, NewOffset
+from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.ports import append_error
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import (
@@ -98,9 +98,7 @@ def _commit(
         return server.groups.shard_of(request.group_id).commit_offsets_in_transaction(
             committer,
             offsets,
-            producer_id=request.producer_id,
-            producer_epoch=request.producer_epoch,
-            guard=guard,
+            OffsetProducer(request.producer_id, request.producer_epoch, guard),
         )
     except KafkaError as failure:
         error = failure.error

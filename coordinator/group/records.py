@@ -108,6 +108,11 @@ class ConsumerGroupRecord(NamedTuple):
     key: Message
     value: Message | None
 
+    @property
+    def group_id(self) -> str:
+        group_id: str = getattr(self.key, "group_id")  # noqa: B009 - each of the key classes has it
+        return group_id
+
 
 class OtherGroupRecord(NamedTuple):
     """A record of a share or a streams group. `exists` says whether it makes or ends one, None that it does neither."""

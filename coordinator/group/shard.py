@@ -1,51 +1,62 @@
-"""The groups of one partition of `__consumer_offsets`, and how its records make them.
+"""The groups of one partition of `__consumer_offsets`: the front of the room, made of its parts.
 
-Decide → append → apply: whatever is decided goes through `commit`, and `apply` alone changes durable state. A start
-replays the log through the same `apply`, then calls `start`.
+Decide → append → apply: whatever is decided goes through the journal, and the store alone changes what is durable. A
+start replays the log through the same `apply`, then calls `start`.
+
+What is appended is applied at once, so that the next request sees it, but isn't committed yet. So every answer, of
+reads too, leaves by `ask` or `ask_for_later`, which let it wait at the gate.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import ClassVar, TypeVar
 
-from coordinator.group import admin, dispatch
-from coordinator.group.classic import rebalance
-from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.classic.states import DEAD
-from coordinator.group.consumer import describe, replay, timers
-from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.heartbeat import heartbeat as consumer_heartbeat
-from coordinator.group.offsets import committing, expiry, fetching
-from coordinator.group.offsets.store import OffsetStore
-from coordinator.group.records import (
-    AnyRecord,
-    ConsumerGroupRecord,
-    GroupRecord,
-    OffsetRecord,
-    decode_record,
-    encode_record,
-)
+from coordinator.gate import Gate
+from coordinator.group.admin import Administration
+from coordinator.group.classic.join import Join
+from coordinator.group.classic.joining import Joining
+from coordinator.group.classic.member import JoinReply, SyncReply
+from coordinator.group.classic.membership import Membership
+from coordinator.group.classic.rebalancing import Rebalancing
+from coordinator.group.classic_requests import ClassicRequests
+from coordinator.group.client import Client
+from coordinator.group.consumer.classic_members import ClassicMembers
+from coordinator.group.consumer.heartbeats import Heartbeats
+from coordinator.group.consumer.leaving import Leaving
+from coordinator.group.consumer.migration import Migration
+from coordinator.group.consumer.regexes import Regexes
+from coordinator.group.consumer.sessions import ConsumerSessions
+from coordinator.group.consumer.steps import Steps
+from coordinator.group.journal import Journal
+from coordinator.group.known_topics import KnownTopics
+from coordinator.group.modern.topic_hashes import TopicHashes
+from coordinator.group.offsets import fetching
+from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
+from coordinator.group.offsets.committing import Committing
+from coordinator.group.offsets.expiry import Expiry
+from coordinator.group.parts import ShardParts
+from coordinator.group.records import decode_record
 from coordinator.group.settings import ConsumerTimeouts, GroupSettings
-from coordinator.group.topics import NoTopics, Topics
-from coordinator.ports import Bytes, Record, Runtime
+from coordinator.group.store import GroupStore
+from coordinator.ports import Bytes, Runtime
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_classic import JoinGroupResponse, SyncGroupResponse
-from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.messages import groups_consumer
+from protocol.messages.groups_admin import DescribedGroup, ListedGroup
+from protocol.messages.groups_classic import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    MemberResponse,
+    SyncGroupRequest,
+)
+from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from protocol.messages.groups_offsets import OffsetFetchRequestTopics, OffsetFetchResponseTopics
 
 log = logging.getLogger("barnabas.groups")
 
-_EXPIRY = ("expire offsets",)
-PART_BYTES = 64 * 1024  # of records that need not be one batch; far below what a batch may have
-
-
-class Client(NamedTuple):
-    """Who sent a request. `host` is its address with a slash before it, as Kafka records it."""
-
-    client_id: str
-    host: str
-    api_version: int
+A = TypeVar("A")
 
 
 class GroupShard:
@@ -57,143 +68,165 @@ class GroupShard:
         self,
         runtime: Runtime,
         settings: GroupSettings,
-        topics: Topics | None = None,
-        timeouts_of: Callable[[str], ConsumerTimeouts] | None = None,
+        topics: KnownTopics,
+        timeouts_of: Callable[[str], ConsumerTimeouts],
     ) -> None:
-        """`timeouts_of` gives those of a group by its id; Kafka's defaults where it isn't given."""
-        self.runtime = runtime
-        self.settings = settings
-        self.topics: Topics = topics or NoTopics()
-        self.timeouts_of = timeouts_of or (lambda group_id: ConsumerTimeouts())
-        self.groups: dict[str, ClassicGroup] = {}
-        self.consumer_groups: dict[str, ConsumerGroup] = {}
-        """A group's id is in one of the two at most."""
-        self.offsets = OffsetStore()
-        self.other_groups: set[str] = set()
-        """Share and streams groups, which other brokers have recorded: nothing here serves them."""
-        self.topic_hashes: dict[str, int] = {}  # by name, as far as they have been asked for
-        self.topics_created_version = self.topics.version
-        """The version of the metadata that last brought a new topic."""
-        self.resolving: set[str] = set()
-        """Groups whose regular expressions are about to be resolved."""
-
-    # ---- what it does, each verb in its own room
-
-    join = dispatch.join
-    sync = dispatch.sync
-    heartbeat = dispatch.heartbeat
-    leave = dispatch.leave
-    consumer_heartbeat = consumer_heartbeat
-
-    commit_offsets = committing.commit_offsets
-    commit_offsets_in_transaction = committing.commit_offsets_in_transaction
-    delete_offsets = committing.delete_offsets
-    check_fetch = fetching.check_fetch
-    fetch_offsets = fetching.fetch_offsets
-    fetch_all_offsets = fetching.fetch_all_offsets
-    forget_topics = expiry.forget_topics
-
-    list_groups = admin.list_groups
-    describe_group = admin.describe_group
-    describe_consumer_group = describe.describe_consumer_group
-    delete_groups = admin.delete_groups
-
-    def consumer_group(self, group_id: str) -> ConsumerGroup:
-        """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
-        group = self.consumer_groups.get(group_id)
-        if group is None:
-            other = group_id in self.groups or group_id in self.other_groups
-            raise KafkaError(
-                Error.GROUP_ID_NOT_FOUND,
-                f"Group {group_id} {'is not a consumer group' if other else 'not found'}.",
-            )
-        return group
-
-    # ---- records
-
-    def commit(
-        self,
-        records: Sequence[AnyRecord],
-        *,
-        producer_id: int = NO_PRODUCER_ID,
-        producer_epoch: int = NO_PRODUCER_EPOCH,
-        guard: object | None = None,
-    ) -> None:
-        """Append records as one batch and apply them. Raises KafkaError where they can't be written: nothing is
-        changed then."""
-        if records:
-            encoded = [encode_record(record) for record in records]
-            self._commit(records, encoded, producer_id, producer_epoch, guard)
-
-    def commit_in_parts(self, records: Iterable[AnyRecord]) -> None:
-        """Append and apply records that need not come to be together, some at a time. Raises KafkaError where one part
-        can't be written: those before it are in force."""
-        part: list[AnyRecord] = []
-        encoded: list[Record] = []
-        size_bytes = 0
-        for record in records:
-            key, value = encode_record(record)
-            if part and size_bytes + len(key) + len(value or b"") > PART_BYTES:
-                self._commit(part, encoded)
-                part, encoded, size_bytes = [], [], 0
-            part.append(record)
-            encoded.append((key, value))
-            size_bytes += len(key) + len(value or b"")
-        if part:
-            self._commit(part, encoded)
-
-    def _commit(
-        self,
-        records: Sequence[AnyRecord],
-        encoded: Sequence[Record],
-        producer_id: int = NO_PRODUCER_ID,
-        producer_epoch: int = NO_PRODUCER_EPOCH,
-        guard: object | None = None,
-    ) -> None:
-        end_offset = self.runtime.append(
-            encoded,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            guard=guard,
+        """`timeouts_of` gives those of a group by its id."""
+        self.groups = GroupStore()
+        self.offsets = self.groups.offsets
+        self._gate = Gate(runtime)
+        self._runtime = runtime
+        self._hashes = TopicHashes(topics)
+        self.journal = Journal(self._gate, self.groups, runtime.now_ms)
+        parts = ShardParts(
+            runtime=runtime,
+            store=self.groups,
+            journal=self.journal,
+            settings=settings,
+            topics=topics,
+            hashes=self._hashes,
+            timeouts_of=timeouts_of,
         )
-        first = end_offset - len(encoded)
-        for index, record in enumerate(records):
-            if isinstance(record, OffsetRecord) and record.value is not None:
-                record = OffsetRecord(record.key, record.value._replace(record_offset=first + index))
-            self.apply(record, producer_id)
+        self._rebalancing = Rebalancing(parts)
+        self._sessions = ConsumerSessions(parts, self._member_is_late)
+        self.regexes = Regexes(parts)
+        migration = Migration(parts, self._rebalancing, self._sessions)
+        self._leaving = Leaving(parts, migration, self._sessions)
+        steps = Steps(parts, self.regexes, self._sessions)
+        self._heartbeats = Heartbeats(
+            parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
+        )
+        self._classic_requests = ClassicRequests(
+            self.groups,
+            Joining(parts, self._rebalancing),
+            Membership(parts, self._rebalancing),
+            ClassicMembers(
+                parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
+            ),
+        )
+        self._committing = Committing(parts, self._rebalancing)
+        self._expiry = Expiry(parts)
+        self._administration = Administration(parts, self._rebalancing)
 
-    def apply(self, record: AnyRecord, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Change the durable state by one record of the log."""
-        if isinstance(record, OffsetRecord):
-            group_id = record.key.group_id
-            if record.value is not None and not (
-                group_id in self.groups or group_id in self.consumer_groups or group_id in self.other_groups
-            ):
-                # Offsets without a group: somebody commits who assigns partitions to itself.
-                self.groups[group_id] = ClassicGroup(group_id, self.runtime.now_ms())
-            self.offsets.apply(record.key, record.value, producer_id)
-        elif isinstance(record, GroupRecord):
-            self._apply_group(record)
-        elif isinstance(record, ConsumerGroupRecord):
-            replay.apply(self, record)
-        elif record.exists is not None:
-            if record.exists:
-                self.groups.pop(record.group_id, None)
-                self.consumer_groups.pop(record.group_id, None)
-                self.other_groups.add(record.group_id)
-            else:
-                self.other_groups.discard(record.group_id)
+    def _member_is_late(self, group_id: str, member_id: str, reason: str) -> None:
+        self._leaving.fence_late(group_id, member_id, reason)
 
-    def _apply_group(self, record: GroupRecord) -> None:
-        if record.value is None:
-            self.groups.pop(record.group_id, None)
-            return
-        self.consumer_groups.pop(record.group_id, None)
-        group = self.groups.get(record.group_id)
-        if group is not None and group.is_said_by(record.value):
-            group.adopt(record.value, self.runtime.now_ms())
-        else:
-            self.groups[record.group_id] = ClassicGroup.from_record(record.group_id, record.value)
+    # --- the way out of every answer ------------------------------------------------------------------------
+
+    def ask(self, question: Callable[[GroupShard], A], reply: Callable[[A | KafkaError], None]) -> None:
+        """Ask the shard something that it answers at once, or refuses with KafkaError.
+
+        The answer goes to `reply` once all is committed that the shard has appended: in this call where it is already.
+        NOT_COORDINATOR where that isn't known any more, since the partition is led elsewhere.
+        """
+        answer: A | KafkaError
+        try:
+            answer = question(self)
+        except KafkaError as error:
+            answer = error
+        self._gate.when_committed(lambda lost: reply(answer if lost is None else lost))
+
+    def ask_for_later(
+        self,
+        question: Callable[[GroupShard, Callable[[A], None]], None],
+        reply: Callable[[A | KafkaError], None],
+    ) -> None:
+        """As `ask`, for a question whose answer may come later: it is given where the answer is to go."""
+
+        def answered(answer: A | KafkaError) -> None:
+            self._gate.when_committed(lambda lost: reply(answer if lost is None else lost))
+
+        try:
+            question(self, answered)
+        except KafkaError as error:
+            answered(error)
+
+    # --- members --------------------------------------------------------------------------------------------
+
+    def join(self, client: Client, request: JoinGroupRequest, reply: JoinReply) -> None:
+        """JoinGroup. Raises KafkaError."""
+        self._classic_requests.join(Join(client, request, reply))
+
+    def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
+        """SyncGroup. Raises KafkaError."""
+        self._classic_requests.sync(request, reply)
+
+    def heartbeat(self, request: HeartbeatRequest) -> Error:
+        """Heartbeat of the classic protocol. Raises KafkaError."""
+        return self._classic_requests.heartbeat(request)
+
+    def leave(self, request: LeaveGroupRequest) -> tuple[Error, list[MemberResponse]]:
+        """LeaveGroup: an error of the whole request, or each member with its own. Raises KafkaError."""
+        return self._classic_requests.leave(request)
+
+    def consumer_heartbeat(
+        self, client: Client, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        """ConsumerGroupHeartbeat. Raises KafkaError."""
+        return self._heartbeats.heartbeat(client, request)
+
+    # --- offsets --------------------------------------------------------------------------------------------
+
+    def commit_offsets(
+        self,
+        committer: Committer,
+        offsets: Sequence[NewOffset],
+        *,
+        api_version: int,
+        retention_ms: int = -1,
+    ) -> list[Error]:
+        """Each offset's error, in their order. Raises KafkaError with what holds for all of them."""
+        return self._committing.commit(committer, offsets, api_version=api_version, retention_ms=retention_ms)
+
+    def commit_offsets_in_transaction(
+        self, committer: Committer, offsets: Sequence[NewOffset], producer: OffsetProducer
+    ) -> list[Error]:
+        """As `commit_offsets`, for an open transaction: the offsets count once its marker comes."""
+        return self._committing.commit_in_transaction(committer, offsets, producer)
+
+    def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[Error]:
+        """Each partition's error, in their order. Raises KafkaError with what holds for all of them."""
+        return self._committing.delete(group_id, partitions)
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Whether this member may fetch the group's offsets. Raises KafkaError."""
+        group = self.groups.find(group_id)
+        if group is not None:
+            group.check_fetch(member_id, epoch)
+
+    def fetch_offsets(
+        self, group_id: str, topics: Sequence[OffsetFetchRequestTopics], *, require_stable: bool
+    ) -> list[OffsetFetchResponseTopics]:
+        """The offsets of the partitions asked for; −1 where there is none."""
+        return fetching.fetch_offsets(self.offsets, group_id, topics, require_stable=require_stable)
+
+    def fetch_all_offsets(self, group_id: str, *, require_stable: bool) -> list[OffsetFetchResponseTopics]:
+        """All that the group has committed."""
+        return fetching.fetch_all_offsets(self.offsets, group_id, require_stable=require_stable)
+
+    def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> None:
+        """Topics (name, id) were deleted: their offsets go. Raises KafkaError where that can't be recorded."""
+        self._expiry.forget_topics(topics)
+
+    # --- administration -------------------------------------------------------------------------------------
+
+    def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
+        """Groups in any of the states and of any of the types; no filter lets all through."""
+        return self._administration.list_groups(states, types)
+
+    def describe_group(self, group_id: str, *, api_version: int) -> DescribedGroup:
+        """A classic group."""
+        return self._administration.describe_group(group_id, api_version=api_version)
+
+    def describe_consumer_group(self, group_id: str) -> groups_consumer.DescribedGroup:
+        """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
+        return self._administration.describe_consumer_group(group_id)
+
+    def delete_groups(self, group_ids: Sequence[str]) -> list[Error]:
+        """Each group's error, in their order. Raises KafkaError where that can't be recorded."""
+        return self._administration.delete_groups(group_ids)
+
+    # --- the log --------------------------------------------------------------------------------------------
 
     def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None:
         """One record of the log, at start. Raises CodecError for one that this version of Kafka doesn't read."""
@@ -201,24 +234,20 @@ class GroupShard:
         if record is None:
             log.warning("the record at offset %d is of no known type; it stays in the log", record_offset)
         else:
-            self.apply(record, producer_id)
+            self.groups.apply(record, self._runtime.now_ms(), producer_id)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A transaction's marker is in the log, read or just written: its offsets count now, or never."""
         self.offsets.end_transaction(producer_id, commit=commit)
 
-    # ---- start and end
+    # --- start and end --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Everything is replayed: sessions begin anew, and too large groups shrink."""
-        for group in self.groups.values():
-            for member in group.members.values():
-                rebalance.restart_session(self, group, member)
-            if len(group.members) > self.settings.max_size:
-                rebalance.prepare_rebalance(self, group, f"group.max.size is {self.settings.max_size}")
-        timers.restart_all(self)
-        self.topics_created_version = self.topics.version
-        self._expire_later()
+        """Everything is replayed: sessions begin anew, and groups that are too large shrink."""
+        self._rebalancing.restart_all()
+        self._sessions.restart_all()
+        self.regexes.topics_were_created()
+        self._expiry.start()
 
     def topics_changed(self, names: Iterable[str], *, created: bool) -> None:
         """The metadata changed: topics of these names are new (`created`: some of them), others than before, or gone.
@@ -226,32 +255,16 @@ class GroupShard:
         Who subscribes to one of them looks at the next heartbeat what that means.
         """
         if created:
-            self.topics_created_version = self.topics.version
+            self.regexes.topics_were_created()
         changed = {*names}
         for name in changed:
-            self.topic_hashes.pop(name, None)
-        for group in self.consumer_groups.values():
+            self._hashes.forget(name)
+        for group in self.groups.consumer.values():
             if any(group.is_subscribed_to(name) for name in changed):
                 group.request_refresh()
 
     def unload(self) -> None:
         """The partition is led elsewhere, or gone: who waits here has to look for the coordinator again."""
-        for group in self.groups.values():
-            group.move_to(DEAD, self.runtime.now_ms())
-            for member in group.members.values():
-                group.answer_join(
-                    member, JoinGroupResponse(member_id=member.member_id, error_code=Error.NOT_COORDINATOR)
-                )
-                member.answer_sync(SyncGroupResponse(error_code=Error.NOT_COORDINATOR))
+        self._rebalancing.give_up()
+        self._gate.close()
         self.groups.clear()
-        self.consumer_groups.clear()
-
-    def _expire_later(self) -> None:
-        self.runtime.schedule(_EXPIRY, self.settings.offsets_retention_check_interval_ms, self._expire)
-
-    def _expire(self) -> None:
-        try:
-            expiry.expire(self)
-        except KafkaError as error:
-            log.warning("expired offsets can't be deleted: %s", error)
-        self._expire_later()

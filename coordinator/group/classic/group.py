@@ -1,22 +1,36 @@
 """A classic group: its state, its members, its generation (Kafka: `ClassicGroup`).
 
-Generation, protocol, leader and assignments are durable: the group's record carries them (`to_record`, `from_record`).
+Generation, protocol, leader and assignments are durable: the group's record carries them (`group_record`).
 The rest lives in memory alone, as in Kafka: pending member ids, parked joins and syncs, a rebalance under way.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from coordinator.group.classic import votes
-from coordinator.group.classic.member import ClassicMember, JoinReply, Protocols
-from coordinator.group.classic.states import COMPLETING, DEAD, EMPTY, ENTERED_FROM, STABLE, State
+from coordinator.group.classic.member import ClassicMember, JoinReply, MemberTimeouts, Protocols
+from coordinator.group.classic.states import (
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    ENTERED_FROM,
+    STABLE,
+    Request,
+    State,
+    answer_of,
+)
 from coordinator.group.classic.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from coordinator.group.kinds import RetentionStart
+from coordinator.group.offsets.commit import Committer, NewOffset
+from coordinator.group.records import AnyRecord, GroupRecord
 from coordinator.java.maps import JavaHashMap
-from protocol.errors import Error
-from protocol.messages.group_records import GroupMetadataValue, MemberMetadata
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_admin import ListedGroup
 from protocol.messages.groups_classic import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
+
+CLASSIC_TYPE = "classic"
 
 
 class ClassicGroup:
@@ -62,9 +76,8 @@ class ClassicGroup:
     # --- what it is -----------------------------------------------------------------------------------------
 
     @property
-    def is_simple(self) -> bool:
-        """Whether it is there for its offsets alone."""
-        return self.protocol_type is None and self.state is EMPTY and not self.pending_joins
+    def is_empty(self) -> bool:
+        return self.state is EMPTY
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -136,16 +149,14 @@ class ClassicGroup:
         self,
         member: ClassicMember,
         protocols: Protocols,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
+        timeouts: MemberTimeouts,
         join_reply: JoinReply | None,
     ) -> None:
         """A member joins again."""
         self._supported.subtract(name for name, _ in member.protocols)
         member.protocols = protocols
         self._supported.update(name for name, _ in protocols)
-        member.rebalance_timeout_ms = rebalance_timeout_ms
-        member.session_timeout_ms = session_timeout_ms
+        member.session_timeout_ms, member.rebalance_timeout_ms = timeouts
         self._park(member, join_reply)
 
     def _park(self, member: ClassicMember, join_reply: JoinReply | None) -> None:
@@ -253,69 +264,69 @@ class ClassicGroup:
             return None
         return subscribed_topics(member.metadata(protocol) for member in self.members.values())
 
-    # --- the record -----------------------------------------------------------------------------------------
+    # --- for its offsets and for administrators (see `kinds.Group`) -----------------------------------------
 
-    def to_record(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
-        """The group as its record says it, with the assignments that are to be, by member id."""
-        return GroupMetadataValue(
+    def check_commit(
+        self, committer: Committer, offsets: Sequence[NewOffset], api_version: int | None
+    ) -> None:
+        """Inside of a transaction the state of a rebalance isn't looked at.
+
+        Kafka: `ClassicGroup.validateOffsetCommit`.
+        """
+        in_transaction = api_version is None
+        if committer.generation < 0 and self.state is EMPTY:
+            return  # an administrator, or a consumer that assigns partitions to itself
+        if committer.is_anonymous:
+            request = Request.OFFSET_COMMIT_ANONYMOUS
+        else:
+            request = Request.OFFSET_COMMIT
+            error = self.check_member(committer.member_id, committer.instance_id)
+            if error is not Error.NONE:
+                raise KafkaError(error)
+            if committer.generation != self.generation:
+                raise KafkaError(Error.ILLEGAL_GENERATION)
+        if not in_transaction:
+            self._refuse(request)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Anybody may."""
+
+    def check_offset_deletion(self) -> None:
+        """Of a group whose members' subscriptions aren't known only without members."""
+        if not self.uses_consumer_protocol:
+            self._refuse(Request.OFFSET_DELETE)
+
+    def check_deletion(self) -> None:
+        self._refuse(Request.DELETE)
+
+    def _refuse(self, request: Request) -> None:
+        """Raises KafkaError where the table of answers has an error in this state."""
+        found = answer_of(request, self.state)
+        if isinstance(found, Error):
+            raise KafkaError(found)
+
+    def retention_start(self) -> RetentionStart | None:
+        """The time of the commit, but of an empty group the time when it became empty.
+
+        Offsets expire in a group without a type, in an empty one, and in a stable one of consumers whose topics are
+        known. Kafka: `ClassicGroup.offsetExpirationCondition`.
+        """
+        if self.protocol_type is not None and self.state is EMPTY:
+            since_ms = self.state_timestamp_ms
+            return lambda offset: offset.commit_timestamp_ms if since_ms == -1 else since_ms
+        if self.protocol_type is None or (
+            self.state is STABLE and self.uses_consumer_protocol and self.subscribed_topics is not None
+        ):
+            return lambda offset: offset.commit_timestamp_ms
+        return None
+
+    def tombstones(self) -> list[AnyRecord]:
+        return [GroupRecord(self.group_id, None)]
+
+    def listed(self) -> ListedGroup:
+        return ListedGroup(
+            group_id=self.group_id,
             protocol_type=self.protocol_type or "",
-            generation=self.generation,
-            protocol=self.protocol,
-            leader=self.leader_id,
-            current_state_timestamp=self.state_timestamp_ms,
-            members=[
-                MemberMetadata(
-                    member_id=member.member_id,
-                    group_instance_id=member.instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    rebalance_timeout=member.rebalance_timeout_ms,
-                    session_timeout=member.session_timeout_ms,
-                    subscription=member.metadata(self.protocol or ""),
-                    assignment=assignments[member.member_id],
-                )
-                for member in self.members.values()
-            ],
+            group_state=self.state.value,
+            group_type=CLASSIC_TYPE,
         )
-
-    @classmethod
-    def from_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """The group as a restart finds it: Stable with members, else Empty."""
-        group = cls(group_id, value.current_state_timestamp)
-        group.protocol_type = value.protocol_type or None
-        group.protocol = value.protocol
-        group.generation = value.generation
-        group.leader_id = value.leader
-        if value.members:
-            group.state = STABLE
-        for member in value.members:
-            timeout = member.rebalance_timeout
-            group.add(
-                ClassicMember(
-                    member.member_id,
-                    member.group_instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.session_timeout if timeout == -1 else timeout,
-                    member.session_timeout,
-                    value.protocol_type,
-                    [(value.protocol or "", member.subscription)],
-                    member.assignment,
-                )
-            )
-        group.compute_subscribed_topics()
-        return group
-
-    def is_said_by(self, value: GroupMetadataValue) -> bool:
-        """Whether the record is one of the generation that is at work here."""
-        return value.generation == self.generation and {m.member_id for m in value.members} == {*self.members}
-
-    def adopt(self, value: GroupMetadataValue, now_ms: int) -> None:
-        """Apply a record of the generation at work: what its members were assigned is theirs, and it is stable."""
-        for written in value.members:
-            self.members[written.member_id].assignment = written.assignment
-        if self.state is COMPLETING:
-            self.move_to(STABLE, now_ms)
-        elif self.state is EMPTY:
-            self.protocol_type = value.protocol_type or None
-            self.state_timestamp_ms = value.current_state_timestamp

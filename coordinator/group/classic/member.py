@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from protocol.messages.groups_classic import (
     JoinGroupResponse,
@@ -13,6 +14,22 @@ JoinReply = Callable[[JoinGroupResponse], None]
 SyncReply = Callable[[SyncGroupResponse], None]
 Protocols = list[tuple[str, bytes]]
 """Name and metadata of the protocols that a member supports, the best first."""
+
+
+class Identity(NamedTuple):
+    """Who a member is: its ids, and the client that it is."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+
+
+class MemberTimeouts(NamedTuple):
+    """How long a member may be silent, and how long it may take to join again."""
+
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
 
 
 class ClassicMember:
@@ -34,26 +51,13 @@ class ClassicMember:
     )
 
     def __init__(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocol_type: str,
-        protocols: Protocols,
-        assignment: bytes = b"",
+        self, identity: Identity, timeouts: MemberTimeouts, protocol_type: str, protocols: Protocols
     ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
+        self.member_id, self.instance_id, self.client_id, self.client_host = identity
+        self.session_timeout_ms, self.rebalance_timeout_ms = timeouts
         self.protocol_type = protocol_type
         self.protocols = protocols
-        self.assignment = assignment
+        self.assignment = b""
         self.is_new = False  # not yet through its first join: its session can end while it is parked
         self.join_reply: JoinReply | None = None
         self.sync_reply: SyncReply | None = None
@@ -61,6 +65,10 @@ class ClassicMember:
     @property
     def is_static(self) -> bool:
         return self.instance_id is not None
+
+    @property
+    def timeouts(self) -> MemberTimeouts:
+        return MemberTimeouts(self.session_timeout_ms, self.rebalance_timeout_ms)
 
     @property
     def heartbeat_is_satisfied(self) -> bool:
@@ -72,17 +80,14 @@ class ClassicMember:
 
     def with_id(self, member_id: str) -> ClassicMember:
         """The same member under a new id, with nothing parked: a static member that came back."""
-        return ClassicMember(
-            member_id,
-            self.instance_id,
-            self.client_id,
-            self.client_host,
-            self.rebalance_timeout_ms,
-            self.session_timeout_ms,
+        made = ClassicMember(
+            Identity(member_id, self.instance_id, self.client_id, self.client_host),
+            self.timeouts,
             self.protocol_type,
             self.protocols,
-            self.assignment,
         )
+        made.assignment = self.assignment
+        return made
 
     def answer_join(self, response: JoinGroupResponse) -> bool:
         """Answer the join that is parked here; whether there was one. `ClassicGroup.answer_join` also counts it."""

@@ -46,7 +46,7 @@ class Request(Enum):
     DELETE = "DeleteGroups"
 
 
-class Move(Enum):
+class Effect(Enum):
     """What a request sets off where it isn't refused."""
 
     ACCEPT = "it is done, and the state stays"
@@ -60,44 +60,44 @@ class Move(Enum):
     COMPLETE_JOIN = "the join may be complete without this member"
 
 
-ANSWERS: dict[Request, dict[State, Error | Move]] = {
+ANSWERS: dict[Request, dict[State, Error | Effect]] = {
     Request.JOIN_NEW: {
-        EMPTY: Move.REBALANCE,
-        PREPARING: Move.PARK,
-        COMPLETING: Move.REBALANCE,
-        STABLE: Move.REBALANCE,
+        EMPTY: Effect.REBALANCE,
+        PREPARING: Effect.PARK,
+        COMPLETING: Effect.REBALANCE,
+        STABLE: Effect.REBALANCE,
         DEAD: Error.COORDINATOR_NOT_AVAILABLE,
     },
     Request.JOIN_KNOWN: {
         EMPTY: Error.UNKNOWN_MEMBER_ID,
-        PREPARING: Move.PARK,
-        COMPLETING: Move.UNLESS_SAME,
-        STABLE: Move.UNLESS_SAME_FOLLOWER,
+        PREPARING: Effect.PARK,
+        COMPLETING: Effect.UNLESS_SAME,
+        STABLE: Effect.UNLESS_SAME_FOLLOWER,
         DEAD: Error.COORDINATOR_NOT_AVAILABLE,
     },
     Request.SYNC: {
         EMPTY: Error.UNKNOWN_MEMBER_ID,
         PREPARING: Error.REBALANCE_IN_PROGRESS,
-        COMPLETING: Move.PARK_FOR_LEADER,
-        STABLE: Move.ACCEPT,
+        COMPLETING: Effect.PARK_FOR_LEADER,
+        STABLE: Effect.ACCEPT,
         DEAD: Error.COORDINATOR_NOT_AVAILABLE,
     },
     Request.HEARTBEAT: {
         EMPTY: Error.UNKNOWN_MEMBER_ID,
         PREPARING: Error.REBALANCE_IN_PROGRESS,
-        COMPLETING: Move.ACCEPT,
-        STABLE: Move.ACCEPT,
+        COMPLETING: Effect.ACCEPT,
+        STABLE: Effect.ACCEPT,
         DEAD: Error.COORDINATOR_NOT_AVAILABLE,
     },
     Request.OFFSET_COMMIT: {
         EMPTY: Error.UNKNOWN_MEMBER_ID,
-        PREPARING: Move.ACCEPT,
+        PREPARING: Effect.ACCEPT,
         COMPLETING: Error.REBALANCE_IN_PROGRESS,
-        STABLE: Move.ACCEPT,
+        STABLE: Effect.ACCEPT,
         DEAD: Error.COORDINATOR_NOT_AVAILABLE,
     },
     Request.OFFSET_COMMIT_ANONYMOUS: {
-        EMPTY: Move.ACCEPT,
+        EMPTY: Effect.ACCEPT,
         PREPARING: Error.UNKNOWN_MEMBER_ID,
         COMPLETING: Error.UNKNOWN_MEMBER_ID,
         STABLE: Error.UNKNOWN_MEMBER_ID,
@@ -105,20 +105,20 @@ ANSWERS: dict[Request, dict[State, Error | Move]] = {
     },
     Request.LEAVE: {
         EMPTY: Error.UNKNOWN_MEMBER_ID,
-        PREPARING: Move.COMPLETE_JOIN,
-        COMPLETING: Move.REBALANCE,
-        STABLE: Move.REBALANCE,
+        PREPARING: Effect.COMPLETE_JOIN,
+        COMPLETING: Effect.REBALANCE,
+        STABLE: Effect.REBALANCE,
         DEAD: Error.COORDINATOR_NOT_AVAILABLE,
     },
     Request.OFFSET_DELETE: {
-        EMPTY: Move.ACCEPT,
+        EMPTY: Effect.ACCEPT,
         PREPARING: Error.NON_EMPTY_GROUP,
         COMPLETING: Error.NON_EMPTY_GROUP,
         STABLE: Error.NON_EMPTY_GROUP,
         DEAD: Error.GROUP_ID_NOT_FOUND,
     },
     Request.DELETE: {
-        EMPTY: Move.ACCEPT,
+        EMPTY: Effect.ACCEPT,
         PREPARING: Error.NON_EMPTY_GROUP,
         COMPLETING: Error.NON_EMPTY_GROUP,
         STABLE: Error.NON_EMPTY_GROUP,
@@ -127,11 +127,5 @@ ANSWERS: dict[Request, dict[State, Error | Move]] = {
 }
 
 
-def answer(request: Request, state: State) -> Error | Move:
+def answer_of(request: Request, state: State) -> Error | Effect:
     return ANSWERS[request][state]
-
-
-def refuse_or_move(request: Request, state: State) -> Error:
-    """The error of a request whose only other answer is to go on; NONE for that."""
-    found = ANSWERS[request][state]
-    return found if isinstance(found, Error) else Error.NONE

@@ -6,217 +6,216 @@ Source: `GroupMetadataManager`, the methods that end in ToConsumerGroup.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from coordinator.group.classic.member import JoinReply
-from coordinator.group.consumer import embedded, leaving, migration, regexes, timers
-from coordinator.group.consumer import heartbeat as heartbeats
+from coordinator.group.classic.join import Join
+from coordinator.group.consumer import embedded
+from coordinator.group.consumer.admission import check_room, known_or_new, take_instance
+from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
+from coordinator.group.consumer.leaving import Leaving
 from coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
-from coordinator.group.consumer.regexes import RegexChange
+from coordinator.group.consumer.migration import Migration
+from coordinator.group.consumer.sessions import ConsumerSessions
 from coordinator.group.consumer.states import MemberState
-from coordinator.group.consumer.target import update_target
+from coordinator.group.consumer.steps import Steps
+from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
 from coordinator.java.maps import JavaSet
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from protocol.messages.groups_classic import (
     HeartbeatRequest,
-    JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
+    MemberIdentity,
     MemberResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
 from protocol.wire.primitives import uuid_to_text
 
-if TYPE_CHECKING:
-    from coordinator.group.shard import Client, GroupShard
 
-log = logging.getLogger("barnabas.groups")
+class ClassicMembers:
+    """Requests of the classic protocol to consumer groups."""
 
-MEMBER_ID_FIRST_VERSION = 4
+    def __init__(
+        self,
+        parts: ShardParts,
+        *,
+        migration: Migration,
+        leaving: Leaving,
+        steps: Steps,
+        sessions: ConsumerSessions,
+    ) -> None:
+        self._runtime = parts.runtime
+        self._journal = parts.journal
+        self._settings = parts.settings
+        self._topics = parts.topics
+        self._migration = migration
+        self._leaving = leaving
+        self._steps = steps
+        self._sessions = sessions
 
+    # --- JoinGroup ------------------------------------------------------------------------------------------
 
-def join(
-    shard: GroupShard, client: Client, group: ConsumerGroup, request: JoinGroupRequest, reply: JoinReply
-) -> None:
-    """Answered at once. Raises KafkaError."""
-    if shard.settings.migration_policy == "disabled":
-        raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
-    is_new = not request.member_id
-    member_id = request.member_id or uuid_to_text(shard.runtime.new_uuid())
-    heartbeats.check_room(shard, group, member_id)
-    if not group.supports_classic(request.protocol_type, (each.name for each in request.protocols)):
-        raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
-    instance_id = request.group_instance_id
-    if is_new and instance_id is None and client.api_version >= MEMBER_ID_FIRST_VERSION:
-        return reply(JoinGroupResponse(member_id=member_id, error_code=Error.MEMBER_ID_REQUIRED))
-    records: list[AnyRecord] = []
-    if instance_id is None:
-        member = group.members.get(member_id) or ConsumerMember(member_id)
-    elif is_new:
-        member = heartbeats.take_instance(group, member_id, instance_id, records, uses_classic=True)
-    else:
-        member = leaving.check_instance(group.static_member(instance_id), member_id, instance_id)
-    return _join_as(shard, client, group, request, member, records, reply)
-
-
-def _join_as(
-    shard: GroupShard,
-    client: Client,
-    group: ConsumerGroup,
-    request: JoinGroupRequest,
-    member: ConsumerMember,
-    records: list[AnyRecord],
-    reply: JoinReply,
-) -> None:
-    replaced = group.static_member(request.group_instance_id)
-    downgrades = replaced is not None and migration.may_downgrade_by(shard, group, replaced)
-    try:
-        subscription = embedded.read_subscription(bytes(request.protocols[0].metadata))
-    except CodecError:
-        # Kafka: an IllegalStateException.
-        raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from None
-    updated = _updated(member, client, request, subscription)
-    names_changed = heartbeats.record_member(group, member, updated, records)
-    regex_changed = regexes.update(shard, group, member, updated, records) is not RegexChange.NONE
-    bump = names_changed or regex_changed
-    epoch, homogeneous = group.epoch, group.homogeneous
-    if bump or group.needs_refresh(shard.runtime.now_ms()):
-        epoch, homogeneous = heartbeats.refresh_metadata(shard, group, member, updated, records, bump=bump)
-    owned = embedded.owned_of(subscription, shard.topics)
-    rebalances = group.assignment_epoch < epoch
-    if downgrades:
-        target_epoch, target = group.assignment_epoch, group.target_of_member(updated)
-    else:
-        target_epoch, target = update_target(
-            shard, group, epoch, member, updated, records, homogeneous=homogeneous
+    def join(self, join: Join, group: ConsumerGroup) -> None:
+        """Answered at once. Raises KafkaError."""
+        if self._settings.migration_policy == "disabled":
+            raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
+        request = join.request
+        is_new = not join.member_id
+        member_id = join.member_id or uuid_to_text(self._runtime.new_uuid())
+        check_room(group, member_id, self._settings.consumer_max_size)
+        if not group.supports_classic(request.protocol_type, (each.name for each in request.protocols)):
+            raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
+        if is_new and join.instance_id is None and join.needs_member_id_first:
+            return join.refuse(member_id, Error.MEMBER_ID_REQUIRED)
+        records: list[AnyRecord] = []
+        if join.instance_id is None:
+            member = known_or_new(group, member_id)
+        elif is_new:
+            joining = ConsumerMember(member_id, instance_id=join.instance_id)
+            member = take_instance(group, joining, records, uses_classic=True)
+        else:
+            member = group.member_as(member_id, join.instance_id)
+        try:
+            subscription = embedded.read_subscription(bytes(request.protocols[0].metadata))
+        except CodecError:
+            # Kafka: an IllegalStateException.
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from None
+        owned = embedded.owned_of(subscription, self._topics)
+        decision = Decision(group, member, _as_requested(member, join, subscription), records, owned)
+        replaced = group.static_member(join.instance_id)
+        if replaced is not None and self._migration.may_downgrade_by(group, replaced):
+            self._join_and_downgrade(decision, replaced)
+        else:
+            self._join(decision, join)
+        return join.reply(
+            JoinGroupResponse(
+                member_id=decision.new.member_id,
+                generation_id=decision.new.epoch,
+                protocol_type=CONSUMER_PROTOCOL_TYPE,
+                protocol_name=request.protocols[0].name,
+            )
         )
-    if not (downgrades and rebalances):
-        updated = heartbeats.reconcile_member(
-            shard, group, updated, target_epoch, target, owned, records, subscription_changed=bump
+
+    def _join(self, decision: Decision, join: Join) -> None:
+        self._steps.subscription.take(decision)
+        self._steps.target.take(decision)
+        self._steps.reconciliation.take(decision)
+        self._journal.write(decision.records)
+        group_id, member_id = decision.group.group_id, decision.new.member_id
+        self._sessions.end_join(group_id, member_id)
+        self._sessions.restart(group_id, member_id, join.timeouts.session_timeout_ms)
+        self._sessions.await_sync(group_id, member_id, join.timeouts.rebalance_timeout_ms)
+
+    def _join_and_downgrade(self, decision: Decision, replaced: ConsumerMember) -> None:
+        """The last member of the new protocol is replaced: the target stays, and a classic rebalance follows where the
+        group's epoch is beyond it."""
+        group = decision.group
+        self._steps.subscription.take(decision)
+        decision.target = group.target_of_member(decision.new)
+        rebalances = group.assignment_epoch < decision.epoch
+        if not rebalances:
+            self._steps.reconciliation.take(decision)
+        self._migration.downgrade_by(decision, replaced, rebalances=rebalances)
+
+    # --- what follows a join --------------------------------------------------------------------------------
+
+    def sync(self, request: SyncGroupRequest, group: ConsumerGroup) -> SyncGroupResponse:
+        """What the server has assigned. Raises KafkaError."""
+        member, classic = _member(group, request)
+        protocol, metadata = classic.protocols[0]
+        if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (
+            None,
+            protocol,
+        ):
+            raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
+        if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._sessions.await_join(group, member)
+            raise KafkaError(Error.REBALANCE_IN_PROGRESS)
+        self._sessions.end_sync(group.group_id, member.member_id)
+        self._sessions.restart(group.group_id, member.member_id, classic.session_timeout_ms)
+        target = embedded.without_epochs(member.assigned)
+        return SyncGroupResponse(
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=embedded.write_assignment(target, self._topics, embedded.version_of(metadata)),
         )
-    response = JoinGroupResponse(
-        member_id=updated.member_id,
-        generation_id=updated.epoch,
-        protocol_type=CONSUMER_PROTOCOL_TYPE,
-        protocol_name=request.protocols[0].name,
-    )
-    if downgrades:
-        migration.downgrade(shard, group, joining=updated, records=records, rebalances=rebalances)
-    else:
-        shard.commit(records)
-        group_id = group.group_id
-        timers.end_join(shard, group_id, updated.member_id)
-        timers.restart_session(shard, group_id, updated.member_id, request.session_timeout_ms)
-        timers.await_sync(shard, group_id, updated.member_id, request.rebalance_timeout_ms)
-    reply(response)
+
+    def heartbeat(self, request: HeartbeatRequest, group: ConsumerGroup) -> Error:
+        """REBALANCE_IN_PROGRESS where it has to join again: to get the next epoch, to have given up something, or since
+        all is free that it waits for. Raises KafkaError."""
+        member, classic = _member(group, request)
+        self._sessions.restart(group.group_id, member.member_id, classic.session_timeout_ms)
+        if (
+            member.epoch < group.assignment_epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_unreleased(member))
+        ):
+            self._sessions.await_join(group, member)
+            return Error.REBALANCE_IN_PROGRESS
+        return Error.NONE
+
+    def leave(self, request: LeaveGroupRequest, group: ConsumerGroup) -> list[MemberResponse]:
+        """Each member with its own error. Raises KafkaError where it can't be recorded."""
+        answers: list[MemberResponse] = []
+        gone: dict[str, ConsumerMember] = {}
+        for identity in request.members:
+            error = Error.NONE
+            try:
+                member = _leaving(group, identity)
+                gone[member.member_id] = member
+            except KafkaError as refused:
+                error = refused.error
+            answers.append(
+                MemberResponse(
+                    member_id=identity.member_id,
+                    group_instance_id=identity.group_instance_id,
+                    error_code=error,
+                )
+            )
+        self._leaving.fence(group, [*gone.values()])
+        return answers
 
 
-def _updated(
-    member: ConsumerMember,
-    client: Client,
-    request: JoinGroupRequest,
-    subscription: ConsumerProtocolSubscription,
+def _as_requested(
+    member: ConsumerMember, join: Join, subscription: ConsumerProtocolSubscription
 ) -> ConsumerMember:
-    timeout_ms = request.rebalance_timeout_ms
+    session_timeout_ms, rebalance_timeout_ms = join.timeouts
     return replace(
         member,
-        instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
+        instance_id=member.instance_id if join.instance_id is None else join.instance_id,
         rack_id=subscription.rack_id or member.rack_id,
-        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        rebalance_timeout_ms=(
+            member.rebalance_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms
+        ),
         names=JavaSet.of(subscription.topics),
         regex="",
-        client_id=client.client_id,
-        client_host=client.host,
-        classic=ClassicMetadata(
-            request.session_timeout_ms,
-            tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
-        ),
+        client_id=join.client.client_id,
+        client_host=join.client.host,
+        classic=ClassicMetadata(session_timeout_ms, tuple(join.protocols())),
     )
-
-
-# --- what follows a join ------------------------------------------------------------------------------------
 
 
 def _member(
-    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+    group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest
 ) -> tuple[ConsumerMember, ClassicMetadata]:
     """Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
-    if instance_id is None:
-        member = group.member(member_id)
-    else:
-        member = leaving.check_instance(group.static_member(instance_id), member_id, instance_id)
+    member = group.member_as(request.member_id, request.group_instance_id)
     if member.classic is None:
         raise KafkaError(Error.UNKNOWN_MEMBER_ID)
-    if member.epoch != generation:
+    if member.epoch != request.generation_id:
         raise KafkaError(Error.ILLEGAL_GENERATION)
     return member, member.classic
 
 
-def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
-    """What the server has assigned. Raises KafkaError."""
-    member, classic = _member(group, request.member_id, request.group_instance_id, request.generation_id)
-    protocol, metadata = classic.protocols[0]
-    if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (
-        None,
-        protocol,
-    ):
-        raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
-    if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        timers.await_join(shard, group, member)
-        raise KafkaError(Error.REBALANCE_IN_PROGRESS)
-    timers.end_sync(shard, group.group_id, member.member_id)
-    timers.restart_session(shard, group.group_id, member.member_id, classic.session_timeout_ms)
-    target = embedded.without_epochs(member.assigned)
-    return SyncGroupResponse(
-        protocol_type=request.protocol_type,
-        protocol_name=request.protocol_name,
-        assignment=embedded.write_assignment(target, shard.topics, embedded.version_of(metadata)),
-    )
-
-
-def heartbeat(shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest) -> Error:
-    """REBALANCE_IN_PROGRESS where it has to join again: to get the next epoch, to have given up something, or since
-    all is free that it waits for. Raises KafkaError."""
-    member, classic = _member(group, request.member_id, request.group_instance_id, request.generation_id)
-    timers.restart_session(shard, group.group_id, member.member_id, classic.session_timeout_ms)
-    if (
-        member.epoch < group.assignment_epoch
-        or member.state is MemberState.UNREVOKED_PARTITIONS
-        or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_unreleased(member))
-    ):
-        timers.await_join(shard, group, member)
-        return Error.REBALANCE_IN_PROGRESS
-    return Error.NONE
-
-
-def leave(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest) -> list[MemberResponse]:
-    """Each member with its own error. Raises KafkaError where it can't be recorded."""
-    answers: list[MemberResponse] = []
-    gone: dict[str, ConsumerMember] = {}
-    for identity in request.members:
-        error = Error.NONE
-        try:
-            instance_id = identity.group_instance_id
-            if instance_id is None:
-                member = group.member(identity.member_id)
-            else:
-                owner = group.static_member(instance_id)
-                # An administrator takes a static member out, and knows no member id (KIP-345).
-                known = identity.member_id or (owner.member_id if owner is not None else "")
-                member = leaving.check_instance(owner, known, instance_id)
-            gone[member.member_id] = member
-        except KafkaError as refused:
-            error = refused.error
-        answers.append(
-            MemberResponse(
-                member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error
-            )
-        )
-    leaving.fence(shard, group, [*gone.values()])
-    return answers
+def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+    """Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    member_id, instance_id = identity.member_id, identity.group_instance_id
+    if instance_id is not None and not member_id:
+        # An administrator takes a static member out, and knows no member id (KIP-345).
+        owner = group.static_member(instance_id)
+        member_id = "" if owner is None else owner.member_id
+    return group.member_as(member_id, instance_id)

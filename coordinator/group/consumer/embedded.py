@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from struct import Struct
 
-from coordinator.group.consumer.member import Assigned, Owned, Target
-from coordinator.group.topics import Topics
+from coordinator.group.consumer.member import Assigned, Owned
+from coordinator.group.known_topics import KnownTopics
+from coordinator.group.modern.targets import Target
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import CodecError
 from protocol.messages.consumer_protocol import (
@@ -38,7 +39,7 @@ def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
     return decode(ConsumerProtocolSubscription, version_of(data), data, _INT16.size)
 
 
-def read_assignment(data: bytes, topics: Topics) -> tuple[Target, bytes]:
+def read_assignment(data: bytes, topics: KnownTopics) -> tuple[Target, bytes]:
     """Partitions by topic id, as far as the topics are known, and the user data. Raises CodecError."""
     target: Target = JavaMap()
     if not data:
@@ -51,7 +52,7 @@ def read_assignment(data: bytes, topics: Topics) -> tuple[Target, bytes]:
     return target, bytes(found.user_data or b"")
 
 
-def write_assignment(target: Target, topics: Topics, version: int) -> bytes:
+def write_assignment(target: Target, topics: KnownTopics, version: int) -> bytes:
     """In the version of the member's own subscription."""
     assigned = [
         TopicPartition(topic=topic.name, partitions=[*partitions])
@@ -61,7 +62,7 @@ def write_assignment(target: Target, topics: Topics, version: int) -> bytes:
     return _INT16.pack(version) + encode(ConsumerProtocolAssignment(assigned_partitions=assigned), version)
 
 
-def owned_of(subscription: ConsumerProtocolSubscription, topics: Topics) -> Owned:
+def owned_of(subscription: ConsumerProtocolSubscription, topics: KnownTopics) -> Owned:
     return [
         (topic.topic_id, owned.partitions)
         for owned in subscription.owned_partitions

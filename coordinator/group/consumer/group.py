@@ -1,114 +1,55 @@
-"""A consumer group (KIP-848): its members, its epochs, its target assignment (Kafka: `ConsumerGroup`, `ModernGroup`).
+"""A consumer group (KIP-848): its members, its epochs, its target assignment (Kafka: `ConsumerGroup`).
 
-All of it is durable, but for `refresh_deadline_ms`, `refresh_epoch` and `awaited_joins`. Only records change it.
+All of it is durable, but for `awaited_joins` and when metadata is to be looked at again. Only records change it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
 
-from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned, Target
+from coordinator.group.consumer.member import Assigned, ConsumerMember
+from coordinator.group.consumer.records import group_tombstones
+from coordinator.group.consumer.resolved_regex import ResolvedRegex
 from coordinator.group.consumer.states import GROUP_STATES, GroupState, MemberState
-from coordinator.java.maps import JavaMap, JavaSet, TimelineTable
+from coordinator.group.kinds import RetentionStart
+from coordinator.group.modern.group import NO_EPOCH, ModernGroup
+from coordinator.group.modern.subscriptions import Subscribers, Subscriptions, count_subscribers
+from coordinator.group.modern.targets import NO_TARGET, Target
+from coordinator.group.offsets.commit import Committer, NewOffset
+from coordinator.group.records import AnyRecord
+from coordinator.java.maps import JavaMap, TimelineTable
 from protocol.errors import Error, KafkaError
+from protocol.messages.groups_admin import ListedGroup
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
-NO_TARGET: Target = JavaMap()
-INITIAL_EPOCH = 1
-NO_EPOCH = -1
-METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
+CONSUMER_TYPE = "consumer"
+CONSUMER_MEMBER_VERSION = 9  # of OffsetCommit
 
 
-class Subscribers(NamedTuple):
-    """How a topic is subscribed to: by how many members' names, and by how many regular expressions."""
-
-    by_name: int = 0
-    by_regex: int = 0
-
-
-class ResolvedRegex(NamedTuple):
-    """What a regular expression came to. `version` is the metadata's at that time."""
-
-    topics: JavaSet[str]
-    version: int
-    timestamp_ms: int
-
-
-Subscriptions = dict[str, Subscribers]
-
-
-def changed(counts: Subscriptions, topic: str, *, by_name: int = 0, by_regex: int = 0) -> None:
-    """Count subscribers of a topic; nobody's is taken out."""
-    old = counts.get(topic, Subscribers())
-    new = Subscribers(max(old.by_name + by_name, 0), max(old.by_regex + by_regex, 0))
-    if new == (0, 0):
-        counts.pop(topic, None)
-    else:
-        counts[topic] = new
-
-
-def is_homogeneous(regexes: Mapping[str, int], topics: Mapping[str, Subscribers], members: int) -> bool:
-    """Whether all members subscribe to the same, as far as it can be told cheaply."""
-    if not regexes:
-        return all(count.by_name == members for count in topics.values())
-    if next(iter(regexes.values())) != members:
-        return False
-    return all(count.by_regex == 1 and count.by_name == 0 for count in topics.values())
-
-
-def regex_of(member: ConsumerMember | None) -> str | None:
-    """The regular expression that a member subscribes to, None without one."""
-    return (member.regex or None) if member is not None else None
-
-
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerMember]):
     """`members` and `server_assignors` are walked in Kafka's order."""
 
     __slots__ = (
-        "assignment_epoch",
-        "assignment_timestamp_ms",
         "awaited_joins",
         "classic_protocols",
-        "epoch",
-        "group_id",
         "has_partition_metadata",
-        "homogeneous",
-        "inverted_targets",
-        "members",
-        "metadata_hash",
         "partition_epochs",
-        "refresh_deadline_ms",
-        "refresh_epoch",
         "regexes",
         "resolved",
         "server_assignors",
         "static_members",
-        "targets",
-        "topics",
     )
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = INITIAL_EPOCH
-        self.assignment_epoch = INITIAL_EPOCH
-        self.assignment_timestamp_ms = 0
-        self.metadata_hash = 0
-        self.members: TimelineTable[ConsumerMember] = TimelineTable()
+        super().__init__(group_id)
         self.static_members: dict[str, str] = {}  # instance id → member id
-        self.targets: dict[str, Target] = {}
-        self.inverted_targets: dict[bytes, dict[int, str]] = {}
         self.partition_epochs: dict[bytes, dict[int, int]] = {}  # of who holds a partition
-        self.topics: Subscriptions = {}
         self.regexes: Counter[str] = Counter()  # how many members subscribe to each
         self.resolved: dict[str, ResolvedRegex] = {}
         self.server_assignors: TimelineTable[int] = TimelineTable()
         self.classic_protocols: Counter[str] = Counter()
-        self.homogeneous = True
         self.has_partition_metadata = False  # a record of Kafka before 4.1, to be deleted
-        self.refresh_deadline_ms = 0
-        self.refresh_epoch = 0
         self.awaited_joins: set[str] = set()  # members of the classic protocol that were told to join again
 
     # --- what it is -----------------------------------------------------------------------------------------
@@ -117,10 +58,6 @@ class ConsumerGroup:
     def state(self) -> GroupState:
         reconciled = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
         return GROUP_STATES[bool(self.members), self.epoch > self.assignment_epoch, reconciled]
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     @property
     def classic_count(self) -> int:
@@ -140,8 +77,22 @@ class ConsumerGroup:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.member(member_id)
 
-    def target_of(self, member_id: str) -> Target:
-        return self.targets.get(member_id, NO_TARGET)
+    def member_as(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """The member; with an instance id it has to be the owner of that.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+        """
+        if instance_id is None:
+            return self.member(member_id)
+        owner = self.static_member(instance_id)
+        if owner is None:
+            raise KafkaError(Error.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if owner.member_id != member_id:
+            raise KafkaError(
+                Error.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {owner.member_id}.",
+            )
+        return owner
 
     def target_of_member(self, member: ConsumerMember) -> Target:
         """Of a static member: that of whoever has its instance id."""
@@ -153,19 +104,15 @@ class ConsumerGroup:
     def partition_epoch(self, topic_id: bytes, partition: int) -> int:
         return self.partition_epochs.get(topic_id, {}).get(partition, NO_EPOCH)
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.topics
-
-    def needs_refresh(self, now_ms: int) -> bool:
-        """Whether the hash of the metadata has to be compared again."""
-        return now_ms >= self.refresh_deadline_ms or self.epoch < self.refresh_epoch
-
-    def was_refreshed(self, now_ms: int, epoch: int) -> None:
-        self.refresh_deadline_ms = now_ms + METADATA_REFRESH_INTERVAL_MS
-        self.refresh_epoch = epoch
-
-    def request_refresh(self) -> None:
-        self.refresh_deadline_ms = self.refresh_epoch = 0
+    def has_settled(self, member: ConsumerMember, now_ms: int) -> bool:
+        """Whether nothing is to be decided for a member that says nothing new: it has what it is to have, and no
+        metadata or regular expression has to be looked at."""
+        return (
+            member.state is MemberState.STABLE
+            and member.epoch == self.assignment_epoch >= self.epoch >= self.refresh_epoch
+            and now_ms < self.refresh_deadline_ms
+            and not self.regexes
+        )
 
     def supports_classic(self, protocol_type: str, protocols: Iterable[str]) -> bool:
         """Whether a member of the classic protocol with these protocols can be one of the group."""
@@ -192,37 +139,92 @@ class ConsumerGroup:
                     return True
         return False
 
+    # --- for its offsets and for administrators (see `kinds.Group`) -----------------------------------------
+
+    def check_commit(
+        self, committer: Committer, offsets: Sequence[NewOffset], api_version: int | None
+    ) -> None:
+        """A member's epoch may be behind: an offset counts if its partition was the member's at that epoch (KIP-1251).
+
+        Kafka: `ConsumerGroup.validateOffsetCommit`.
+        """
+        epoch = committer.generation
+        if epoch < 0 and self.is_empty:
+            return
+        in_transaction = api_version is None
+        if in_transaction and epoch == NO_EPOCH and not committer.member_id and committer.instance_id is None:
+            return
+        member = self.member(committer.member_id)
+        if api_version is not None and not member.is_classic and api_version < CONSUMER_MEMBER_VERSION:
+            raise KafkaError(Error.UNSUPPORTED_VERSION)
+        if epoch == member.epoch:
+            return
+        stale = KafkaError(
+            Error.ILLEGAL_GENERATION if member.is_classic or in_transaction else Error.STALE_MEMBER_EPOCH
+        )
+        if epoch > member.epoch:
+            raise stale
+        for offset in offsets:
+            since = member.assignment_epoch_of(offset.topic_id, offset.partition)
+            if since is None or epoch < since:
+                raise stale
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, and ILLEGAL_GENERATION for a member of the classic protocol."""
+        if member_id is None and epoch < 0:
+            return
+        if member_id is None:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Kafka: a NullPointerException
+        member = self.member(member_id)
+        if epoch != member.epoch:
+            raise KafkaError(Error.ILLEGAL_GENERATION if member.is_classic else Error.STALE_MEMBER_EPOCH)
+
+    def check_offset_deletion(self) -> None:
+        """Always, of topics that nobody subscribes to."""
+
+    def check_deletion(self) -> None:
+        if not self.is_empty:
+            raise KafkaError(Error.NON_EMPTY_GROUP)
+
+    def retention_start(self) -> RetentionStart:
+        return lambda offset: offset.commit_timestamp_ms
+
+    def tombstones(self) -> list[AnyRecord]:
+        return group_tombstones(self.group_id, self.members, self.resolved)
+
+    def listed(self) -> ListedGroup:
+        return ListedGroup(
+            group_id=self.group_id,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            group_state=self.state.value,
+            group_type=CONSUMER_TYPE,
+        )
+
     # --- as it would be -------------------------------------------------------------------------------------
 
     def regexes_with(self, old: ConsumerMember, new: ConsumerMember) -> Counter[str]:
         """How many subscribe to each regular expression once `new` takes the place of `old`."""
-        return self._regexes_changed(regex_of(old), regex_of(new))
+        return _recounted(self.regexes, old.subscribed_regex, new.subscribed_regex)
 
-    def _regexes_changed(self, old: str | None, new: str | None) -> Counter[str]:
-        counts = Counter(self.regexes)
-        if old is not None and old in counts:
-            counts[old] -= 1
-        if new is not None:
-            counts[new] += 1
-        return +counts
-
-    def topics_with(self, old: ConsumerMember, new: ConsumerMember) -> Subscriptions:
-        """The subscribed topics once `new` takes the place of `old`."""
+    def subscriptions_with(self, old: ConsumerMember, new: ConsumerMember) -> tuple[Subscriptions, bool]:
+        """The subscribed topics once `new` takes the place of `old`, and whether all subscribe to the same then."""
         counts = dict(self.topics)
         for topic in old.names:
-            changed(counts, topic, by_name=-1)
+            count_subscribers(counts, topic, by_name=-1)
         for topic in new.names:
-            changed(counts, topic, by_name=1)
-        regex = regex_of(old)
-        if regex is not None and regex != regex_of(new) and self.regexes[regex] == 1:
+            count_subscribers(counts, topic, by_name=1)
+        regex = old.subscribed_regex
+        if regex is not None and regex != new.subscribed_regex and self.regexes[regex] == 1:
             self._without_regex(counts, regex)
-        return counts
+        is_one_more = new.member_id not in self.members and new.instance_id not in self.static_members
+        count = len(self.members) + is_one_more
+        return counts, _is_homogeneous(self.regexes_with(old, new), counts, count)
 
     def topics_without(self, members: Iterable[ConsumerMember], regexes: Iterable[str]) -> Subscriptions:
         counts = dict(self.topics)
         for member in members:
             for topic in member.names:
-                changed(counts, topic, by_name=-1)
+                count_subscribers(counts, topic, by_name=-1)
         for regex in regexes:
             self._without_regex(counts, regex)
         return counts
@@ -230,7 +232,7 @@ class ConsumerGroup:
     def _without_regex(self, counts: Subscriptions, regex: str) -> None:
         found = self.resolved.get(regex)
         for topic in found.topics if found is not None else ():
-            changed(counts, topic, by_regex=-1)
+            count_subscribers(counts, topic, by_regex=-1)
 
     def preferred_assignor(
         self, old: ConsumerMember | None = None, new: ConsumerMember | None = None
@@ -263,7 +265,7 @@ class ConsumerGroup:
             self._hold(assigned, member.epoch)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
-        self.homogeneous = is_homogeneous(self.regexes, self.topics, len(self.members))
+        self.homogeneous = _is_homogeneous(self.regexes, self.topics, len(self.members))
 
     def remove(self, member_id: str) -> None:
         old = self.members.pop(member_id)
@@ -273,14 +275,14 @@ class ConsumerGroup:
             if old.instance_id is not None:
                 self.static_members.pop(old.instance_id, None)
         self.awaited_joins.discard(member_id)
-        self.homogeneous = is_homogeneous(self.regexes, self.topics, len(self.members))
+        self.homogeneous = _is_homogeneous(self.regexes, self.topics, len(self.members))
 
     def _recount(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         for member, by in ((old, -1), (new, 1)):
             if member is None:
                 continue
             for topic in member.names:
-                changed(self.topics, topic, by_name=by)
+                count_subscribers(self.topics, topic, by_name=by)
             if member.assignor is not None:
                 count = _counted(self.server_assignors.get(member.assignor), by)
                 if count is None:
@@ -289,10 +291,12 @@ class ConsumerGroup:
                     self.server_assignors[member.assignor] = count
             for name, _ in member.classic.protocols if member.classic is not None else ():
                 self.classic_protocols[name] += by
-        self.regexes = self._regexes_changed(regex_of(old), regex_of(new))
+        was = None if old is None else old.subscribed_regex
+        now = None if new is None else new.subscribed_regex
+        self.regexes = _recounted(self.regexes, was, now)
 
     def _release(self, member: ConsumerMember) -> None:
-        """Free what a member held, but what another holds at another epoch by now (KAFKA-19862)."""
+        """Free what a member held, except what another one holds at another epoch by now (KAFKA-19862)."""
         for assigned in (member.assigned, member.pending):
             for topic_id, partitions in assigned.items():
                 epochs = self.partition_epochs.get(topic_id, {})
@@ -311,42 +315,33 @@ class ConsumerGroup:
             if not epochs:
                 del self.partition_epochs[topic_id]
 
-    def set_target(self, member_id: str, target: Target | None) -> None:
-        """What a member is to have; None: it isn't assigned anything any more, and isn't known to the assignment."""
-        for topic_id, partitions in self.target_of(member_id).items():
-            owners = self.inverted_targets.get(topic_id, {})
-            for partition in partitions:
-                if owners.get(partition) == member_id:
-                    del owners[partition]
-            if not owners:
-                self.inverted_targets.pop(topic_id, None)
-        if target is None:
-            self.targets.pop(member_id, None)
-            return
-        self.targets[member_id] = target
-        for topic_id, partitions in target.items():
-            self.inverted_targets.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
-
     def set_resolved(self, regex: str, resolved: ResolvedRegex | None) -> None:
         old = self.resolved.pop(regex, None)
         for topic in old.topics if old is not None else ():
-            changed(self.topics, topic, by_regex=-1)
+            count_subscribers(self.topics, topic, by_regex=-1)
         if resolved is not None:
             self.resolved[regex] = resolved
             for topic in resolved.topics:
-                changed(self.topics, topic, by_regex=1)
+                count_subscribers(self.topics, topic, by_regex=1)
 
 
 def _counted(count: int | None, by: int) -> int | None:
     return (count or 0) + by or None
 
 
-def owned_is_part_of(owned: Owned, assigned: Assigned) -> bool:
-    """Whether all that a member reports to own is assigned to it; False where it doesn't say."""
-    if owned is None:
+def _recounted(regexes: Counter[str], old: str | None, new: str | None) -> Counter[str]:
+    counts = Counter(regexes)
+    if old is not None and old in counts:
+        counts[old] -= 1
+    if new is not None:
+        counts[new] += 1
+    return +counts
+
+
+def _is_homogeneous(regexes: Mapping[str, int], topics: Mapping[str, Subscribers], members: int) -> bool:
+    """Whether all members subscribe to the same, as far as it can be told cheaply."""
+    if not regexes:
+        return all(count.by_name == members for count in topics.values())
+    if next(iter(regexes.values())) != members:
         return False
-    for topic_id, partitions in owned:
-        known = assigned.get(topic_id)
-        if known is None or not all(partition in known for partition in partitions):
-            return False
-    return True
+    return all(count.by_regex == 1 and count.by_name == 0 for count in topics.values())

@@ -6,61 +6,91 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from coordinator.group.consumer import migration, timers
-from coordinator.group.consumer.group import ConsumerGroup, regex_of
+from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.member import ConsumerMember
-from coordinator.group.consumer.metadata_hash import group_hash
+from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.records import (
     assignment_record,
     epoch_record,
     member_tombstones,
     regex_record,
 )
+from coordinator.group.consumer.sessions import ConsumerSessions
 from coordinator.group.consumer.states import LEAVE_STATIC_EPOCH
+from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
 from coordinator.java.maps import JavaMap
-from protocol.errors import Error, KafkaError
+from protocol.errors import KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-
-if TYPE_CHECKING:
-    from coordinator.group.shard import GroupShard
 
 log = logging.getLogger("barnabas.groups")
 
 
-def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-    """A heartbeat of epoch −1, or −2. Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-    group = shard.consumer_group(request.group_id)
-    if request.instance_id is None:
-        member = group.member(request.member_id)
-    else:
-        member = check_instance(
-            group.static_member(request.instance_id), request.member_id, request.instance_id
-        )
-    answer = ConsumerGroupHeartbeatResponse(
-        member_id=member.member_id, member_epoch=request.member_epoch, assignment=None
-    )
-    if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
-        log.info("group %s: %s leaves for a while", group.group_id, member.member_id)
-        shard.commit([assignment_record(group.group_id, _away(member))])
-    else:
-        log.info("group %s: %s leaves", group.group_id, member.member_id)
-        fence(shard, group, [member])
-    return answer
+class Leaving:
+    """Members leave consumer groups."""
 
+    def __init__(self, parts: ShardParts, migration: Migration, sessions: ConsumerSessions) -> None:
+        self._store = parts.store
+        self._journal = parts.journal
+        self._hashes = parts.hashes
+        self._migration = migration
+        self._sessions = sessions
 
-def check_instance(member: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
-    """The owner of an instance id, if it is this member. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-    if member is None:
-        raise KafkaError(Error.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if member.member_id != member_id:
-        raise KafkaError(
-            Error.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+    def leave(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        """A heartbeat of epoch −1, or −2.
+
+        Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+        """
+        group = self._store.consumer_group(request.group_id)
+        member = group.member_as(request.member_id, request.instance_id)
+        answer = ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id, member_epoch=request.member_epoch, assignment=None
         )
-    return member
+        if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
+            log.info("group %s: %s leaves for a while", group.group_id, member.member_id)
+            self._journal.write([assignment_record(group.group_id, _away(member))])
+        else:
+            log.info("group %s: %s leaves", group.group_id, member.member_id)
+            self.fence(group, [member])
+        return answer
+
+    def fence_late(self, group_id: str, member_id: str, reason: str) -> None:
+        """A member's time is over."""
+        group = self._store.consumer.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if group is None or member is None:
+            return
+        log.info("group %s: %s is fenced: %s", group_id, member_id, reason)
+        try:
+            self.fence(group, [member])
+        except KafkaError as error:
+            log.warning("group %s: %s can't be fenced now: %s", group_id, member_id, error)
+            self._sessions.retry(group_id, member_id, reason)
+
+    def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
+        """Take members out; the group is assigned anew at somebody's next heartbeat.
+
+        Where only members of the classic protocol are left it becomes a classic group. Raises KafkaError where that
+        can't be recorded.
+        """
+        if not members:
+            return
+        if self._migration.may_downgrade(group, members):
+            self._migration.downgrade(group, leaving=members)
+            return
+        group_id = group.group_id
+        records: list[AnyRecord] = []
+        for member in members:
+            records += member_tombstones(group_id, member.member_id)
+        counts = Counter(regex for member in members if (regex := member.subscribed_regex) is not None)
+        unused = [regex for regex, count in counts.items() if group.regexes[regex] == count]
+        records += [regex_record(group_id, regex, None) for regex in unused]
+        metadata_hash = self._hashes.of(group.topics_without(members, unused))
+        records.append(epoch_record(group_id, group.epoch + 1, metadata_hash))
+        for member in members:
+            self._sessions.cancel_all(group_id, member.member_id)
+        self._journal.write(records)
 
 
 def _away(member: ConsumerMember) -> ConsumerMember:
@@ -72,28 +102,3 @@ def _away(member: ConsumerMember) -> ConsumerMember:
             epochs[partition] = 0
         assigned[topic_id] = epochs
     return replace(member, epoch=LEAVE_STATIC_EPOCH, assigned=assigned, pending=JavaMap())
-
-
-def fence(shard: GroupShard, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
-    """Take members out; the group is assigned anew at somebody's next heartbeat.
-
-    Where only members of the classic protocol are left it becomes a classic group. Raises KafkaError where that can't
-    be recorded.
-    """
-    if not members:
-        return
-    if migration.may_downgrade(shard, group, members):
-        migration.downgrade(shard, group, leaving=members)
-        return
-    group_id = group.group_id
-    records: list[AnyRecord] = []
-    for member in members:
-        records += member_tombstones(group_id, member.member_id)
-    counts = Counter(regex for member in members if (regex := regex_of(member)) is not None)
-    unused = [regex for regex, count in counts.items() if group.regexes[regex] == count]
-    records += [regex_record(group_id, regex, None) for regex in unused]
-    metadata_hash = group_hash(group.topics_without(members, unused), shard.topics, shard.topic_hashes)
-    records.append(epoch_record(group_id, group.epoch + 1, metadata_hash))
-    for member in members:
-        timers.cancel_all(shard, group_id, member.member_id)
-    shard.commit(records)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from coordinator.group.consumer.states import MemberState
+from coordinator.group.consumer.states import JOIN_EPOCH, EpochRelation, MemberState
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.messages.group_records_consumer import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
-    ConsumerGroupTargetAssignmentMemberValue,
-    TopicPartition,
     TopicPartitions,
 )
 
 Assigned = JavaMap[bytes, JavaMap[int, int]]
 """Topic id → partition → the assignment epoch at which the member got it."""
-
-Target = JavaMap[bytes, Collection[int]]
-"""Topic id → partitions."""
 
 Owned = Sequence[tuple[bytes, Sequence[int]]] | None
 """What a member reports to own, by topic id; None where it doesn't say."""
@@ -59,8 +54,43 @@ class ConsumerMember:
     def is_classic(self) -> bool:
         return self.classic is not None
 
+    @property
+    def subscribed_regex(self) -> str | None:
+        """The regular expression that it subscribes to, None without one."""
+        return self.regex or None
+
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
+
+    def owns_at_most(self, owned: Owned) -> bool:
+        """Whether all that it reports to own is assigned to it; False where it doesn't say."""
+        if owned is None:
+            return False
+        for topic_id, partitions in owned:
+            known = self.assigned.get(topic_id)
+            if known is None or not all(partition in known for partition in partitions):
+                return False
+        return True
+
+    def relation_of(self, epoch: int, owned: Owned) -> EpochRelation:
+        """How the epoch of a heartbeat stands to its own."""
+        if epoch == JOIN_EPOCH:
+            return EpochRelation.JOINS
+        if epoch == self.epoch:
+            return EpochRelation.CURRENT
+        if epoch > self.epoch:
+            return EpochRelation.NEWER
+        if epoch == self.previous_epoch and self.owns_at_most(owned):
+            return EpochRelation.PREVIOUS
+        return EpochRelation.OLDER
+
+    def assignment_epoch_of(self, topic_id: bytes, partition: int) -> int | None:
+        """Since which epoch a partition has been the member's, even if it is about to give it up."""
+        for assigned in (self.assigned, self.pending):
+            partitions = assigned.get(topic_id)
+            if partitions is not None and partition in partitions:
+                return partitions[partition]
+        return None
 
     def at_epoch(self, epoch: int, **changes: object) -> ConsumerMember:
         """Changed, with the epoch of now as the previous one."""
@@ -153,31 +183,3 @@ def _read(topics: Sequence[TopicPartitions], member_epoch: int) -> Assigned:
             partitions[partition] = epoch
         assigned[topic.topic_id] = partitions
     return assigned
-
-
-# --- targets ------------------------------------------------------------------------------------------------
-
-
-def target_value(target: Target) -> ConsumerGroupTargetAssignmentMemberValue:
-    return ConsumerGroupTargetAssignmentMemberValue(
-        topic_partitions=[
-            TopicPartition(topic_id=topic_id, partitions=[*partitions])
-            for topic_id, partitions in target.items()
-        ]
-    )
-
-
-def target_from(value: ConsumerGroupTargetAssignmentMemberValue) -> Target:
-    target: Target = JavaMap()
-    for topic in value.topic_partitions:
-        target[topic.topic_id] = JavaSet.of(topic.partitions)
-    return target
-
-
-def same_target(one: Target, other: Target | None) -> bool:
-    """Whether they are the same partitions, in whatever order."""
-    return (
-        other is not None
-        and len(one) == len(other)
-        and all(topic in other and set(one[topic]) == set(other[topic]) for topic in one)
-    )

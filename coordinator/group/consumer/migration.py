@@ -8,17 +8,18 @@ Source: `GroupMetadataManager` (convertToConsumerGroup, convertToClassicGroup), 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from coordinator.group.classic import rebalance
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.classic.member import ClassicMember
+from coordinator.group.classic.group_record import group_record
+from coordinator.group.classic.member import ClassicMember, Identity, MemberTimeouts
+from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.classic.states import STABLE
-from coordinator.group.consumer import embedded, timers
+from coordinator.group.consumer import embedded
+from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
 from coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
-from coordinator.group.consumer.metadata_hash import group_hash
 from coordinator.group.consumer.records import (
     assignment_record,
     epoch_record,
@@ -27,65 +28,235 @@ from coordinator.group.consumer.records import (
     target_epoch_record,
     target_record,
 )
-from coordinator.group.records import AnyRecord, GroupRecord
+from coordinator.group.consumer.sessions import ConsumerSessions
+from coordinator.group.parts import ShardParts
+from coordinator.group.records import AnyRecord
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupResponse
 
-if TYPE_CHECKING:
-    from coordinator.group.shard import GroupShard
-
 log = logging.getLogger("barnabas.groups")
 
-POLICIES: dict[str, tuple[bool, bool]] = {
-    # up, down
-    "bidirectional": (True, True),
-    "upgrade": (True, False),
-    "downgrade": (False, True),
-    "disabled": (False, False),
+
+class Ways(NamedTuple):
+    """Which ways are open to groups with members: to the consumer protocol, and back."""
+
+    up: bool
+    down: bool
+
+
+POLICIES: dict[str, Ways] = {
+    "bidirectional": Ways(up=True, down=True),
+    "upgrade": Ways(up=True, down=False),
+    "downgrade": Ways(up=False, down=True),
+    "disabled": Ways(up=False, down=False),
 }
 
+_DOWNGRADED = "it was a consumer group before"
 
-# --- up -----------------------------------------------------------------------------------------------------
 
+class Migration:
+    """Groups go over from one protocol to the other."""
 
-def group_for_heartbeat(
-    shard: GroupShard, group_id: str, records: list[AnyRecord], *, joins: bool
-) -> ConsumerGroup:
-    """The group that a heartbeat is for; one that is only about to be made is in nobody's hands yet.
+    def __init__(self, parts: ShardParts, rebalancing: Rebalancing, sessions: ConsumerSessions) -> None:
+        self._store = parts.store
+        self._journal = parts.journal
+        self._runtime = parts.runtime
+        self._settings = parts.settings
+        self._topics = parts.topics
+        self._hashes = parts.hashes
+        self._rebalancing = rebalancing
+        self._sessions = sessions
 
-    Raises KafkaError (GROUP_ID_NOT_FOUND) where there is none, or one that can't become one.
-    """
-    group = shard.consumer_groups.get(group_id)
-    if group is not None:
+    # --- up -------------------------------------------------------------------------------------------------
+
+    def group_for_heartbeat(self, group_id: str, records: list[AnyRecord], *, joins: bool) -> ConsumerGroup:
+        """The group that a heartbeat is for where it isn't a consumer group yet; it is in nobody's hands before the
+        records are written.
+
+        Raises KafkaError (GROUP_ID_NOT_FOUND) where there is none, or one that can't become one.
+        """
+        classic = self._store.classic.get(group_id)
+        if group_id in self._store.other or (classic is not None and not joins):
+            raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        if classic is None:
+            if not joins:
+                raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+            return ConsumerGroup(group_id)
+        if classic.is_empty and not len(classic.members):
+            log.info("group %s, empty, is a consumer group from here on", group_id)
+            records += classic.tombstones()
+            self._rebalancing.forget(group_id)
+            return ConsumerGroup(group_id)
+        self._check_upgrade(classic)
+        return self._upgrade(classic, records)
+
+    def _check_upgrade(self, classic: ClassicGroup) -> None:
+        reason = ""
+        if not POLICIES[self._settings.migration_policy].up:
+            reason = "online upgrade is disabled"
+        elif not classic.uses_consumer_protocol:
+            reason = "the group does not use the consumer embedded protocol"
+        elif len(classic.members) > self._settings.consumer_max_size:
+            reason = "the group size exceeds the consumer group maximum size"
+        if reason:
+            raise _no_upgrade(classic, reason)
+
+    def _upgrade(self, classic: ClassicGroup, records: list[AnyRecord]) -> ConsumerGroup:
+        """Everybody keeps what it has, and is stable at the generation. Who waits for an answer joins again."""
+        for waiting in classic.members.values():
+            classic.answer_join(
+                waiting,
+                JoinGroupResponse(
+                    member_id=waiting.member_id, protocol_name=None, error_code=Error.REBALANCE_IN_PROGRESS
+                ),
+            )
+        self._rebalancing.answer_syncs(classic, Error.REBALANCE_IN_PROGRESS)
+        group_id = classic.group_id
+        group = ConsumerGroup(group_id)
+        group.epoch = group.assignment_epoch = classic.generation
+        try:
+            for member in classic.members.values():
+                self._take_over(classic, member, group)
+        except CodecError as error:
+            log.warning("group %s can't be upgraded: %s", group_id, error)
+            raise _no_upgrade(classic, "the embedded consumer protocol is malformed") from None
+        group.metadata_hash = self._hashes.of(group.topics)
+        records += classic.tombstones()
+        members = group.members.values()
+        records += [member_record(group_id, member) for member in members]
+        records.append(epoch_record(group_id, group.epoch, group.metadata_hash))
+        records += [
+            target_record(group_id, member.member_id, group.target_of(member.member_id)) for member in members
+        ]
+        records.append(target_epoch_record(group_id, group.assignment_epoch, 0))
+        records += [assignment_record(group_id, member) for member in members]
+        for taken in members:
+            assert taken.classic is not None
+            self._sessions.restart(group_id, taken.member_id, taken.classic.session_timeout_ms)
+        log.info("group %s goes over to the consumer protocol", group_id)
         return group
-    classic = shard.groups.get(group_id)
-    if group_id in shard.other_groups or (classic is not None and not joins):
-        raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    if classic is None:
-        if not joins:
-            raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
-        return ConsumerGroup(group_id)
-    if not len(classic.members) and classic.state.value == "Empty":
-        log.info("group %s, empty, is a consumer group from here on", group_id)
-        records.append(GroupRecord(group_id, None))
-        for key in (rebalance.join_key(group_id), rebalance.sync_key(group_id)):
-            shard.runtime.cancel(key)
-        return ConsumerGroup(group_id)
-    _check_upgrade(shard, classic)
-    return _upgrade(shard, classic, records)
 
+    def _take_over(self, classic: ClassicGroup, member: ClassicMember, group: ConsumerGroup) -> None:
+        target, user_data = embedded.read_assignment(member.assignment, self._topics)
+        if user_data:
+            raise KafkaError(
+                Error.GROUP_ID_NOT_FOUND,
+                f"Cannot upgrade classic group {classic.group_id} to consumer group because an unsupported custom "
+                "assignor is in use. Please refer to the documentation or switch to a default assignor before "
+                "re-attempting the upgrade.",
+            )
+        subscription = embedded.read_subscription(member.metadata(classic.protocol or ""))
+        assigned: JavaMap[bytes, JavaMap[int, int]] = JavaMap()
+        for topic_id, partitions in target.items():
+            assigned[topic_id] = JavaMap()
+            for partition in partitions:
+                assigned[topic_id][partition] = classic.generation
+        group.set_target(member.member_id, target)
+        group.put(
+            ConsumerMember(
+                member.member_id,
+                epoch=classic.generation,
+                previous_epoch=classic.generation,
+                instance_id=member.instance_id,
+                rack_id=subscription.rack_id or None,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                names=JavaSet.of(subscription.topics),
+                assigned=assigned,
+                classic=ClassicMetadata(member.session_timeout_ms, tuple(member.protocols)),
+            )
+        )
 
-def _check_upgrade(shard: GroupShard, classic: ClassicGroup) -> None:
-    reason = ""
-    if not POLICIES[shard.settings.migration_policy][0]:
-        reason = "online upgrade is disabled"
-    elif not classic.uses_consumer_protocol:
-        reason = "the group does not use the consumer embedded protocol"
-    elif len(classic.members) > shard.settings.consumer_max_size:
-        reason = "the group size exceeds the consumer group maximum size"
-    if reason:
-        raise _no_upgrade(classic, reason)
+    # --- down -----------------------------------------------------------------------------------------------
+
+    def may_downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
+        """Whether nobody but members of the classic protocol is left once these have gone, and they may go over."""
+        left = len(group.members) - len(leaving)
+        return (
+            group.all_classic_without(*leaving)
+            and left > 0
+            and POLICIES[self._settings.migration_policy].down
+            and left <= self._settings.max_size
+        )
+
+    def may_downgrade_by(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
+        """The same, where a static member of the classic protocol takes the place of the last one of the other."""
+        return (
+            not replaced.is_classic
+            and group.all_classic_without(replaced)
+            and POLICIES[self._settings.migration_policy].down
+            and len(group.members) <= self._settings.max_size
+        )
+
+    def downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> None:
+        """Make it a classic group of the members that are left, with their targets; it rebalances.
+
+        Raises KafkaError where that can't be recorded, or a member's subscription can't be read.
+        """
+        gone = {member.member_id for member in leaving}
+        left = [member for member in group.members.values() if member.member_id not in gone]
+        classic = self._as_classic(group, left, {})
+        self._go_down(group, classic, group.tombstones())
+        self._rebalancing.prepare_rebalance(classic, _DOWNGRADED)
+
+    def downgrade_by(self, decision: Decision, replaced: ConsumerMember, *, rebalances: bool) -> None:
+        """The same by a join that takes the place of `replaced` in the decision's records. Raises as `downgrade`."""
+        group, joining = decision.group, decision.new
+        ids = [joining.member_id if each == replaced.member_id else each for each in group.members]
+        left = [member for member in group.members.values() if member.member_id != replaced.member_id]
+        classic = self._as_classic(group, [*left, joining], {joining.member_id: replaced.member_id})
+        self._go_down(
+            group, classic, [*decision.records, *group_tombstones(group.group_id, ids, group.resolved)]
+        )
+        self._sessions.cancel_all(group.group_id, joining.member_id)
+        if rebalances:
+            self._rebalancing.prepare_rebalance(classic, _DOWNGRADED)
+
+    def _go_down(self, group: ConsumerGroup, classic: ClassicGroup, records: list[AnyRecord]) -> None:
+        assignments = {member.member_id: member.assignment for member in classic.members.values()}
+        member_ids = [*group.members]  # the records take them out
+        self._journal.write([*records, group_record(classic, assignments)])
+        # The record holds only the chosen protocol of each member; they are known here with all that they support.
+        self._store.classic[group.group_id] = classic
+        for member_id in member_ids:
+            self._sessions.cancel_all(group.group_id, member_id)
+        self._rebalancing.forget(group.group_id)  # of the time before it was a consumer group
+        for member in classic.members.values():
+            self._rebalancing.restart_session(classic, member)
+        log.info("group %s goes over to the classic protocol", group.group_id)
+
+    def _as_classic(
+        self, group: ConsumerGroup, members: Sequence[ConsumerMember], places: Mapping[str, str]
+    ) -> ClassicGroup:
+        """`places`: whose target a member has, where it isn't its own."""
+        classic = ClassicGroup(group.group_id, self._runtime.now_ms())
+        classic.state = STABLE
+        classic.protocol_type = CONSUMER_PROTOCOL_TYPE
+        classic.generation = group.epoch
+        for member in members:
+            assert member.classic is not None
+            classic.add(
+                ClassicMember(
+                    Identity(member.member_id, member.instance_id, member.client_id, member.client_host),
+                    MemberTimeouts(member.classic.session_timeout_ms, member.rebalance_timeout_ms),
+                    CONSUMER_PROTOCOL_TYPE,
+                    [*member.classic.protocols],
+                )
+            )
+        protocol = classic.protocol = classic.vote()
+        classic.compute_subscribed_topics()
+        try:
+            for made in classic.members.values():
+                target = group.target_of(places.get(made.member_id, made.member_id))
+                version = embedded.version_of(made.metadata(protocol))
+                made.assignment = embedded.write_assignment(target, self._topics, version)
+        except CodecError as error:
+            raise KafkaError(
+                Error.GROUP_ID_NOT_FOUND, f"Cannot downgrade the classic group {group.group_id}: {error}."
+            ) from None
+        return classic
 
 
 def _no_upgrade(classic: ClassicGroup, reason: str) -> KafkaError:
@@ -93,185 +264,3 @@ def _no_upgrade(classic: ClassicGroup, reason: str) -> KafkaError:
         Error.GROUP_ID_NOT_FOUND,
         f"Cannot upgrade classic group {classic.group_id} to consumer group because {reason}.",
     )
-
-
-def _upgrade(shard: GroupShard, classic: ClassicGroup, records: list[AnyRecord]) -> ConsumerGroup:
-    """Everybody keeps what it has, and is stable at the generation. Who waits for an answer joins again."""
-    for waiting in classic.members.values():
-        classic.answer_join(
-            waiting,
-            JoinGroupResponse(
-                member_id=waiting.member_id, protocol_name=None, error_code=Error.REBALANCE_IN_PROGRESS
-            ),
-        )
-    rebalance.answer_syncs(shard, classic, Error.REBALANCE_IN_PROGRESS)
-    group_id = classic.group_id
-    group = ConsumerGroup(group_id)
-    group.epoch = group.assignment_epoch = classic.generation
-    try:
-        for member in classic.members.values():
-            _take_over(shard, classic, member, group)
-    except CodecError as error:
-        log.warning("group %s can't be upgraded: %s", group_id, error)
-        raise _no_upgrade(classic, "the embedded consumer protocol is malformed") from None
-    group.metadata_hash = group_hash(group.topics, shard.topics, shard.topic_hashes)
-    records.append(GroupRecord(group_id, None))
-    members = group.members.values()
-    records += [member_record(group_id, member) for member in members]
-    records.append(epoch_record(group_id, group.epoch, group.metadata_hash))
-    records += [
-        target_record(group_id, member.member_id, group.target_of(member.member_id)) for member in members
-    ]
-    records.append(target_epoch_record(group_id, group.assignment_epoch, 0))
-    records += [assignment_record(group_id, member) for member in members]
-    for taken in members:
-        assert taken.classic is not None
-        timers.restart_session(shard, group_id, taken.member_id, taken.classic.session_timeout_ms)
-    log.info("group %s goes over to the consumer protocol", group_id)
-    return group
-
-
-def _take_over(shard: GroupShard, classic: ClassicGroup, member: ClassicMember, group: ConsumerGroup) -> None:
-    target, user_data = embedded.read_assignment(member.assignment, shard.topics)
-    if user_data:
-        raise KafkaError(
-            Error.GROUP_ID_NOT_FOUND,
-            f"Cannot upgrade classic group {classic.group_id} to consumer group because an unsupported custom "
-            "assignor is in use. Please refer to the documentation or switch to a default assignor before "
-            "re-attempting the upgrade.",
-        )
-    subscription = embedded.read_subscription(member.metadata(classic.protocol or ""))
-    assigned: JavaMap[bytes, JavaMap[int, int]] = JavaMap()
-    for topic_id, partitions in target.items():
-        assigned[topic_id] = JavaMap()
-        for partition in partitions:
-            assigned[topic_id][partition] = classic.generation
-    group.set_target(member.member_id, target)
-    group.put(
-        ConsumerMember(
-            member.member_id,
-            epoch=classic.generation,
-            previous_epoch=classic.generation,
-            instance_id=member.instance_id,
-            rack_id=subscription.rack_id or None,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            names=JavaSet.of(subscription.topics),
-            assigned=assigned,
-            classic=ClassicMetadata(member.session_timeout_ms, tuple(member.protocols)),
-        )
-    )
-
-
-# --- down ---------------------------------------------------------------------------------------------------
-
-
-def may_downgrade(shard: GroupShard, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
-    """Whether nobody but members of the classic protocol is left once these have gone, and they may go over."""
-    left = len(group.members) - len(leaving)
-    return (
-        group.all_classic_without(*leaving)
-        and left > 0
-        and POLICIES[shard.settings.migration_policy][1]
-        and left <= shard.settings.max_size
-    )
-
-
-def may_downgrade_by(shard: GroupShard, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-    """The same, where a static member of the classic protocol takes the place of the last one of the other."""
-    return (
-        not replaced.is_classic
-        and group.all_classic_without(replaced)
-        and POLICIES[shard.settings.migration_policy][1]
-        and len(group.members) <= shard.settings.max_size
-    )
-
-
-def downgrade(
-    shard: GroupShard,
-    group: ConsumerGroup,
-    *,
-    leaving: Sequence[ConsumerMember] = (),
-    joining: ConsumerMember | None = None,
-    records: list[AnyRecord] | None = None,
-    rebalances: bool = True,
-) -> ClassicGroup:
-    """Make it a classic group of its members' targets, after `records`; `joining` has replaced its predecessor there.
-
-    Raises KafkaError where that can't be recorded, or a member's subscription can't be read.
-    """
-    records = [] if records is None else records
-    replaced = None if joining is None else group.static_member(joining.instance_id)
-    ids = [
-        joining.member_id
-        if joining is not None and replaced is not None and each == replaced.member_id
-        else each
-        for each in group.members
-    ]
-    records += group_tombstones(group, ids)
-    gone = {member.member_id for member in leaving}
-    if replaced is not None:
-        gone.add(replaced.member_id)
-    try:
-        classic = _as_classic(shard, group, gone, joining, replaced)
-    except CodecError as error:
-        raise KafkaError(
-            Error.GROUP_ID_NOT_FOUND, f"Cannot downgrade the classic group {group.group_id}: {error}."
-        ) from None
-    records.append(
-        GroupRecord(
-            group.group_id,
-            classic.to_record({each.member_id: each.assignment for each in classic.members.values()}),
-        )
-    )
-    shard.commit(records)
-    # The record holds only the chosen protocol of each member; they are known here with all that they support.
-    shard.groups[group.group_id] = classic
-    for member_id in (*group.members, *ids):
-        timers.cancel_all(shard, group.group_id, member_id)
-    for key in (rebalance.join_key(group.group_id), rebalance.sync_key(group.group_id)):
-        shard.runtime.cancel(key)  # of the time before it was a consumer group
-    for member in classic.members.values():
-        rebalance.restart_session(shard, classic, member)
-    log.info("group %s goes over to the classic protocol", group.group_id)
-    if rebalances:
-        rebalance.prepare_rebalance(shard, classic, "it was a consumer group before")
-    return classic
-
-
-def _as_classic(
-    shard: GroupShard,
-    group: ConsumerGroup,
-    gone: set[str],
-    joining: ConsumerMember | None,
-    replaced: ConsumerMember | None,
-) -> ClassicGroup:
-    classic = ClassicGroup(group.group_id, shard.runtime.now_ms())
-    classic.state = STABLE
-    classic.protocol_type = CONSUMER_PROTOCOL_TYPE
-    classic.generation = group.epoch
-    left = [member for member in group.members.values() if member.member_id not in gone]
-    for member in [*left, joining] if joining is not None else left:
-        assert member.classic is not None
-        classic.add(
-            ClassicMember(
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                member.rebalance_timeout_ms,
-                member.classic.session_timeout_ms,
-                CONSUMER_PROTOCOL_TYPE,
-                [*member.classic.protocols],
-            )
-        )
-    protocol = classic.protocol = classic.vote()
-    classic.compute_subscribed_topics()
-    for made in classic.members.values():
-        owner = made.member_id
-        if joining is not None and replaced is not None and owner == joining.member_id:
-            owner = replaced.member_id
-        version = embedded.version_of(made.metadata(protocol))
-        made.assignment = embedded.write_assignment(group.target_of(owner), shard.topics, version)
-    return classic

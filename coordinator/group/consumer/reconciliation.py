@@ -1,14 +1,21 @@
-"""How a member comes to have its target: first it gives up, then it gets (Kafka: `CurrentAssignmentBuilder`).
+"""The third step of a decision: a member on its way to its target (Kafka: `CurrentAssignmentBuilder`).
 
-Nobody is given a partition that another member still holds.
+First it gives up, then it gets: nobody is given a partition that another member still holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
-from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned, Target
+from coordinator.group.consumer.decision import Decision
+from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned
+from coordinator.group.consumer.records import assignment_record
+from coordinator.group.consumer.sessions import ConsumerSessions
 from coordinator.group.consumer.states import RECONCILE, MemberState, Step
+from coordinator.group.consumer.target import subscribed_names
+from coordinator.group.modern.targets import Target
+from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 
@@ -18,25 +25,64 @@ PartitionEpoch = Callable[[bytes, int], int]
 """The member epoch of who holds a partition, −1 where nobody does."""
 
 
-def reconcile(
-    member: ConsumerMember,
-    target_epoch: int,
-    target: Target,
-    *,
-    subscribed: Collection[bytes],
-    subscription_changed: bool,
-    owned: Owned,
-    partition_epoch: PartitionEpoch,
-) -> ConsumerMember:
-    """The member after the next step. `subscribed`: ids of the topics that it subscribes to.
+class ReconciliationStep:
+    """Brings the member a step nearer to its target."""
+
+    def __init__(self, parts: ShardParts, sessions: ConsumerSessions) -> None:
+        self._topics = parts.topics
+        self._sessions = sessions
+
+    def take(self, decision: Decision) -> None:
+        """Raises KafkaError (FENCED_MEMBER_EPOCH), see `reconcile`."""
+        member, group = decision.new, decision.group
+        if not decision.subscription_changed and member.is_reconciled_to(decision.target_epoch):
+            return
+        names = subscribed_names(member, group.resolved)
+        found = (self._topics.by_name(name) for name in names)
+        situation = Situation(
+            decision.target_epoch,
+            decision.target,
+            subscribed={topic.topic_id for topic in found if topic is not None},
+            subscription_changed=decision.subscription_changed,
+            owned=decision.owned,
+            partition_epoch=group.partition_epoch,
+        )
+        reconciled = reconcile(member, situation)
+        if reconciled == member:
+            return
+        decision.new = reconciled
+        decision.records.append(assignment_record(group.group_id, reconciled))
+        if not reconciled.is_classic:
+            if reconciled.state is MemberState.UNREVOKED_PARTITIONS:
+                self._sessions.limit_rebalance(group.group_id, reconciled)
+            else:
+                self._sessions.end_rebalance(group.group_id, reconciled.member_id)
+
+
+class Situation(NamedTuple):
+    """What a member's next step depends on, besides itself."""
+
+    target_epoch: int
+    target: Target
+    subscribed: Collection[bytes]
+    """The ids of the topics that it subscribes to."""
+    subscription_changed: bool
+    owned: Owned
+    partition_epoch: PartitionEpoch
+
+
+def reconcile(member: ConsumerMember, situation: Situation) -> ConsumerMember:
+    """The member after the next step.
 
     Raises KafkaError (FENCED_MEMBER_EPOCH) where it is in a state that isn't known and still owns something.
     """
-    step = RECONCILE[member.state, _is_settled(member, target_epoch, owned), subscription_changed]
+    target_epoch, owned = situation.target_epoch, situation.owned
+    is_settled = _is_settled(member, target_epoch, owned)
+    step = RECONCILE[member.state, is_settled, situation.subscription_changed]
     if step is Step.STAY:
         return member
     if step is Step.TRIM:
-        return _trim(member, subscribed, owned)
+        return _trim(member, situation.subscribed, owned)
     if step is Step.REFUSE:
         raise KafkaError(
             Error.FENCED_MEMBER_EPOCH,
@@ -44,7 +90,7 @@ def reconcile(
             "The member must abandon all its partitions and rejoin.",
         )
     epoch = target_epoch if member.state is MemberState.UNKNOWN else member.epoch
-    return _next(member, epoch, target_epoch, target, subscribed, owned, partition_epoch)
+    return _next(member, epoch, situation)
 
 
 def _is_settled(member: ConsumerMember, target_epoch: int, owned: Owned) -> bool:
@@ -98,15 +144,8 @@ def _trim(member: ConsumerMember, subscribed: Collection[bytes], owned: Owned) -
     return member.at_epoch(member.epoch, assigned=assigned)
 
 
-def _next(
-    member: ConsumerMember,
-    epoch: int,
-    target_epoch: int,
-    target: Target,
-    subscribed: Collection[bytes],
-    owned: Owned,
-    partition_epoch: PartitionEpoch,
-) -> ConsumerMember:
+def _next(member: ConsumerMember, epoch: int, situation: Situation) -> ConsumerMember:
+    target_epoch, target, subscribed, _, owned, partition_epoch = situation
     kept: Assigned = JavaMap()
     revoked: Assigned = JavaMap()
     added: JavaMap[bytes, JavaSet[int]] = JavaMap()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex
-from coordinator.group.consumer.member import ConsumerMember, Target, target_value
+from coordinator.group.consumer.member import ConsumerMember
+from coordinator.group.consumer.resolved_regex import ResolvedRegex
+from coordinator.group.modern.targets import Target, target_value
 from coordinator.group.records import AnyRecord, ConsumerGroupRecord
 from protocol.messages.group_records_consumer import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -99,16 +100,15 @@ def member_tombstones(group_id: str, member_id: str) -> list[AnyRecord]:
     ]
 
 
-def group_tombstones(group: ConsumerGroup, member_ids: Iterable[str] | None = None) -> list[AnyRecord]:
-    """The end of a group; `member_ids` where they aren't those that it has, but for records of the same step."""
-    group_id = group.group_id
-    ids = [*(group.members if member_ids is None else member_ids)]
+def group_tombstones(group_id: str, member_ids: Iterable[str], regexes: Iterable[str]) -> list[AnyRecord]:
+    """The end of a group with these members and resolved regular expressions."""
+    ids = [*member_ids]
     return [
         *(_assignment_tombstone(group_id, member_id) for member_id in ids),
         *(_target_tombstone(group_id, member_id) for member_id in ids),
         ConsumerGroupRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
         *(_member_tombstone(group_id, member_id) for member_id in ids),
-        *(regex_record(group_id, regex, None) for regex in group.resolved),
+        *(regex_record(group_id, regex, None) for regex in regexes),
         partition_metadata_tombstone(group_id),
         ConsumerGroupRecord(ConsumerGroupMetadataKey(group_id=group_id), None),
     ]

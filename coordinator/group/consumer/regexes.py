@@ -1,6 +1,6 @@
 """Subscriptions by regular expression: when they are resolved, and what comes of it.
 
-Expressions are RE2's (`coordinator/re2`), matched whole, over all topics. They are resolved in the background: the
+Expressions are RE2's (`coordinator/java/re2`), matched whole, over all topics. They are resolved in the background: the
 heartbeat that brings a new one is answered before, and while it takes long others are (Kafka: a thread). One resolution
 of a group at a time, the next one at the earliest 10 seconds after the last.
 Source: `GroupMetadataManager.maybeUpdateRegularExpressions`, handleRegularExpressionsResult, `TopicRegexResolver`.
@@ -12,19 +12,17 @@ import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING
 
-from coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex, changed, regex_of
-from coordinator.group.consumer.member import ConsumerMember
-from coordinator.group.consumer.metadata_hash import group_hash
+from coordinator.group.consumer.decision import Decision
+from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.records import epoch_record, regex_record
+from coordinator.group.consumer.resolved_regex import ResolvedRegex
+from coordinator.group.modern.subscriptions import count_subscribers
+from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
 from coordinator.java.maps import JavaMap, JavaSet
 from coordinator.java.re2 import Pattern, PatternSyntaxError, compile_pattern
 from protocol.errors import Error, KafkaError
-
-if TYPE_CHECKING:
-    from coordinator.group.shard import GroupShard
 
 log = logging.getLogger("barnabas.groups")
 
@@ -39,79 +37,6 @@ class RegexChange(Enum):
     NONE = "it is the same"
     UPDATED = "it is another one, which has to be resolved first"
     RESOLVED = "it is another one that is resolved already, or none"
-
-
-def update(
-    shard: GroupShard,
-    group: ConsumerGroup,
-    old: ConsumerMember,
-    new: ConsumerMember,
-    records: list[AnyRecord],
-) -> RegexChange:
-    """Follow a member's change, and begin a resolution where one is due.
-
-    Raises KafkaError (INVALID_REGULAR_EXPRESSION) for a new one that makes no sense.
-    """
-    change = RegexChange.NONE
-    is_new = False
-    was, now = regex_of(old), regex_of(new)
-    if old.regex != new.regex:
-        change = RegexChange.UPDATED
-        if was is not None and group.regexes[was] == 1:
-            records.append(regex_record(group.group_id, was, None))
-        if now is not None and group.regexes[now] == 0:
-            _check(now)
-            is_new = True
-        elif (now is not None and now in group.resolved) or (now is None and was is not None):
-            change = RegexChange.RESOLVED
-    if (is_new or group.regexes) and group.group_id not in shard.resolving:
-        regexes = group.regexes_with(old, new)
-        if regexes and _is_due(shard, group, is_new, len(regexes)):
-            shard.resolving.add(group.group_id)
-            _schedule(shard, group.group_id, partial(_begin, shard, group.group_id, [*regexes]))
-    return change
-
-
-def _check(regex: str) -> None:
-    try:
-        compile_pattern(regex)
-    except PatternSyntaxError as error:
-        raise KafkaError(
-            Error.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
-        ) from None
-
-
-def _is_due(shard: GroupShard, group: ConsumerGroup, is_new: bool, count: int) -> bool:
-    last = next(iter(group.resolved.values()), None)
-    now_ms = shard.runtime.now_ms()
-    if last is not None and now_ms <= last.timestamp_ms + MIN_INTERVAL_MS:
-        return False
-    if is_new or count != len(group.resolved) or last is None:
-        return True
-    return (
-        last.version < shard.topics_created_version
-        or now_ms > last.timestamp_ms + shard.settings.consumer_regex_refresh_interval_ms
-    )
-
-
-def _schedule(shard: GroupShard, group_id: str, callback: Callable[[], None]) -> None:
-    shard.runtime.schedule(("regexes", group_id), 0, callback)
-
-
-def _begin(shard: GroupShard, group_id: str, regexes: Sequence[str]) -> None:
-    """Topics and time are those of now, however long it takes."""
-    names = sorted(shard.topics.names())
-    resolution = _Resolution(shard.topics.version, shard.runtime.now_ms(), names, [*reversed(regexes)])
-    _go_on(shard, group_id, resolution)
-
-
-def _go_on(shard: GroupShard, group_id: str, resolution: _Resolution) -> None:
-    if resolution.take_turn():
-        shard.resolving.discard(group_id)
-        _record(shard, group_id, resolution)
-    else:
-        _schedule(shard, group_id, partial(_go_on, shard, group_id, resolution))
 
 
 class _Resolution:
@@ -159,36 +84,119 @@ class _Resolution:
         return pattern.work - before
 
 
-def _record(shard: GroupShard, group_id: str, resolution: _Resolution) -> None:
-    group = shard.consumer_groups.get(group_id)
-    if group is None:
-        return
-    matched: JavaMap[str, ResolvedRegex] = JavaMap(len(resolution.found))
-    for regex, names in resolution.found.items():
-        matched[regex] = ResolvedRegex(JavaSet.of(names), resolution.version, resolution.timestamp_ms)
-    records: list[AnyRecord] = []
-    topics = dict(group.topics)
-    bump = False
-    for regex, resolved in matched.items():
-        if not group.regexes[regex]:
-            continue  # nobody subscribes to it any more
-        before = group.resolved.get(regex)
-        old_topics = JavaSet[str]() if before is None else before.topics
-        if old_topics != resolved.topics:
-            bump = True
-            for topic in old_topics:
-                changed(topics, topic, by_regex=-1)
-            for topic in resolved.topics:
-                changed(topics, topic, by_regex=1)
-        records.append(regex_record(group_id, regex, resolved))
-    metadata_hash = group_hash(topics, shard.topics, shard.topic_hashes)
-    if bump or metadata_hash != group.metadata_hash:
-        records.append(epoch_record(group_id, group.epoch + 1, metadata_hash))
-        group.was_refreshed(shard.runtime.now_ms(), group.epoch + 1)
+class Regexes:
+    """The regular expressions of a shard's groups."""
+
+    def __init__(self, parts: ShardParts) -> None:
+        self._groups = parts.store.consumer
+        self._runtime = parts.runtime
+        self._journal = parts.journal
+        self._topics = parts.topics
+        self._hashes = parts.hashes
+        self._refresh_interval_ms = parts.settings.consumer_regex_refresh_interval_ms
+        self.resolving: set[str] = set()
+        """Groups whose regular expressions are about to be resolved."""
+        self._topics_created_version = 0
+        """The version of the metadata that last brought a new topic."""
+        self.topics_were_created()
+
+    def topics_were_created(self) -> None:
+        """What is resolved may be too little from here on."""
+        self._topics_created_version = self._topics.version
+
+    def follow(self, decision: Decision) -> RegexChange:
+        """Follow a member's change, and begin a resolution where one is due.
+
+        Raises KafkaError (INVALID_REGULAR_EXPRESSION) for a new one that makes no sense.
+        """
+        group, old, new = decision.group, decision.old, decision.new
+        change = RegexChange.NONE
+        is_new = False
+        if old.regex != new.regex:
+            change = RegexChange.UPDATED
+            was, now = old.subscribed_regex, new.subscribed_regex
+            if was is not None and group.regexes[was] == 1:
+                decision.records.append(regex_record(group.group_id, was, None))
+            if now is not None and group.regexes[now] == 0:
+                _check(now)
+                is_new = True
+            elif (now is not None and now in group.resolved) or (now is None and was is not None):
+                change = RegexChange.RESOLVED
+        if (is_new or group.regexes) and group.group_id not in self.resolving:
+            regexes = group.regexes_with(old, new)
+            if regexes and self._is_due(group, is_new, len(regexes)):
+                self.resolving.add(group.group_id)
+                self._schedule(group.group_id, partial(self._begin, group.group_id, [*regexes]))
+        return change
+
+    def _is_due(self, group: ConsumerGroup, is_new: bool, count: int) -> bool:
+        last = next(iter(group.resolved.values()), None)
+        now_ms = self._runtime.now_ms()
+        if last is not None and now_ms <= last.timestamp_ms + MIN_INTERVAL_MS:
+            return False
+        if is_new or count != len(group.resolved) or last is None:
+            return True
+        return (
+            last.version < self._topics_created_version
+            or now_ms > last.timestamp_ms + self._refresh_interval_ms
+        )
+
+    def _schedule(self, group_id: str, callback: Callable[[], None]) -> None:
+        self._runtime.schedule(("regexes", group_id), 0, callback)
+
+    def _begin(self, group_id: str, regexes: Sequence[str]) -> None:
+        """Topics and time are those of now, however long it takes."""
+        names = sorted(self._topics.names())
+        resolution = _Resolution(self._topics.version, self._runtime.now_ms(), names, [*reversed(regexes)])
+        self._go_on(group_id, resolution)
+
+    def _go_on(self, group_id: str, resolution: _Resolution) -> None:
+        if resolution.take_turn():
+            self.resolving.discard(group_id)
+            self._record(group_id, resolution)
+        else:
+            self._schedule(group_id, partial(self._go_on, group_id, resolution))
+
+    def _record(self, group_id: str, resolution: _Resolution) -> None:
+        group = self._groups.get(group_id)
+        if group is None:
+            return
+        matched: JavaMap[str, ResolvedRegex] = JavaMap(len(resolution.found))
+        for regex, names in resolution.found.items():
+            matched[regex] = ResolvedRegex(JavaSet.of(names), resolution.version, resolution.timestamp_ms)
+        records: list[AnyRecord] = []
+        topics = dict(group.topics)
+        bump = False
+        for regex, resolved in matched.items():
+            if not group.regexes[regex]:
+                continue  # nobody subscribes to it any more
+            before = group.resolved.get(regex)
+            old_topics = JavaSet[str]() if before is None else before.topics
+            if old_topics != resolved.topics:
+                bump = True
+                for topic in old_topics:
+                    count_subscribers(topics, topic, by_regex=-1)
+                for topic in resolved.topics:
+                    count_subscribers(topics, topic, by_regex=1)
+            records.append(regex_record(group_id, regex, resolved))
+        metadata_hash = self._hashes.of(topics)
+        if bump or metadata_hash != group.metadata_hash:
+            records.append(epoch_record(group_id, group.epoch + 1, metadata_hash))
+            group.was_refreshed(self._runtime.now_ms(), group.epoch + 1)
+        try:
+            self._journal.write(records)
+        except KafkaError as error:
+            log.warning("group %s: its regular expressions aren't recorded: %s", group_id, error)
+
+
+def _check(regex: str) -> None:
     try:
-        shard.commit(records)
-    except KafkaError as error:
-        log.warning("group %s: its regular expressions aren't recorded: %s", group_id, error)
+        compile_pattern(regex)
+    except PatternSyntaxError as error:
+        raise KafkaError(
+            Error.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
+        ) from None
 
 
 def _compiled(regex: str) -> Pattern | None:

@@ -1,7 +1,7 @@
 """The states of consumer groups and of their members (KIP-848), as tables.
 
-`GROUP_STATES` says what a group is, `RECONCILE` what comes next for a member in each situation, `EPOCHS` which member
-epochs of a heartbeat are taken. Source: `ConsumerGroup`, `CurrentAssignmentBuilder`, `GroupMetadataManager`.
+`GROUP_STATES` says what a group is, `RECONCILE` what comes next for a member in each situation, `ACCEPTED` which
+member epochs of a heartbeat are taken. Source: `ConsumerGroup`, `CurrentAssignmentBuilder`, `GroupMetadataManager`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ RECONCILE: dict[tuple[MemberState, bool, bool], Step] = {
 }
 
 
-class Epoch(Enum):
+class EpochRelation(Enum):
     """How the epoch of a heartbeat stands to the member's."""
 
     JOINS = "it is 0"
@@ -82,12 +82,12 @@ class Epoch(Enum):
     NEWER = "it is greater"
 
 
-EPOCHS: dict[Epoch, bool] = {
-    Epoch.JOINS: True,
-    Epoch.CURRENT: True,
-    Epoch.PREVIOUS: True,  # the answer with the new one may have been lost
-    Epoch.OLDER: False,
-    Epoch.NEWER: False,
+ACCEPTED: dict[EpochRelation, bool] = {
+    EpochRelation.JOINS: True,
+    EpochRelation.CURRENT: True,
+    EpochRelation.PREVIOUS: True,  # the answer with the new one may have been lost
+    EpochRelation.OLDER: False,
+    EpochRelation.NEWER: False,
 }
 
 JOIN_EPOCH = 0

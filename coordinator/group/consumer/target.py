@@ -1,4 +1,4 @@
-"""The target assignment: who is to have what (Kafka: `TargetAssignmentBuilder`).
+"""The second step of a decision: the target assignment, who is to have what (Kafka: `TargetAssignmentBuilder`).
 
 It is computed by a heartbeat or a join that finds the group's epoch beyond it, at the earliest
 `group.consumer.assignment.interval.ms` after the last one.
@@ -8,69 +8,68 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
-from coordinator.group.consumer.assignors import ASSIGNORS
-from coordinator.group.consumer.assignors.spec import AssignorError, GroupSpec, MemberSpec
-from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ResolvedRegex
-from coordinator.group.consumer.member import ConsumerMember, Target, same_target
+from coordinator.group.consumer.decision import Decision
+from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.consumer.member import ConsumerMember
 from coordinator.group.consumer.records import target_epoch_record, target_record
-from coordinator.group.records import AnyRecord
-from coordinator.group.topics import Topics
+from coordinator.group.consumer.resolved_regex import ResolvedRegex
+from coordinator.group.known_topics import KnownTopics
+from coordinator.group.modern.assignors import ASSIGNORS
+from coordinator.group.modern.assignors.spec import AssignorError, GroupSpec, MemberSpec
+from coordinator.group.modern.targets import NO_TARGET, Target, same_target
+from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaMap
 from protocol.errors import Error, KafkaError
-
-if TYPE_CHECKING:
-    from coordinator.group.shard import GroupShard
 
 log = logging.getLogger("barnabas.groups")
 
 
-def update_target(
-    shard: GroupShard,
-    group: ConsumerGroup,
-    epoch: int,
-    old: ConsumerMember,
-    new: ConsumerMember,
-    records: list[AnyRecord],
-    *,
-    homogeneous: bool,
-) -> tuple[int, Target]:
-    """The epoch of the target assignment and the member's part of it; a new one goes to `records`.
+class TargetStep:
+    """Finds the member's part of the target assignment; a new one goes to the records."""
 
-    Raises KafkaError (UNKNOWN_SERVER_ERROR) where no assignment is possible.
-    """
-    if group.assignment_epoch >= epoch or not _may_compute(shard, group):
-        return group.assignment_epoch, group.target_of_member(new)
-    name = group.preferred_assignor(old, new) or shard.settings.consumer_assignors[0]
-    members = _specs(group, new, shard.topics)
+    def __init__(self, parts: ShardParts) -> None:
+        self._runtime = parts.runtime
+        self._topics = parts.topics
+        self._assignors = parts.settings.consumer_assignors
+        self._timeouts_of = parts.timeouts_of
 
-    def partition_count(topic_id: bytes) -> int:
-        topic = shard.topics.by_id(topic_id)
+    def take(self, decision: Decision) -> None:
+        """Raises KafkaError (UNKNOWN_SERVER_ERROR) where no assignment is possible."""
+        group = decision.group
+        if group.assignment_epoch >= decision.epoch or not self._may_compute(group):
+            decision.target = group.target_of_member(decision.new)
+            return
+        name = group.preferred_assignor(decision.old, decision.new) or self._assignors[0]
+        members = _specs(group, decision.new, self._topics)
+        spec = GroupSpec(members, decision.homogeneous, group.inverted_targets, self._partition_count)
+        try:
+            assignments = ASSIGNORS[name](spec)
+        except AssignorError as error:
+            log.error(
+                "group %s: no target assignment for epoch %d: %s", group.group_id, decision.epoch, error
+            )
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from error
+        for member_id in members:
+            target = assignments.get(member_id, NO_TARGET)
+            if not same_target(target, group.targets.get(member_id)):
+                decision.records.append(target_record(group.group_id, member_id, target))
+        decision.records.append(target_epoch_record(group.group_id, decision.epoch, self._runtime.now_ms()))
+        log.info("group %s: assignment %d by %s", group.group_id, decision.epoch, name)
+        decision.target_epoch = decision.epoch
+        decision.target = assignments.get(decision.new.member_id, NO_TARGET)
+
+    def _may_compute(self, group: ConsumerGroup) -> bool:
+        interval_ms = self._timeouts_of(group.group_id).assignment_interval_ms
+        since_ms = group.assignment_timestamp_ms
+        return not since_ms or not interval_ms or self._runtime.now_ms() >= since_ms + interval_ms
+
+    def _partition_count(self, topic_id: bytes) -> int:
+        topic = self._topics.by_id(topic_id)
         return -1 if topic is None else topic.partition_count
 
-    spec = GroupSpec(members, homogeneous, group.inverted_targets, partition_count)
-    try:
-        assignments = ASSIGNORS[name](spec)
-    except AssignorError as error:
-        log.error("group %s: no target assignment for epoch %d: %s", group.group_id, epoch, error)
-        raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from error
-    for member_id in members:
-        target = assignments.get(member_id, NO_TARGET)
-        if not same_target(target, group.targets.get(member_id)):
-            records.append(target_record(group.group_id, member_id, target))
-    records.append(target_epoch_record(group.group_id, epoch, shard.runtime.now_ms()))
-    log.info("group %s: assignment %d by %s", group.group_id, epoch, name)
-    return epoch, assignments.get(new.member_id, NO_TARGET)
 
-
-def _may_compute(shard: GroupShard, group: ConsumerGroup) -> bool:
-    interval_ms = shard.timeouts_of(group.group_id).assignment_interval_ms
-    since_ms = group.assignment_timestamp_ms
-    return not since_ms or not interval_ms or shard.runtime.now_ms() >= since_ms + interval_ms
-
-
-def _specs(group: ConsumerGroup, new: ConsumerMember, topics: Topics) -> JavaMap[str, MemberSpec]:
+def _specs(group: ConsumerGroup, new: ConsumerMember, topics: KnownTopics) -> JavaMap[str, MemberSpec]:
     """The members as they will be: with the joining one, without the one whose instance id it takes over."""
     specs: JavaMap[str, MemberSpec] = JavaMap()
     for member_id, member in group.members.items():
@@ -90,7 +89,7 @@ def _specs(group: ConsumerGroup, new: ConsumerMember, topics: Topics) -> JavaMap
 
 
 def _spec(
-    member: ConsumerMember, target: Target, resolved: Mapping[str, ResolvedRegex], topics: Topics
+    member: ConsumerMember, target: Target, resolved: Mapping[str, ResolvedRegex], topics: KnownTopics
 ) -> MemberSpec:
     names = subscribed_names(member, resolved)
     found = (topics.by_name(name) for name in names)

@@ -6,9 +6,8 @@ A group or a partition that isn't known is no error: its offset is −1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from coordinator.group.consumer import commits
+from coordinator.group.offsets.store import OffsetStore
 from coordinator.group.records import OffsetKey
 from protocol.errors import Error
 from protocol.messages.groups_offsets import (
@@ -18,21 +17,11 @@ from protocol.messages.groups_offsets import (
 )
 from protocol.wire.schema import ZERO_UUID
 
-if TYPE_CHECKING:
-    from coordinator.group.shard import GroupShard
-
 INVALID_OFFSET = -1
 
 
-def check_fetch(shard: GroupShard, group_id: str, member_id: str | None, epoch: int) -> None:
-    """Whether this member may fetch; of a classic group anybody may. Raises KafkaError."""
-    group = shard.consumer_groups.get(group_id)
-    if group is not None:
-        commits.check_fetch(group, member_id, epoch)
-
-
 def fetch_offsets(
-    shard: GroupShard, group_id: str, topics: Sequence[OffsetFetchRequestTopics], *, require_stable: bool
+    offsets: OffsetStore, group_id: str, topics: Sequence[OffsetFetchRequestTopics], *, require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
     """The offsets of the partitions asked for. An offset of an older topic of the same name doesn't count for the
     new one's id (KAFKA-19154)."""
@@ -42,7 +31,7 @@ def fetch_offsets(
             topic_id=topic.topic_id,
             partitions=[
                 _partition(
-                    shard,
+                    offsets,
                     OffsetKey(group_id, topic.name, index),
                     topic.topic_id,
                     require_stable=require_stable,
@@ -55,27 +44,29 @@ def fetch_offsets(
 
 
 def fetch_all_offsets(
-    shard: GroupShard, group_id: str, *, require_stable: bool
+    offsets: OffsetStore, group_id: str, *, require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
     """All that the group has committed; topics come without their ids."""
     return [
         OffsetFetchResponseTopics(
             name=topic,
             partitions=[
-                _partition(shard, OffsetKey(group_id, topic, index), ZERO_UUID, require_stable=require_stable)
+                _partition(
+                    offsets, OffsetKey(group_id, topic, index), ZERO_UUID, require_stable=require_stable
+                )
                 for index in partitions
             ],
         )
-        for topic, partitions in shard.offsets.of_group(group_id).items()
+        for topic, partitions in offsets.of_group(group_id).items()
     ]
 
 
 def _partition(
-    shard: GroupShard, key: OffsetKey, topic_id: bytes, *, require_stable: bool
+    offsets: OffsetStore, key: OffsetKey, topic_id: bytes, *, require_stable: bool
 ) -> OffsetFetchResponsePartitions:
-    if require_stable and shard.offsets.is_unstable(key):
+    if require_stable and offsets.is_unstable(key):
         return _none(key.partition, Error.UNSTABLE_OFFSET_COMMIT)
-    found = shard.offsets.get(key)
+    found = offsets.get(key)
     if found is None or (ZERO_UUID not in (found.topic_id, topic_id) and found.topic_id != topic_id):
         return _none(key.partition, Error.NONE)
     return OffsetFetchResponsePartitions(

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from coordinator.group.records import CommittedOffset, OffsetKey
 
-Topics = dict[str, dict[int, CommittedOffset]]
+OffsetsByTopic = dict[str, dict[int, CommittedOffset]]
 
 
 class OffsetStore:
     """Offsets by group, topic and partition."""
 
     def __init__(self) -> None:
-        self.committed: dict[str, Topics] = {}
+        self.committed: dict[str, OffsetsByTopic] = {}
         self._pending: dict[int, dict[OffsetKey, CommittedOffset]] = {}  # by producer id
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}  # group → partition → producer ids
 
     def get(self, key: OffsetKey) -> CommittedOffset | None:
         return self.committed.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
 
-    def of_group(self, group_id: str) -> Topics:
+    def of_group(self, group_id: str) -> OffsetsByTopic:
         """Not to be changed."""
         return self.committed.get(group_id, {})
 
@@ -71,7 +71,7 @@ class OffsetStore:
             partitions.setdefault((key.topic, key.partition), set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """A marker: pending offsets count, but where a later record has committed another; or they go."""
+        """A marker: pending offsets count, unless a later record has committed another one; or they go."""
         for key, value in self._pending.pop(producer_id, {}).items():
             partitions = self._open.get(key.group_id, {})
             producers = partitions.get((key.topic, key.partition), set())

@@ -17,7 +17,7 @@ from broker.environment.timers import LoopTimers
 from broker.handlers import HANDLERS
 from broker.network.context import RequestContext
 from broker.server import Server
-from coordinator.group.offsets.committing import Committer, NewOffset
+from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_admin import ListGroupsRequest
@@ -139,7 +139,7 @@ async def test_an_answer_to_a_client_that_hung_up_is_dropped(tmp_path: Path) -> 
     second.cancel()
 
     assert join(node, first).error_code == Error.NONE
-    assert len(node.groups.shard_of("g").groups["g"].members) == 2
+    assert len(node.groups.shard_of("g").groups.classic["g"].members) == 2
     await node.stop()
 
 
@@ -182,7 +182,7 @@ async def test_offsets_of_transactions_are_replayed_with_their_markers(tmp_path:
     for producer_id in (1, 2, 3):
         guard = partition.log.start_verification(producer_id, -1, 0, False, 1)
         node.groups.shard_of("g").commit_offsets_in_transaction(
-            Committer(f"g{producer_id}"), new, producer_id=producer_id, producer_epoch=0, guard=guard
+            Committer(f"g{producer_id}"), new, OffsetProducer(producer_id, 0, guard)
         )
     for producer_id, control_type in ((1, 1), (2, 0)):
         marker = build_end_txn_marker(
@@ -277,7 +277,7 @@ async def test_a_commit_larger_than_a_batch_may_be_is_refused_as_a_whole(tmp_pat
         node.groups.shard_of("g").commit_offsets(Committer("g"), offsets, api_version=9)
 
     assert committed(node) == -1
-    assert node.groups.shard_of("g").groups == {}
+    assert node.groups.shard_of("g").groups.classic == {}
     await node.stop()
 
 

@@ -3,13 +3,16 @@ that count up, disks that fail at will."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from coordinator.group.offsets.committing import Committer, NewOffset
+from coordinator.group.client import Client
+from coordinator.group.known_topics import KnownTopic
+from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.records import AnyRecord, decode_record
-from coordinator.group.settings import GroupSettings
-from coordinator.group.shard import Client, GroupShard
+from coordinator.group.settings import ConsumerTimeouts, GroupSettings
+from coordinator.group.shard import GroupShard
 from coordinator.ports import Record, Then
 from coordinator.timers import TimerQueue
 from protocol.errors import Error, KafkaError
@@ -128,17 +131,36 @@ class Answer:
         return Error(response.error_code)
 
 
+class NoTopics:
+    """The port `coordinator.group.known_topics.KnownTopics` of a cluster without topics."""
+
+    version = 0
+
+    def by_name(self, name: str) -> KnownTopic | None:
+        return None
+
+    def by_id(self, topic_id: bytes) -> KnownTopic | None:
+        return None
+
+    def names(self) -> Iterable[str]:
+        return ()
+
+
+def _new_shard(runtime: FakeRuntime, settings: GroupSettings) -> GroupShard:
+    return GroupShard(runtime, settings, NoTopics(), lambda group_id: ConsumerTimeouts())
+
+
 class Groups:
     """A shard with short words for what members ask. The group is "g" where nothing else is said."""
 
     def __init__(self, runtime: FakeRuntime | None = None, **settings: Any) -> None:
         self.runtime = runtime or FakeRuntime()
         self.settings = GroupSettings(**{"initial_rebalance_delay_ms": 0} | settings)
-        self.shard = GroupShard(self.runtime, self.settings)
+        self.shard = _new_shard(self.runtime, self.settings)
 
     @property
     def state(self) -> str:
-        return self.shard.groups["g"].state.value
+        return self.shard.groups.classic["g"].state.value
 
     def join(
         self,
@@ -266,20 +288,20 @@ class Groups:
 
     def share(self, ids: Sequence[str]) -> None:
         """Everybody syncs; each is assigned its own id."""
-        group = self.shard.groups["g"]
+        group = self.shard.groups.classic["g"]
         assert group.leader_id is not None
         others = [self.sync(each, group.generation) for each in ids if each != group.leader_id]
         leader = self.sync(group.leader_id, group.generation, {each: each.encode() for each in ids})
         assert all(answer.error is Error.NONE for answer in [*others, leader])
 
-    def restarted(self) -> Groups:
-        """The same log in a new shard, as after a restart."""
+    def restarted(self, **settings: Any) -> Groups:
+        """The same log in a new shard, as after a restart, with other settings where they are given."""
         runtime = FakeRuntime()
         runtime.elapsed_ms = self.runtime.elapsed_ms
         runtime.log = [*self.runtime.log]
         again = Groups(runtime)
-        again.settings = self.settings
-        again.shard = GroupShard(runtime, self.settings)
+        again.settings = replace(self.settings, **settings)
+        again.shard = _new_shard(runtime, again.settings)
         for offset, ((key, value), producer_id) in enumerate(runtime.log):
             again.shard.replay(key, value, offset, producer_id)
         again.shard.start()

@@ -96,4 +96,4 @@ def test_what_a_deleted_group_waited_for_is_forgotten() -> None:
 
     groups.runtime.pass_ms(10**6)
 
-    assert groups.shard.groups == {}
+    assert groups.shard.groups.classic == {}

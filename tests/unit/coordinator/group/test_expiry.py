@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.offsets.committing import Committer, NewOffset
+from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from coordinator.ports import Record
 from protocol.errors import Error, KafkaError
@@ -47,15 +47,15 @@ def test_offsets_without_members_expire_by_their_commit(groups: Groups) -> None:
     assert groups.committed("t", 0) == 1
     groups.runtime.pass_ms(1)
     assert (groups.committed("t", 0), groups.committed("t", 1)) == (-1, 2)
-    assert "g" in groups.shard.groups
+    assert "g" in groups.shard.groups.classic
 
 
 def test_a_group_goes_with_its_last_offset(groups: Groups) -> None:
     groups.commit(("t", 0, 1))
     groups.runtime.pass_ms(RETENTION_MS)
 
-    assert groups.shard.groups == {}
-    assert groups.restarted().shard.groups == {}
+    assert groups.shard.groups.classic == {}
+    assert groups.restarted().shard.groups.classic == {}
 
 
 def test_an_empty_group_without_offsets_goes_at_the_next_check(groups: Groups) -> None:
@@ -63,7 +63,7 @@ def test_an_empty_group_without_offsets_goes_at_the_next_check(groups: Groups) -
     groups.leave(me)
 
     groups.runtime.pass_ms(CHECK_MS)
-    assert groups.shard.groups == {}
+    assert groups.shard.groups.classic == {}
 
 
 def test_a_group_with_members_stays_without_offsets_too(groups: Groups) -> None:
@@ -82,7 +82,7 @@ def test_offsets_of_a_group_expire_by_the_time_at_which_it_became_empty(groups: 
     groups.runtime.pass_ms(RETENTION_MS - 1)
     assert groups.committed() == 1
     groups.runtime.pass_ms(CHECK_MS)
-    assert groups.shard.groups == {}
+    assert groups.shard.groups.classic == {}
 
 
 def test_a_stable_group_keeps_the_offsets_of_what_it_consumes_and_no_others(groups: Groups) -> None:
@@ -128,14 +128,14 @@ def test_an_offset_with_a_time_of_its_own_expires_by_that(groups: Groups) -> Non
 def test_an_open_transaction_keeps_offset_and_group(groups: Groups) -> None:
     groups.commit(("t", 0, 1))
     groups.shard.commit_offsets_in_transaction(
-        Committer("g"), [NewOffset("t", bytes(16), 0, 9, -1, "")], producer_id=7, producer_epoch=0
+        Committer("g"), [NewOffset("t", bytes(16), 0, 9, -1, "")], OffsetProducer(7, 0)
     )
     groups.runtime.pass_ms(2 * RETENTION_MS)
     assert groups.committed() == 1
 
     groups.shard.end_transaction(7, commit=False)
     groups.runtime.pass_ms(CHECK_MS)
-    assert groups.shard.groups == {}
+    assert groups.shard.groups.classic == {}
 
 
 class LimitedWorld(FakeRuntime):
@@ -161,7 +161,7 @@ def offset_records(group: str, count: int) -> list[OffsetRecord]:
 def test_a_long_name_does_not_keep_offsets_from_expiring() -> None:
     groups = Groups(LimitedWorld())
     for record in offset_records("g" * 30_000, 40):
-        groups.shard.commit([record])
+        groups.shard.journal.write([record])
     groups.shard.forget_topics([("t", bytes(16))])
     assert not groups.shard.offsets.of_group("g" * 30_000)
 
@@ -170,7 +170,7 @@ def test_what_was_recorded_before_a_failure_is_in_force() -> None:
     runtime = LimitedWorld()
     groups = Groups(runtime)
     for record in offset_records("g" * 30_000, 4):
-        groups.shard.commit([record])
+        groups.shard.journal.write([record])
     runtime.batches_left = 1
     with pytest.raises(KafkaError):
         groups.shard.forget_topics([("t", bytes(16))])

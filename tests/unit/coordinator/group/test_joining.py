@@ -53,7 +53,7 @@ def test_a_member_id_of_a_group_that_is_not_there_is_unknown_and_makes_no_group(
     groups = Groups()
 
     assert groups.join("me").error is Error.UNKNOWN_MEMBER_ID
-    assert groups.shard.groups == {}
+    assert groups.shard.groups.classic == {}
     assert groups.runtime.log == []
 
 
@@ -78,7 +78,7 @@ def test_a_group_that_can_not_be_recorded_is_not_made() -> None:
     with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
         groups.join()
 
-    assert groups.shard.groups == {}
+    assert groups.shard.groups.classic == {}
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -111,7 +111,7 @@ def test_in_v0_the_session_timeout_is_the_rebalance_timeout() -> None:
     groups = Groups()
     groups.join(version=0, session_ms=7000, rebalance_ms=-1)
 
-    assert groups.shard.groups["g"].rebalance_timeout_ms == 7000
+    assert groups.shard.groups.classic["g"].rebalance_timeout_ms == 7000
 
 
 def test_a_pending_id_that_does_not_come_back_is_forgotten_when_its_session_ends() -> None:
@@ -120,9 +120,9 @@ def test_a_pending_id_that_does_not_come_back_is_forgotten_when_its_session_ends
     assert answer is not None
 
     groups.runtime.pass_ms(5999)
-    assert answer.member_id in groups.shard.groups["g"].pending_joins
+    assert answer.member_id in groups.shard.groups.classic["g"].pending_joins
     groups.runtime.pass_ms(1)
-    assert groups.shard.groups["g"].pending_joins == {}
+    assert groups.shard.groups.classic["g"].pending_joins == {}
     assert groups.join(answer.member_id).error is Error.UNKNOWN_MEMBER_ID
 
 
@@ -179,17 +179,17 @@ def test_while_members_join_those_that_wait_are_counted() -> None:
         Error.NONE,
         *[Error.GROUP_MAX_SIZE_REACHED] * 2,
     ]
-    assert len(groups.shard.groups["g"].members) == 2
+    assert len(groups.shard.groups.classic["g"].members) == 2
 
 
 def test_a_member_that_joins_again_too_late_for_the_size_is_out() -> None:
     groups = Groups()
     first, second = groups.stable(2)
-    groups.shard.settings = Groups(max_size=1).settings
+    groups = groups.restarted(max_size=1)
     groups.join(second, protocols=[("range", b"new")])
 
     assert groups.join(first).error is Error.GROUP_MAX_SIZE_REACHED
-    assert [*groups.shard.groups["g"].members] == [second]
+    assert [*groups.shard.groups.classic["g"].members] == [second]
 
 
 def test_another_protocol_type_is_refused_and_no_common_protocol_too() -> None:
@@ -207,8 +207,8 @@ def test_an_empty_group_may_change_its_protocol_type() -> None:
 
     groups.stable(protocol_type="connect", protocols=[("compatible", b"")])
 
-    assert groups.shard.groups["g"].protocol_type == "connect"
-    assert groups.shard.groups["g"].generation == 3
+    assert groups.shard.groups.classic["g"].protocol_type == "connect"
+    assert groups.shard.groups.classic["g"].generation == 3
 
 
 def test_a_group_of_another_kind_is_not_joined() -> None:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from coordinator.group.offsets.committing import Committer, NewOffset
+from coordinator.group.classic.group import ClassicGroup
+from coordinator.group.classic.states import EMPTY
+from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -45,11 +47,15 @@ def commit_in_transaction(
         return groups.shard.commit_offsets_in_transaction(
             committer or Committer("g"),
             [NewOffset("t", TOPIC_ID, partition, offset, -1, "")],
-            producer_id=producer,
-            producer_epoch=0,
+            OffsetProducer(producer, 0),
         )
     except KafkaError as error:
         return [error.error]
+
+
+def is_simple(group: ClassicGroup) -> bool:
+    """Whether it is there for its offsets alone."""
+    return group.protocol_type is None and group.state is EMPTY and not group.pending_joins
 
 
 def subscription(*topics: str) -> bytes:
@@ -125,7 +131,7 @@ def test_a_commit_without_a_generation_makes_a_group() -> None:
     groups = Groups()
     groups.commit(("t", 0, 1))
 
-    assert groups.shard.groups["g"].is_simple
+    assert is_simple(groups.shard.groups.classic["g"])
 
 
 @pytest.mark.parametrize(

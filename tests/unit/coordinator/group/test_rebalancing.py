@@ -52,7 +52,7 @@ def test_the_initial_delay_is_not_prolonged_past_the_rebalance_timeout() -> None
 def test_a_group_that_all_left_during_the_initial_delay_is_empty_after_it() -> None:
     groups = Groups(initial_rebalance_delay_ms=1000)
     answer = groups.join(version=3)
-    (member_id,) = groups.shard.groups["g"].members
+    (member_id,) = groups.shard.groups.classic["g"].members
 
     assert groups.leave(member_id) == [Error.NONE]
     assert answer.error is Error.UNKNOWN_MEMBER_ID
@@ -87,7 +87,7 @@ def test_the_rebalance_takes_no_longer_than_the_largest_rebalance_timeout() -> N
     assert answer.is_parked
     groups.runtime.pass_ms(1)
     assert answer.error is Error.NONE
-    assert [*groups.shard.groups["g"].members] == [first]
+    assert [*groups.shard.groups.classic["g"].members] == [first]
     assert groups.heartbeat(second, 3) is Error.UNKNOWN_MEMBER_ID
 
 
@@ -99,7 +99,7 @@ def test_where_the_leader_does_not_join_again_one_that_joined_leads() -> None:
 
     assert answer.join is not None
     assert answer.join.leader == follower
-    assert leader not in groups.shard.groups["g"].members
+    assert leader not in groups.shard.groups.classic["g"].members
 
 
 def test_a_member_that_leaves_is_not_waited_for() -> None:
@@ -141,7 +141,7 @@ def test_followers_wait_for_the_leaders_assignments() -> None:
 
     assert waiting.sync is not None
     assert (waiting.sync.assignment, waiting.sync.protocol_name) == (b"for the follower", "range")
-    assert groups.shard.groups["g"].members[leader].assignment == b""
+    assert groups.shard.groups.classic["g"].members[leader].assignment == b""
 
 
 def test_the_leaders_assignments_are_recorded_before_anybody_has_them() -> None:
@@ -168,7 +168,7 @@ def test_assignments_that_can_not_be_recorded_are_nobodys_and_a_rebalance_starts
 
     assert answer.error is waiting.error is Error.COORDINATOR_NOT_AVAILABLE
     assert groups.state == "PreparingRebalance"
-    assert groups.shard.groups["g"].members[follower].assignment == b""
+    assert groups.shard.groups.classic["g"].members[follower].assignment == b""
 
 
 def test_a_rebalance_ends_the_syncs_that_are_parked() -> None:
@@ -197,7 +197,7 @@ def test_who_does_not_sync_in_time_is_dropped_in_spite_of_heartbeats() -> None:
         assert groups.heartbeat(follower, 3) is groups.heartbeat(leader, 3) is Error.NONE
     groups.runtime.pass_ms(1_000)
 
-    assert [*groups.shard.groups["g"].members] == [leader]
+    assert [*groups.shard.groups.classic["g"].members] == [leader]
     assert groups.state == "PreparingRebalance"
     assert groups.heartbeat(leader, 3) is Error.REBALANCE_IN_PROGRESS
 
@@ -212,7 +212,7 @@ def test_a_leader_that_never_syncs_does_not_hold_the_group_up_for_ever() -> None
     groups.runtime.pass_ms(5_000)
 
     assert waiting.error is Error.REBALANCE_IN_PROGRESS
-    assert [*groups.shard.groups["g"].members] == [follower]
+    assert [*groups.shard.groups.classic["g"].members] == [follower]
 
 
 # --- sessions -----------------------------------------------------------------------------------------------
@@ -225,9 +225,9 @@ def test_a_member_that_is_silent_for_its_session_is_dropped_and_the_others_rebal
     groups.heartbeat(first, 2)
 
     groups.runtime.pass_ms(4_999)
-    assert second in groups.shard.groups["g"].members
+    assert second in groups.shard.groups.classic["g"].members
     groups.runtime.pass_ms(1)
-    assert second not in groups.shard.groups["g"].members
+    assert second not in groups.shard.groups.classic["g"].members
     assert groups.heartbeat(first, 2) is Error.REBALANCE_IN_PROGRESS
 
 
@@ -280,7 +280,7 @@ def test_a_new_member_whose_first_join_is_never_answered_is_dropped_after_five_m
     groups.runtime.pass_ms(5_000)
 
     assert waiting.error is Error.UNKNOWN_MEMBER_ID
-    assert [*groups.shard.groups["g"].members] == [first]
+    assert [*groups.shard.groups.classic["g"].members] == [first]
 
 
 def test_a_session_begins_when_the_join_is_answered() -> None:
@@ -307,10 +307,10 @@ def test_a_member_that_synced_is_watched_again() -> None:
     groups.sync(leader, 3, {})
 
     groups.runtime.pass_ms(5_999)
-    assert follower in groups.shard.groups["g"].members
+    assert follower in groups.shard.groups.classic["g"].members
     groups.heartbeat(leader, 3)
     groups.runtime.pass_ms(1)
-    assert follower not in groups.shard.groups["g"].members
+    assert follower not in groups.shard.groups.classic["g"].members
 
 
 # --- leaving ------------------------------------------------------------------------------------------------

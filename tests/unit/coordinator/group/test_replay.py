@@ -46,7 +46,7 @@ def test_what_members_consume_is_known_again() -> None:
     groups = Groups()
     groups.stable(protocols=[("range", b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff")])
 
-    group = groups.restarted().shard.groups["g"]
+    group = groups.restarted().shard.groups.classic["g"]
 
     assert group.is_subscribed_to("t")
     assert not group.is_subscribed_to("u")
@@ -71,7 +71,7 @@ def test_what_was_not_written_is_gone() -> None:
     assert pending is not None
     groups.join(me, protocols=[("range", b"new")])  # generation 2 begins when the pending id is there or gone
     groups.runtime.pass_ms(10_000)
-    assert groups.shard.groups["g"].generation == 2
+    assert groups.shard.groups.classic["g"].generation == 2
 
     again = groups.restarted()
 
@@ -89,7 +89,7 @@ def test_deletions_survive() -> None:
 
     again = groups.restarted()
 
-    assert [*again.shard.groups] == ["other"]
+    assert [*again.shard.groups.classic] == ["other"]
     assert again.shard.offsets.committed == {}
 
 
@@ -157,7 +157,7 @@ def test_groups_of_every_version_are_read(version: int) -> None:
     groups = Groups()
     groups.shard.replay(GROUP_KEY, version.to_bytes(2, "big") + encode(value, version), 0, -1)
 
-    group = groups.shard.groups["g"]
+    group = groups.shard.groups.classic["g"]
     assert (group.generation, group.leader_id, groups.state) == (3, "m", "Stable")
     assert group.rebalance_timeout_ms == 7_000, "without one of its own, the session timeout stands for it"
     assert group.members["m"].assignment == b"a"
@@ -201,7 +201,7 @@ def test_offsets_of_such_a_group_make_no_classic_one() -> None:
     groups.shard.replay(b"\0\x0b\0\1g", b"\0\0", 0, -1)
     groups.shard.replay(OFFSET_KEY, b"\0\4" + encode(OffsetCommitValue(offset=8), 4), 1, -1)
 
-    assert groups.shard.groups == {}
+    assert groups.shard.groups.classic == {}
     assert groups.committed("t", 3) == 8
 
 

@@ -116,7 +116,7 @@ class Simulation:
             self.check()
 
     def check(self) -> None:
-        group = self.groups.shard.groups.get("g")
+        group = self.groups.shard.groups.classic.get("g")
         if group is not None:
             parked = [member for member in group.members.values() if member.join_reply is not None]
             assert group.parked_joins == len(parked)
@@ -128,7 +128,7 @@ class Simulation:
         return [member for member in self.members if member.is_alive]
 
     def check_settled(self) -> None:
-        group = self.groups.shard.groups["g"]
+        group = self.groups.shard.groups.classic["g"]
         alive = self.alive
         assert {*group.members} == {member.member_id for member in alive}
         assert group.state.value == ("Stable" if alive else "Empty")
@@ -156,7 +156,7 @@ def durable(groups: Groups) -> Any:
         return said, members, group.subscribed_topics, group.static_members
 
     shard = groups.shard
-    return {group_id: of(group) for group_id, group in shard.groups.items()}, shard.offsets.committed
+    return {group_id: of(group) for group_id, group in shard.groups.classic.items()}, shard.offsets.committed
 
 
 @pytest.mark.parametrize("delay_ms", [0, 3_000])
@@ -186,7 +186,7 @@ def test_two_hundred_members_go_on_after_a_restart() -> None:
     simulation = Simulation(3)
     simulation.members = [SimulatedMember(simulation.groups) for _ in range(200)]
     simulation.run(REBALANCE_MS)
-    generation = simulation.groups.shard.groups["g"].generation
+    generation = simulation.groups.shard.groups.classic["g"].generation
 
     simulation.groups = simulation.groups.restarted()
     for member in simulation.members:
@@ -194,7 +194,7 @@ def test_two_hundred_members_go_on_after_a_restart() -> None:
     simulation.run(2 * SESSION_MS)
 
     simulation.check_settled()
-    assert simulation.groups.shard.groups["g"].generation == generation, "nobody had to join again"
+    assert simulation.groups.shard.groups.classic["g"].generation == generation, "nobody had to join again"
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -233,5 +233,5 @@ def test_a_random_history_settles_and_is_replayed(seed: int) -> None:
 
     simulation.run(3 * (SESSION_MS + REBALANCE_MS))
 
-    if "g" in groups.shard.groups:
+    if "g" in groups.shard.groups.classic:
         simulation.check_settled()

@@ -27,8 +27,8 @@ class Scene:
         elif state is COMPLETING:
             groups.join(self.me, protocol_type=protocol_type)
         elif state is DEAD:
-            groups.shard.groups["g"].move_to(DEAD, 0)
-        self.group = groups.shard.groups["g"]
+            groups.shard.groups.classic["g"].move_to(DEAD, 0)
+        self.group = groups.shard.groups.classic["g"]
         self.generation = self.group.generation
         assert self.group.state is state
 

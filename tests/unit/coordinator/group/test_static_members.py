@@ -117,7 +117,7 @@ def test_before_v9_a_leader_that_comes_back_is_told_that_its_old_id_leads() -> N
     answer = joined(groups.join(version=8, instance="one"))
 
     assert (answer.leader, answer.members, answer.skip_assignment) == (one, [], False)
-    assert groups.shard.groups["g"].leader_id == answer.member_id
+    assert groups.shard.groups.classic["g"].leader_id == answer.member_id
 
 
 def test_a_new_id_that_can_not_be_recorded_leaves_the_old_one_in_place() -> None:
@@ -130,8 +130,8 @@ def test_a_new_id_that_can_not_be_recorded_leaves_the_old_one_in_place() -> None
     assert Error(answer.error_code) is Error.NOT_COORDINATOR
     assert (answer.member_id, answer.generation_id, answer.leader) == ("", 2, one)
     assert groups.heartbeat(two, 2, "two") is Error.NONE
-    assert groups.shard.groups["g"].members[two].protocols == [("range", b"r")]
-    assert groups.shard.groups["g"].parked_joins == 0
+    assert groups.shard.groups.classic["g"].members[two].protocols == [("range", b"r")]
+    assert groups.shard.groups.classic["g"].parked_joins == 0
 
 
 def test_a_change_of_the_voted_protocol_makes_a_rebalance() -> None:
@@ -183,7 +183,7 @@ def test_one_that_came_back_is_dropped_when_it_falls_silent() -> None:
 
     groups.runtime.pass_ms(5_000)
 
-    assert [*groups.shard.groups["g"].members] == [one]
+    assert [*groups.shard.groups.classic["g"].members] == [one]
     assert groups.heartbeat(back, 2, "two") is Error.UNKNOWN_MEMBER_ID
 
 
@@ -192,7 +192,7 @@ def test_timeouts_are_those_of_the_return() -> None:
     pair(groups)
     groups.join(version=9, instance="two", session_ms=7_000, rebalance_ms=90_000)
 
-    assert groups.shard.groups["g"].rebalance_timeout_ms == 90_000
+    assert groups.shard.groups.classic["g"].rebalance_timeout_ms == 90_000
 
 
 def test_a_static_member_stays_over_a_rebalance_that_it_does_not_join() -> None:
@@ -215,7 +215,7 @@ def test_where_no_static_member_joins_the_rebalance_waits_on_until_their_session
 
     groups.runtime.pass_ms(4_000)
     assert groups.state == "PreparingRebalance"
-    assert {*groups.shard.groups["g"].members} == {one, two}
+    assert {*groups.shard.groups.classic["g"].members} == {one, two}
     groups.runtime.pass_ms(6_000)
     assert groups.state == "Empty"
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from coordinator.group.client import Client
 from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.known_topics import KnownTopic
 from coordinator.group.settings import ConsumerTimeouts
-from coordinator.group.shard import Client, GroupShard
-from coordinator.group.topics import TopicMetadata
+from coordinator.group.shard import GroupShard
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import (
     ConsumerGroupHeartbeatRequest,
@@ -21,23 +22,23 @@ Owned = dict[str, Sequence[int]]
 
 
 class FakeTopics:
-    """The port `coordinator.group.topics.Topics`; a topic's id is made of its name."""
+    """The port `coordinator.group.known_topics.KnownTopics`; a topic's id is made of its name."""
 
     def __init__(self, **partitions: int) -> None:
         self.version = 1
-        self.found: dict[str, TopicMetadata] = {}
+        self.found: dict[str, KnownTopic] = {}
         for name, count in partitions.items():
             self.create(name, count)
 
     def create(self, name: str, partitions: int) -> None:
         topic_id = name.encode().ljust(16, b"\1")
-        self.found[name] = TopicMetadata(name, topic_id, ((),) * partitions)
+        self.found[name] = KnownTopic(name, topic_id, ((),) * partitions)
         self.version += 1
 
-    def by_name(self, name: str) -> TopicMetadata | None:
+    def by_name(self, name: str) -> KnownTopic | None:
         return self.found.get(name)
 
-    def by_id(self, topic_id: bytes) -> TopicMetadata | None:
+    def by_id(self, topic_id: bytes) -> KnownTopic | None:
         return next((topic for topic in self.found.values() if topic.topic_id == topic_id), None)
 
     def names(self) -> Iterable[str]:
@@ -62,7 +63,7 @@ class Consumers(Groups):
 
     @property
     def group(self) -> ConsumerGroup:
-        return self.shard.consumer_groups["g"]
+        return self.shard.groups.consumer["g"]
 
     @property
     def state(self) -> str:
@@ -129,7 +130,7 @@ class Consumers(Groups):
     def holds(self, member: str, topic: str = "t") -> list[int]:
         return sorted(self.group.members[member].assigned.get(self.topic_id(topic)) or ())
 
-    def restarted(self) -> Consumers:
+    def restarted(self, **settings: Any) -> Consumers:
         """The same log in a new shard, as after a restart."""
         runtime = FakeRuntime()
         runtime.elapsed_ms = self.runtime.elapsed_ms

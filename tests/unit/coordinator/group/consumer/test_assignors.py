@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.consumer.assignors import ASSIGNORS
-from coordinator.group.consumer.assignors.spec import GroupSpec, MemberSpec
+from coordinator.group.modern.assignors import ASSIGNORS
+from coordinator.group.modern.assignors.spec import GroupSpec, MemberSpec
 from coordinator.java.maps import JavaMap, JavaSet
 
 VECTORS = Path(__file__).parents[2] / "data" / "assignments.jsonl.gz"

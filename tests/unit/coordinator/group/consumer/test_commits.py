@@ -93,15 +93,14 @@ def test_a_fetch_needs_the_members_epoch(member: str | None, epoch: int, expecte
 
 
 def test_a_transaction_is_told_of_an_old_epoch_as_of_a_generation() -> None:
-    from coordinator.group.offsets.committing import Committer, NewOffset
+    from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 
     groups = pair()
     with pytest.raises(KafkaError) as refused:
         groups.shard.commit_offsets_in_transaction(
             Committer("g", "one", None, 4),
             [NewOffset("t", T, 0, 1, -1, "")],
-            producer_id=1,
-            producer_epoch=0,
+            OffsetProducer(1, 0),
         )
     assert refused.value.error is Error.ILLEGAL_GENERATION
 
@@ -118,4 +117,4 @@ def test_offsets_of_topics_that_nobody_subscribes_to_expire_and_the_empty_group_
     groups.runtime.pass_ms(10_000)
 
     assert groups.committed("t") == -1
-    assert groups.shard.consumer_groups == {}
+    assert groups.shard.groups.consumer == {}

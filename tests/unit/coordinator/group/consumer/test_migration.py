@@ -34,7 +34,7 @@ def classic_group(**settings: object) -> tuple[Consumers, str]:
     groups.runtime.pass_ms(0)
     member = joined_id(answer)
     groups.sync(member, 1, {member: assignment(groups, 0, 1, 2, 3, 4, 5)})
-    assert groups.shard.groups["g"].state.value == "Stable"
+    assert groups.shard.groups.classic["g"].state.value == "Stable"
     return groups, member
 
 
@@ -58,7 +58,7 @@ def test_members_keep_what_they_have_as_the_group_goes_over() -> None:
     answer = groups.enter("new")
 
     assert answer.member_epoch == 2
-    assert "g" not in groups.shard.groups
+    assert "g" not in groups.shard.groups.classic
     member = groups.group.members[old]
     assert (member.epoch, member.is_classic) == (1, True)
     assert groups.holds(old) == [0, 1, 2, 3, 4, 5]
@@ -123,8 +123,8 @@ def test_the_last_new_member_that_leaves_takes_the_group_down() -> None:
 
     groups.beat("new", -1)
 
-    assert "g" not in groups.shard.consumer_groups
-    group = groups.shard.groups["g"]
+    assert "g" not in groups.shard.groups.consumer
+    group = groups.shard.groups.classic["g"]
     assert (group.state.value, group.generation, [*group.members]) == ("PreparingRebalance", 2, [old])
     assert answered(joined(groups, old)).generation_id == 3
 
@@ -138,11 +138,11 @@ def test_the_last_new_member_whose_session_ends_takes_the_group_down() -> None:
     for _ in range(8):
         groups.runtime.pass_ms(5_000)
         assert groups.heartbeat(old, 2) is Error.NONE
-    assert "g" not in groups.shard.groups
+    assert "g" not in groups.shard.groups.classic
 
     groups.runtime.pass_ms(5_000)
 
-    assert [*groups.shard.groups["g"].members] == [old]
+    assert [*groups.shard.groups.classic["g"].members] == [old]
 
 
 def test_a_downgraded_group_is_the_same_after_a_restart() -> None:
@@ -152,9 +152,9 @@ def test_a_downgraded_group_is_the_same_after_a_restart() -> None:
 
     again = groups.restarted()
 
-    assert again.shard.consumer_groups == {}
-    assert [*again.shard.groups["g"].members] == [old]
-    assert again.shard.groups["g"].generation == 2
+    assert again.shard.groups.consumer == {}
+    assert [*again.shard.groups.classic["g"].members] == [old]
+    assert again.shard.groups.classic["g"].generation == 2
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_the_policy_says_which_ways_are_open(policy: str, up: bool, down: bool) 
     groups.enter("new")
     object.__setattr__(groups.settings, "migration_policy", policy)
     groups.beat("new", -1)
-    assert ("g" in groups.shard.groups) is down
+    assert ("g" in groups.shard.groups.classic) is down
 
 
 def test_a_group_with_parked_joins_answers_them_before_it_goes_over() -> None:
@@ -196,11 +196,11 @@ def test_empty_groups_go_over_whatever_the_policy() -> None:
     answer = joined(groups, "")
     groups.runtime.pass_ms(0)
     assert answered(answer).generation_id == 1
-    assert "g" not in groups.shard.consumer_groups
+    assert "g" not in groups.shard.groups.consumer
 
     groups.leave(joined_id(answer))
     assert groups.enter("new").member_epoch == 2
-    assert "g" not in groups.shard.groups
+    assert "g" not in groups.shard.groups.classic
 
 
 def test_offsets_stay_as_a_group_goes_over() -> None:

@@ -6,9 +6,10 @@ from collections.abc import Collection
 
 import pytest
 
-from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned, Target
-from coordinator.group.consumer.reconciliation import reconcile
+from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned
+from coordinator.group.consumer.reconciliation import Situation, reconcile
 from coordinator.group.consumer.states import RECONCILE, MemberState, Step
+from coordinator.group.modern.targets import Target
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 
@@ -42,8 +43,7 @@ def step(
     owned: Owned = None,
     held: Collection[tuple[bytes, int]] = (),
 ) -> ConsumerMember:
-    return reconcile(
-        member,
+    situation = Situation(
         epoch,
         wanted,
         subscribed=subscribed,
@@ -51,6 +51,7 @@ def step(
         owned=owned,
         partition_epoch=lambda topic_id, partition: 3 if (topic_id, partition) in held else -1,
     )
+    return reconcile(member, situation)
 
 
 def member(state: MemberState = STABLE, epoch: int = 3, **more: Assigned) -> ConsumerMember:

@@ -42,7 +42,7 @@ def test_one_that_makes_no_sense_is_refused_and_changes_nothing() -> None:
     error = groups.refused("one", 0, "t", owned={}, rebalance_ms=1, regex="(")
 
     assert error is Error.INVALID_REGULAR_EXPRESSION
-    assert groups.shard.consumer_groups == {}
+    assert groups.shard.groups.consumer == {}
 
 
 def test_a_new_topic_is_found_ten_seconds_after_the_last_resolution() -> None:
@@ -117,7 +117,7 @@ def test_a_resolution_for_a_group_that_is_gone_is_nothing() -> None:
 
     groups.runtime.pass_ms(0)
 
-    assert groups.shard.consumer_groups == {}
+    assert groups.shard.groups.consumer == {}
 
 
 def test_resolving_takes_turns_so_that_others_are_served_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,10 +128,12 @@ def test_resolving_takes_turns_so_that_others_are_served_in_between(monkeypatch:
     started_ms = groups.runtime.now_ms()
 
     turns = 0
-    while groups.shard.resolving:
+    while groups.shard.regexes.resolving:
         groups.runtime.elapsed_ms += 1
         groups.runtime.timers.fire_due()
-        assert groups.group.resolved == {} or not groups.shard.resolving, "all at once, when all is known"
+        assert groups.group.resolved == {} or not groups.shard.regexes.resolving, (
+            "all at once, when all is known"
+        )
         turns += 1
 
     assert turns > 5
@@ -166,5 +168,5 @@ def test_a_group_that_goes_while_it_is_resolved_leaves_nothing(monkeypatch: pyte
 
     groups.runtime.pass_ms(0)
 
-    assert groups.shard.consumer_groups == {}
-    assert groups.shard.resolving == set()
+    assert groups.shard.groups.consumer == {}
+    assert groups.shard.regexes.resolving == set()

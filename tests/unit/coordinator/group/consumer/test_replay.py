@@ -43,7 +43,7 @@ def said(shard: GroupShard) -> Any:
             dict(group.server_assignors.items()),
             group.homogeneous,
         )
-        for group_id, group in shard.consumer_groups.items()
+        for group_id, group in shard.groups.consumer.items()
     }
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.consumer.heartbeat import relation
 from coordinator.group.consumer.member import ConsumerMember, Owned
-from coordinator.group.consumer.states import EPOCHS, GROUP_STATES, Epoch, GroupState
+from coordinator.group.consumer.states import ACCEPTED, GROUP_STATES, EpochRelation, GroupState
 from coordinator.java.maps import JavaMap
 from protocol.errors import Error
 from tests.unit.coordinator.group.consumer.consumers import Consumers
@@ -90,36 +89,36 @@ def member() -> ConsumerMember:
 @pytest.mark.parametrize(
     ("epoch", "owned", "expected"),
     [
-        (0, None, Epoch.JOINS),
-        (7, None, Epoch.CURRENT),
-        (5, [(T, [0])], Epoch.PREVIOUS),
-        (5, [], Epoch.PREVIOUS),
-        (5, None, Epoch.OLDER),
-        (5, [(T, [0, 1])], Epoch.OLDER),
-        (5, [(b"u" * 16, [0])], Epoch.OLDER),
-        (6, [], Epoch.OLDER),
-        (4, [], Epoch.OLDER),
-        (8, [], Epoch.NEWER),
+        (0, None, EpochRelation.JOINS),
+        (7, None, EpochRelation.CURRENT),
+        (5, [(T, [0])], EpochRelation.PREVIOUS),
+        (5, [], EpochRelation.PREVIOUS),
+        (5, None, EpochRelation.OLDER),
+        (5, [(T, [0, 1])], EpochRelation.OLDER),
+        (5, [(b"u" * 16, [0])], EpochRelation.OLDER),
+        (6, [], EpochRelation.OLDER),
+        (4, [], EpochRelation.OLDER),
+        (8, [], EpochRelation.NEWER),
     ],
 )
-def test_an_epoch_stands_to_the_members(epoch: int, owned: Owned, expected: Epoch) -> None:
-    assert relation(member(), epoch, owned) is expected
+def test_an_epoch_stands_to_the_members(epoch: int, owned: Owned, expected: EpochRelation) -> None:
+    assert member().relation_of(epoch, owned) is expected
 
 
 @pytest.mark.parametrize(
     ("epoch", "owned", "relation"),
     [
-        (0, {}, Epoch.JOINS),
-        (3, None, Epoch.CURRENT),
-        (2, {"t": [0, 1, 2]}, Epoch.PREVIOUS),
-        (2, {"t": [0, 1, 2, 3]}, Epoch.OLDER),
-        (2, None, Epoch.OLDER),
-        (1, {"t": [0]}, Epoch.OLDER),
-        (4, {"t": [0]}, Epoch.NEWER),
+        (0, {}, EpochRelation.JOINS),
+        (3, None, EpochRelation.CURRENT),
+        (2, {"t": [0, 1, 2]}, EpochRelation.PREVIOUS),
+        (2, {"t": [0, 1, 2, 3]}, EpochRelation.OLDER),
+        (2, None, EpochRelation.OLDER),
+        (1, {"t": [0]}, EpochRelation.OLDER),
+        (4, {"t": [0]}, EpochRelation.NEWER),
     ],
 )
 def test_epochs_are_taken_or_fenced_as_the_table_says(
-    epoch: int, owned: dict[str, list[int]] | None, relation: Epoch
+    epoch: int, owned: dict[str, list[int]] | None, relation: EpochRelation
 ) -> None:
     groups = reconciling()
     groups.beat("one", 2, owned={"t": [0, 1, 2]})
@@ -128,4 +127,4 @@ def test_epochs_are_taken_or_fenced_as_the_table_says(
 
     error = groups.refused("one", epoch, *names, owned=owned, rebalance_ms=1000 if epoch == 0 else -1)
 
-    assert error is (Error.NONE if EPOCHS[relation] else Error.FENCED_MEMBER_EPOCH)
+    assert error is (Error.NONE if ACCEPTED[relation] else Error.FENCED_MEMBER_EPOCH)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from coordinator.group.modern.targets import Target
 from coordinator.java.maps import JavaMap, JavaSet
 
-Target = JavaMap[bytes, Collection[int]]
 Assignments = dict[str, Target]
 """Member id → target. Who isn't in it is assigned nothing."""
 

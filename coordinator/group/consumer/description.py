@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from coordinator.group.consumer.member import ConsumerMember, Target
-from coordinator.group.topics import Topics
+from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.consumer.member import ConsumerMember
+from coordinator.group.known_topics import KnownTopics
+from coordinator.group.modern.targets import Target
 from coordinator.java.maps import JavaMap
 from protocol.messages.groups_consumer import (
     DescribedAssignment,
@@ -14,29 +14,25 @@ from protocol.messages.groups_consumer import (
     DescribedTopicPartitions,
 )
 
-if TYPE_CHECKING:
-    from coordinator.group.shard import GroupShard
-
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-def describe_consumer_group(shard: GroupShard, group_id: str) -> DescribedGroup:
-    """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
-    group = shard.consumer_group(group_id)
+def describe_consumer_group(
+    group: ConsumerGroup, topics: KnownTopics, default_assignor: str
+) -> DescribedGroup:
     return DescribedGroup(
-        group_id=group_id,
+        group_id=group.group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.preferred_assignor() or shard.settings.consumer_assignors[0],
+        assignor_name=group.preferred_assignor() or default_assignor,
         members=[
-            _member(member, group.target_of(member.member_id), shard.topics)
-            for member in group.members.values()
+            _member(member, group.target_of(member.member_id), topics) for member in group.members.values()
         ],
     )
 
 
-def _member(member: ConsumerMember, target: Target, topics: Topics) -> DescribedMember:
+def _member(member: ConsumerMember, target: Target, topics: KnownTopics) -> DescribedMember:
     return DescribedMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -62,7 +58,7 @@ def _held(member: ConsumerMember) -> Target:
     return held
 
 
-def _assignment(target: Target, topics: Topics) -> DescribedAssignment:
+def _assignment(target: Target, topics: KnownTopics) -> DescribedAssignment:
     return DescribedAssignment(
         topic_partitions=[
             DescribedTopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=[*partitions])

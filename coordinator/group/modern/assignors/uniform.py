@@ -6,15 +6,15 @@ possible of those that it has.
 
 from __future__ import annotations
 
-from coordinator.group.consumer.assignors.spec import (
+from coordinator.group.modern.assignors.spec import (
     Assignments,
     AssignorError,
     GroupSpec,
-    Target,
     copy_of,
     partitions_of,
 )
-from coordinator.group.consumer.assignors.uniform_mixed import assign_mixed
+from coordinator.group.modern.assignors.uniform_mixed import assign_mixed
+from coordinator.group.modern.targets import Target
 from coordinator.java.maps import JavaSet
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 
-class TopicMetadata(NamedTuple):
+class KnownTopic(NamedTuple):
     """One topic. `racks` are those of each partition's replicas, as far as they have any."""
 
     name: str
@@ -18,7 +18,7 @@ class TopicMetadata(NamedTuple):
         return len(self.racks)
 
 
-class Topics(Protocol):
+class KnownTopics(Protocol):
     """The cluster's topics as they are now."""
 
     @property
@@ -26,23 +26,8 @@ class Topics(Protocol):
         """The offset in the metadata log that this is the state of."""
         ...
 
-    def by_name(self, name: str) -> TopicMetadata | None: ...
+    def by_name(self, name: str) -> KnownTopic | None: ...
 
-    def by_id(self, topic_id: bytes) -> TopicMetadata | None: ...
+    def by_id(self, topic_id: bytes) -> KnownTopic | None: ...
 
     def names(self) -> Iterable[str]: ...
-
-
-class NoTopics:
-    """A cluster without topics."""
-
-    version = 0
-
-    def by_name(self, name: str) -> TopicMetadata | None:
-        return None
-
-    def by_id(self, topic_id: bytes) -> TopicMetadata | None:
-        return None
-
-    def names(self) -> Iterable[str]:
-        return ()

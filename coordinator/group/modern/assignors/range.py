@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coordinator.group.consumer.assignors.spec import Assignments, GroupSpec, MemberSpec, Target
+from coordinator.group.modern.assignors.spec import Assignments, GroupSpec, MemberSpec
+from coordinator.group.modern.targets import Target
 from coordinator.java.maps import JavaMap
 
 

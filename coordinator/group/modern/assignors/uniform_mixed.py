@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.group.consumer.assignors.balancer import Balancer
-from coordinator.group.consumer.assignors.spec import (
+from coordinator.group.modern.assignors.balancer import Balancer
+from coordinator.group.modern.assignors.spec import (
     Assignments,
     AssignorError,
     GroupSpec,
-    Target,
     copy_of,
     partitions_of,
 )
+from coordinator.group.modern.targets import Target
 from coordinator.java.maps import JavaSet
 
 NOBODY = -1

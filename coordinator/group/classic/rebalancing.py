@@ -1,0 +1,254 @@
+"""How a rebalance goes: its start, its delays, its completion, and who is dropped on the way.
+
+Timers, by key: ("join", group) ends the join phase, ("sync", group) the wait for the members' SyncGroup,
+("session", group, member) a member's session. Source: `GroupMetadataManager` (prepareRebalance,
+completeClassicGroupJoin, expirePendingSync, expireClassicGroupMemberHeartbeat).
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from coordinator.group.classic.group import ClassicGroup
+from coordinator.group.classic.group_record import group_record
+from coordinator.group.classic.member import ClassicMember
+from coordinator.group.classic.states import (
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    ENTERED_FROM,
+    PREPARING,
+    STABLE,
+)
+from coordinator.group.parts import ShardParts
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_classic import JoinGroupResponse, SyncGroupResponse
+
+log = logging.getLogger("barnabas.groups")
+
+
+def _join_key(group_id: str) -> tuple[str, str]:
+    return ("join", group_id)
+
+
+def _sync_key(group_id: str) -> tuple[str, str]:
+    return ("sync", group_id)
+
+
+def _session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return ("session", group_id, member_id)
+
+
+def assignment_of(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )
+
+
+class Rebalancing:
+    """Rebalances of classic groups, and the sessions of their members."""
+
+    def __init__(self, parts: ShardParts) -> None:
+        self._groups = parts.store.classic
+        self._runtime = parts.runtime
+        self._journal = parts.journal
+        self._settings = parts.settings
+
+    def restart_all(self) -> None:
+        """Everything is replayed: sessions begin anew, and groups that are too large shrink."""
+        for group in self._groups.values():
+            for member in group.members.values():
+                self.restart_session(group, member)
+            if len(group.members) > self._settings.max_size:
+                self.prepare_rebalance(group, f"group.max.size is {self._settings.max_size}")
+
+    def give_up(self) -> None:
+        """The groups are coordinated elsewhere: who waits for a rebalance is told so."""
+        for group in self._groups.values():
+            group.move_to(DEAD, self._runtime.now_ms())
+            for member in group.members.values():
+                group.answer_join(
+                    member, JoinGroupResponse(member_id=member.member_id, error_code=Error.NOT_COORDINATOR)
+                )
+                member.answer_sync(SyncGroupResponse(error_code=Error.NOT_COORDINATOR))
+
+    def forget(self, group_id: str) -> None:
+        """No rebalance of this group goes on: it ends, or it is of another kind from here on."""
+        self._runtime.cancel(_join_key(group_id))
+        self._runtime.cancel(_sync_key(group_id))
+
+    # --- sessions -------------------------------------------------------------------------------------------
+
+    def restart_session(
+        self, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None
+    ) -> None:
+        """The member was heard of: its session starts anew, by default with its own timeout."""
+        if timeout_ms is None:
+            timeout_ms = member.session_timeout_ms
+        self.watch_session(group, member.member_id, timeout_ms)
+
+    def watch_session(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
+        self._runtime.schedule(
+            _session_key(group.group_id, member_id),
+            timeout_ms,
+            partial(self._session_expired, group.group_id, member_id),
+        )
+
+    def end_session(self, group: ClassicGroup, member_id: str) -> None:
+        self._runtime.cancel(_session_key(group.group_id, member_id))
+
+    def _session_expired(self, group_id: str, member_id: str) -> None:
+        group = self._groups.get(group_id)
+        if group is None or group.state is DEAD:
+            return
+        if member_id in group.pending_joins:
+            log.info("group %s: %s never came back with its member id", group_id, member_id)
+            group.remove(member_id)
+            if group.state is PREPARING and group.all_have_joined:
+                self.complete_join(group)
+            return
+        member = group.members.get(member_id)
+        if member is None or member.heartbeat_is_satisfied:
+            return
+        log.info("group %s: the session of %s expired", group_id, member_id)
+        group.answer_join(member, JoinGroupResponse(error_code=Error.UNKNOWN_MEMBER_ID))
+        group.remove(member_id)
+        self.after_removal(group, f"the session of {member_id} expired")
+
+    def after_removal(self, group: ClassicGroup, reason: str) -> None:
+        """Members went: the others share anew, or need not wait for them any longer."""
+        if group.state in (STABLE, COMPLETING):
+            self.prepare_rebalance(group, reason)
+        elif group.state is PREPARING and group.all_have_joined:
+            self.complete_join(group)
+
+    # --- the join phase -------------------------------------------------------------------------------------
+
+    def rebalance_or_complete_join(self, group: ClassicGroup, reason: str) -> None:
+        """A member joined: a rebalance starts, or the one at hand may be complete."""
+        if group.state in ENTERED_FROM[PREPARING]:
+            self.prepare_rebalance(group, reason)
+        else:
+            self.complete_join_if_all_joined(group)
+
+    def prepare_rebalance(self, group: ClassicGroup, reason: str) -> None:
+        """Start a rebalance: everybody has to join again."""
+        if group.state is COMPLETING:
+            for member in group.members.values():
+                member.assignment = b""
+            self.answer_syncs(group, Error.REBALANCE_IN_PROGRESS)
+        group.pending_syncs.clear()
+        self._runtime.cancel(_sync_key(group.group_id))
+        is_initial = group.state is EMPTY
+        group.move_to(PREPARING, self._runtime.now_ms())
+        log.info("group %s rebalances, generation %d: %s", group.group_id, group.generation, reason)
+        if is_initial:
+            delay_ms = self._settings.initial_rebalance_delay_ms
+            self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        elif group.all_have_joined:
+            self.complete_join(group)
+        else:
+            self._end_join_phase_after(group, group.rebalance_timeout_ms)
+
+    def complete_join_if_all_joined(self, group: ClassicGroup) -> None:
+        """The first rebalance of an empty group is spared: it waits its delay, since others may come."""
+        if group.state is PREPARING and group.previous_state is not EMPTY and group.all_have_joined:
+            self.complete_join(group)
+
+    def _wait_for_more(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+        self._runtime.schedule(
+            _join_key(group.group_id),
+            delay_ms,
+            partial(self._initial_delay_passed, group.group_id, delay_ms, remaining_ms),
+        )
+
+    def _initial_delay_passed(self, group_id: str, delay_ms: int, remaining_ms: int) -> None:
+        """Where members came meanwhile more may come: wait on, in total no longer than the rebalance timeout."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return
+        if group.new_member_added and remaining_ms != 0:
+            group.new_member_added = False
+            next_delay_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
+            self._wait_for_more(group, next_delay_ms, max(remaining_ms - delay_ms, 0))
+        else:
+            self.complete_join(group)
+
+    def _end_join_phase_after(self, group: ClassicGroup, delay_ms: int) -> None:
+        group_id = group.group_id
+
+        def due() -> None:
+            found = self._groups.get(group_id)
+            if found is not None:
+                self.complete_join(found)
+
+        self._runtime.schedule(_join_key(group_id), delay_ms, due)
+
+    def complete_join(self, group: ClassicGroup) -> None:
+        """The next generation is of those who joined; dynamic members that didn't are dropped, static ones stay."""
+        self._runtime.cancel(_join_key(group.group_id))
+        for member in group.members.values():
+            if member.join_reply is None and not member.is_static:
+                group.remove(member.member_id)
+                self.end_session(group, member.member_id)
+                log.info("group %s: %s didn't join again", group.group_id, member.member_id)
+        if group.state is DEAD:
+            return
+        if not group.elect_joined_leader() and group.members:
+            # Static members alone, and none has come back: their sessions end, or they join.
+            self._end_join_phase_after(group, group.rebalance_timeout_ms)
+            return
+        group.next_generation(self._runtime.now_ms())
+        if group.state is EMPTY:
+            log.info("group %s is empty, generation %d", group.group_id, group.generation)
+            try:
+                self._journal.write([group_record(group, {})])
+            except KafkaError as error:
+                # The last generation written stays in the log: after a restart its members' sessions end.
+                log.warning("group %s: its emptiness isn't recorded: %s", group.group_id, error)
+            return
+        log.info(
+            "group %s: generation %d of %d members", group.group_id, group.generation, len(group.members)
+        )
+        for member in group.members.values():
+            group.pending_syncs[member.member_id] = None
+        for member in group.members.values():
+            group.answer_join(member, group.current_generation(member.member_id))
+            self.restart_session(group, member)
+            member.is_new = False
+        self._runtime.schedule(
+            _sync_key(group.group_id),
+            group.rebalance_timeout_ms,
+            partial(self._sync_expired, group.group_id, group.generation),
+        )
+
+    # --- the sync phase -------------------------------------------------------------------------------------
+
+    def answer_syncs(self, group: ClassicGroup, error: Error) -> None:
+        """Answer every sync that is parked: with the assignment, or with an error."""
+        response = SyncGroupResponse(error_code=error)
+        for member in group.members.values():
+            if error is Error.NONE:
+                response = assignment_of(group, member)
+            if member.answer_sync(response):
+                # A session that ended while it was parked was let pass: it has to be watched again.
+                self.restart_session(group, member)
+
+    def has_synced(self, group: ClassicGroup, member_id: str) -> None:
+        group.pending_syncs.pop(member_id, None)
+        if not group.pending_syncs:
+            self._runtime.cancel(_sync_key(group.group_id))
+
+    def _sync_expired(self, group_id: str, generation: int) -> None:
+        """Who hasn't synced by now is dropped, heartbeats or not (KAFKA-12890)."""
+        group = self._groups.get(group_id)
+        if group is None or group.generation != generation or group.state not in (COMPLETING, STABLE):
+            return
+        late = [*group.pending_syncs]
+        if not late:
+            return
+        for member_id in late:
+            group.remove(member_id)
+            self.end_session(group, member_id)
+        self.prepare_rebalance(group, f"{late} didn't sync")

@@ -1,0 +1,172 @@
+"""ConsumerGroupHeartbeat: members join, live, are assigned partitions and give them up (KIP-848).
+
+    admission → subscription → target → reconciliation → records → answer
+
+Everything is decided on the group as it is; the records of one heartbeat are written together and then applied.
+Source: `GroupMetadataManager.consumerGroupHeartbeat`, in its order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.group.client import Client
+from coordinator.group.consumer.admission import check_room, known_or_new, take_instance
+from coordinator.group.consumer.decision import Decision
+from coordinator.group.consumer.leaving import Leaving
+from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned
+from coordinator.group.consumer.migration import Migration
+from coordinator.group.consumer.sessions import ConsumerSessions
+from coordinator.group.consumer.states import (
+    ACCEPTED,
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    EpochRelation,
+)
+from coordinator.group.consumer.steps import Steps
+from coordinator.group.parts import ShardParts
+from coordinator.group.records import AnyRecord
+from coordinator.java.maps import JavaSet
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_consumer import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from protocol.wire.primitives import uuid_to_text
+
+
+class Heartbeats:
+    """Heartbeats of the members of consumer groups."""
+
+    def __init__(
+        self,
+        parts: ShardParts,
+        *,
+        migration: Migration,
+        leaving: Leaving,
+        steps: Steps,
+        sessions: ConsumerSessions,
+    ) -> None:
+        self._groups = parts.store.consumer
+        self._runtime = parts.runtime
+        self._journal = parts.journal
+        self._max_size = parts.settings.consumer_max_size
+        self._timeouts_of = parts.timeouts_of
+        self._migration = migration
+        self._leaving = leaving
+        self._steps = steps
+        self._sessions = sessions
+
+    def heartbeat(
+        self, client: Client, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        """The answer. Raises KafkaError; the group is as before then."""
+        if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            return self._leaving.leave(request)
+        decision = self._admit(client, request)
+        old, group = decision.old, decision.group
+        if decision.new is not old or not group.has_settled(old, self._runtime.now_ms()):
+            self._steps.subscription.take(decision)
+            self._steps.target.take(decision)
+            self._steps.reconciliation.take(decision)
+        self._sessions.restart(group.group_id, old.member_id)
+        self._journal.write(decision.records)
+        shows = decision.new.assigned != old.assigned or _wants_assignment(request)
+        return ConsumerGroupHeartbeatResponse(
+            member_id=old.member_id,
+            member_epoch=decision.new.epoch,
+            heartbeat_interval_ms=self._timeouts_of(group.group_id).heartbeat_interval_ms,
+            assignment=_shown(decision.new.assigned) if shows else None,
+        )
+
+    def _admit(self, client: Client, request: ConsumerGroupHeartbeatRequest) -> Decision:
+        """The group, and the member as it is and as the request says it; a new one, or one that takes a place over."""
+        joins = request.member_epoch == JOIN_EPOCH
+        records: list[AnyRecord] = []
+        group = self._groups.get(request.group_id)
+        if group is None:
+            group = self._migration.group_for_heartbeat(request.group_id, records, joins=joins)
+        check_room(group, request.member_id, self._max_size)
+        member_id, instance_id = request.member_id, request.instance_id
+        if not member_id:
+            member_id = uuid_to_text(self._runtime.new_uuid())
+        owned: Owned = None
+        if request.topic_partitions is not None:
+            owned = [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
+        if not joins:
+            member = group.member_as(member_id, instance_id)
+            _check_epoch(member, request.member_epoch, owned)
+        elif instance_id is None:
+            member = known_or_new(group, member_id)
+        else:
+            joining = ConsumerMember(member_id, instance_id=instance_id)
+            member = take_instance(group, joining, records, uses_classic=False)
+        return Decision(group, member, _as_requested(member, client, request), records, owned)
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
+    relation = member.relation_of(epoch, owned)
+    if not ACCEPTED[relation]:
+        kind = "greater" if relation is EpochRelation.NEWER else "smaller"
+        raise KafkaError(
+            Error.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a {kind} member epoch ({epoch}) than the one known by the group "
+            f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        )
+
+
+def _as_requested(
+    member: ConsumerMember, client: Client, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerMember:
+    """The member as the request says it, the same one where it says nothing new; null leaves a part as it was.
+
+    It is one of the new protocol from here on.
+    """
+    instance_id, rack_id = request.instance_id, request.rack_id
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    assignor, timeout_ms = request.server_assignor, request.rebalance_timeout_ms
+    if (
+        names is None
+        and regex is None
+        and instance_id in (None, member.instance_id)
+        and rack_id in (None, member.rack_id)
+        and assignor in (None, member.assignor)
+        and timeout_ms in (-1, member.rebalance_timeout_ms)
+        and member.classic is None
+        and client.client_id == member.client_id
+        and client.host == member.client_host
+    ):
+        return member
+    return replace(
+        member,
+        instance_id=member.instance_id if instance_id is None else instance_id,
+        rack_id=member.rack_id if rack_id is None else rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        assignor=member.assignor if assignor is None else assignor,
+        names=member.names if names is None else JavaSet.of(names),
+        regex=member.regex if regex is None else regex,
+        client_id=client.client_id,
+        client_host=client.host,
+        classic=None,
+    )
+
+
+def _wants_assignment(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the answer has the assignment even where it hasn't changed: to a join, and to a request that says all."""
+    return request.member_epoch == JOIN_EPOCH or (
+        request.rebalance_timeout_ms != -1
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and request.topic_partitions is not None
+    )
+
+
+def _shown(assigned: Assigned) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=partitions.keys())
+            for topic_id, partitions in assigned.items()
+        ]
+    )

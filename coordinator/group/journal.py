@@ -1,0 +1,58 @@
+"""How a shard's decisions become its state: written to its partition, then applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from coordinator.gate import Gate
+from coordinator.group.offsets.commit import NO_PRODUCER, OffsetProducer
+from coordinator.group.records import AnyRecord, OffsetRecord, encode_record
+from coordinator.group.store import GroupStore
+from coordinator.ports import Record
+
+PART_BYTES = 64 * 1024  # of records that need not be one batch; far below what a batch may have
+
+
+class Journal:
+    """Writes records and applies them at once. What is written isn't committed yet: answers wait for that."""
+
+    def __init__(self, gate: Gate, store: GroupStore, now_ms: Callable[[], int]) -> None:
+        self._gate = gate
+        self._store = store
+        self._now_ms = now_ms
+
+    def write(self, records: Sequence[AnyRecord], producer: OffsetProducer = NO_PRODUCER) -> None:
+        """Append records as one batch and apply them. Raises KafkaError where they can't be written: nothing is
+        changed then."""
+        if records:
+            self._write(records, [encode_record(record) for record in records], producer)
+
+    def write_in_parts(self, records: Iterable[AnyRecord]) -> None:
+        """Append and apply records that need not come to be together, some at a time. Raises KafkaError where one part
+        can't be written: those before it are in force."""
+        part: list[AnyRecord] = []
+        encoded: list[Record] = []
+        size_bytes = 0
+        for record in records:
+            key, value = encode_record(record)
+            if part and size_bytes + len(key) + len(value or b"") > PART_BYTES:
+                self._write(part, encoded, NO_PRODUCER)
+                part, encoded, size_bytes = [], [], 0
+            part.append(record)
+            encoded.append((key, value))
+            size_bytes += len(key) + len(value or b"")
+        if part:
+            self._write(part, encoded, NO_PRODUCER)
+
+    def _write(
+        self, records: Sequence[AnyRecord], encoded: Sequence[Record], producer: OffsetProducer
+    ) -> None:
+        producer_id = producer.producer_id
+        end_offset = self._gate.append(
+            encoded, producer_id=producer_id, producer_epoch=producer.epoch, guard=producer.guard
+        )
+        now_ms = self._now_ms()
+        for record_offset, record in enumerate(records, end_offset - len(records)):
+            if isinstance(record, OffsetRecord) and record.value is not None:
+                record = OffsetRecord(record.key, record.value._replace(record_offset=record_offset))
+            self._store.apply(record, now_ms, producer_id)

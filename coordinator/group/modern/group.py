@@ -1,0 +1,92 @@
+"""What groups that the server assigns have in common, whatever their protocol (Kafka: `ModernGroup`).
+
+Members, epochs, the target assignment, and the subscribed topics with the hash of their metadata.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from coordinator.group.modern.subscriptions import Subscriptions
+from coordinator.group.modern.targets import NO_TARGET, Target
+from coordinator.java.maps import TimelineTable
+
+M = TypeVar("M")
+
+INITIAL_EPOCH = 1
+NO_EPOCH = -1
+METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
+
+
+class ModernGroup(Generic[M]):
+    """`members` are walked in Kafka's order. Durable, but for `refresh_deadline_ms` and `refresh_epoch`."""
+
+    __slots__ = (
+        "assignment_epoch",
+        "assignment_timestamp_ms",
+        "epoch",
+        "group_id",
+        "homogeneous",
+        "inverted_targets",
+        "members",
+        "metadata_hash",
+        "refresh_deadline_ms",
+        "refresh_epoch",
+        "targets",
+        "topics",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = INITIAL_EPOCH
+        self.assignment_epoch = INITIAL_EPOCH
+        self.assignment_timestamp_ms = 0
+        self.metadata_hash = 0
+        self.members: TimelineTable[M] = TimelineTable()
+        self.targets: dict[str, Target] = {}
+        self.inverted_targets: dict[bytes, dict[int, str]] = {}
+        self.topics: Subscriptions = {}
+        self.homogeneous = True
+        self.refresh_deadline_ms = 0
+        self.refresh_epoch = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.topics
+
+    # --- the metadata of its topics -------------------------------------------------------------------------
+
+    def needs_refresh(self, now_ms: int) -> bool:
+        """Whether the hash of the metadata has to be compared again."""
+        return now_ms >= self.refresh_deadline_ms or self.epoch < self.refresh_epoch
+
+    def was_refreshed(self, now_ms: int, epoch: int) -> None:
+        self.refresh_deadline_ms = now_ms + METADATA_REFRESH_INTERVAL_MS
+        self.refresh_epoch = epoch
+
+    def request_refresh(self) -> None:
+        self.refresh_deadline_ms = self.refresh_epoch = 0
+
+    # --- the target assignment ------------------------------------------------------------------------------
+
+    def target_of(self, member_id: str) -> Target:
+        return self.targets.get(member_id, NO_TARGET)
+
+    def set_target(self, member_id: str, target: Target | None) -> None:
+        """What a member is to have; None: it isn't assigned anything any more, and isn't known to the assignment."""
+        for topic_id, partitions in self.target_of(member_id).items():
+            owners = self.inverted_targets.get(topic_id, {})
+            for partition in partitions:
+                if owners.get(partition) == member_id:
+                    del owners[partition]
+            if not owners:
+                self.inverted_targets.pop(topic_id, None)
+        if target is None:
+            self.targets.pop(member_id, None)
+            return
+        self.targets[member_id] = target
+        for topic_id, partitions in target.items():
+            self.inverted_targets.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))

@@ -1,0 +1,27 @@
+"""What the behaviour of all groups of a shard works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator.group.journal import Journal
+from coordinator.group.known_topics import KnownTopics
+from coordinator.group.modern.topic_hashes import TopicHashes
+from coordinator.group.settings import ConsumerTimeouts, GroupSettings
+from coordinator.group.store import GroupStore
+from coordinator.ports import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class ShardParts:
+    """The shard owns them; each piece of behaviour takes out what it uses."""
+
+    runtime: Runtime
+    store: GroupStore
+    journal: Journal
+    settings: GroupSettings
+    topics: KnownTopics
+    hashes: TopicHashes
+    timeouts_of: Callable[[str], ConsumerTimeouts]
+    """Those of a consumer group, by its id."""

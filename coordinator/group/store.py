@@ -1,0 +1,112 @@
+"""The groups of a shard and their offsets, as its records make them.
+
+Nothing else changes what is durable: what is decided is written, and then applied here; a start replays the log through
+the same `apply`.
+"""
+
+from __future__ import annotations
+
+from coordinator.group.classic.group import ClassicGroup
+from coordinator.group.classic.group_record import group_from, is_of_this_generation, take_over
+from coordinator.group.consumer import replay
+from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.kinds import Group
+from coordinator.group.offsets.store import OffsetStore
+from coordinator.group.records import (
+    AnyRecord,
+    ConsumerGroupRecord,
+    GroupRecord,
+    OffsetRecord,
+    OtherGroupRecord,
+)
+from protocol.errors import Error, KafkaError
+from protocol.records.batch import NO_PRODUCER_ID
+
+
+class GroupStore:
+    """A group's id is in one of the three at most."""
+
+    def __init__(self) -> None:
+        self.classic: dict[str, ClassicGroup] = {}
+        self.consumer: dict[str, ConsumerGroup] = {}
+        self.other: set[str] = set()
+        """Share and streams groups, which other brokers have recorded: nothing here serves them."""
+        self.offsets = OffsetStore()
+
+    def find(self, group_id: str) -> Group | None:
+        """A group of any kind that is served here."""
+        return self.consumer.get(group_id) or self.classic.get(group_id)
+
+    def all(self) -> list[Group]:
+        return [*self.consumer.values(), *self.classic.values()]
+
+    def clear(self) -> None:
+        """They are coordinated elsewhere: whatever still has one of them at hand finds nothing."""
+        self.classic.clear()
+        self.consumer.clear()
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
+        group = self.consumer.get(group_id)
+        if group is None:
+            other = group_id in self.classic or group_id in self.other
+            raise KafkaError(
+                Error.GROUP_ID_NOT_FOUND,
+                f"Group {group_id} {'is not a consumer group' if other else 'not found'}.",
+            )
+        return group
+
+    # --- applying records -----------------------------------------------------------------------------------
+
+    def apply(self, record: AnyRecord, now_ms: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Change the durable state by one record of the log; with a producer id it is part of its transaction."""
+        if isinstance(record, OffsetRecord):
+            self._apply_offset(record, now_ms, producer_id)
+        elif isinstance(record, ConsumerGroupRecord):
+            self._apply_consumer(record)
+        elif isinstance(record, GroupRecord):
+            self._apply_classic(record, now_ms)
+        else:
+            self._apply_other(record)
+
+    def _apply_offset(self, record: OffsetRecord, now_ms: int, producer_id: int) -> None:
+        group_id = record.key.group_id
+        is_known = group_id in self.classic or group_id in self.consumer or group_id in self.other
+        if record.value is not None and not is_known:
+            # Offsets without a group: somebody commits who assigns partitions to itself.
+            self.classic[group_id] = ClassicGroup(group_id, now_ms)
+        self.offsets.apply(record.key, record.value, producer_id)
+
+    def _apply_classic(self, record: GroupRecord, now_ms: int) -> None:
+        group_id, value = record
+        if value is None:
+            self.classic.pop(group_id, None)
+            return
+        self.consumer.pop(group_id, None)
+        group = self.classic.get(group_id)
+        if group is not None and is_of_this_generation(group, value):
+            take_over(group, value, now_ms)
+        else:
+            self.classic[group_id] = group_from(group_id, value)
+
+    def _apply_consumer(self, record: ConsumerGroupRecord) -> None:
+        group_id = record.group_id
+        group = self.consumer.get(group_id)
+        if replay.ends_group(record):
+            self.consumer.pop(group_id, None)
+            return
+        if group is None:
+            if record.value is None:
+                return
+            # A classic group that is there for its offsets alone has no record of its own: this is the group.
+            self.classic.pop(group_id, None)
+            group = self.consumer[group_id] = ConsumerGroup(group_id)
+        replay.apply(group, record)
+
+    def _apply_other(self, record: OtherGroupRecord) -> None:
+        if record.exists:
+            self.classic.pop(record.group_id, None)
+            self.consumer.pop(record.group_id, None)
+            self.other.add(record.group_id)
+        elif record.exists is not None:
+            self.other.discard(record.group_id)
