@@ -7,7 +7,7 @@ the same `apply`.
 from __future__ import annotations
 
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.classic.group_record import group_from, is_of_this_generation, take_over
+from coordinator.group.classic.group_record import adopt_record, group_from, is_of_this_generation
 from coordinator.group.consumer import replay
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.kinds import Group
@@ -85,7 +85,7 @@ class GroupStore:
         self.consumer.pop(group_id, None)
         group = self.classic.get(group_id)
         if group is not None and is_of_this_generation(group, value):
-            take_over(group, value, now_ms)
+            adopt_record(group, value, now_ms)
         else:
             self.classic[group_id] = group_from(group_id, value)
 

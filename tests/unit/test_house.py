@@ -98,13 +98,11 @@ UNTOLD = {
 
 TWICE = {
     "decode_record",
-    "describe_group",
     "encode_record",
     "read_properties",
 }
 
 BOUND = {
-    "coordinator/group/shard.py",
     "coordinator/transaction/shard.py",
     "storage/directory/log_directory.py",
     "storage/log/partition_log.py",
@@ -127,24 +125,6 @@ CIRCLES = {
     "broker.quotas.client_quotas",
     "broker.quotas.throttling",
     "broker.server",
-    "coordinator.group.admin",
-    "coordinator.group.classic.joining",
-    "coordinator.group.classic.membership",
-    "coordinator.group.classic.rebalance",
-    "coordinator.group.consumer.classic_members",
-    "coordinator.group.consumer.describe",
-    "coordinator.group.consumer.heartbeat",
-    "coordinator.group.consumer.leaving",
-    "coordinator.group.consumer.migration",
-    "coordinator.group.consumer.regexes",
-    "coordinator.group.consumer.replay",
-    "coordinator.group.consumer.target",
-    "coordinator.group.consumer.timers",
-    "coordinator.group.dispatch",
-    "coordinator.group.offsets.committing",
-    "coordinator.group.offsets.expiry",
-    "coordinator.group.offsets.fetching",
-    "coordinator.group.shard",
     "coordinator.transaction.adding",
     "coordinator.transaction.admin",
     "coordinator.transaction.completing",

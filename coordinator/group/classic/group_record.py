@@ -66,7 +66,7 @@ def is_of_this_generation(group: ClassicGroup, value: GroupMetadataValue) -> boo
     return value.generation == group.generation and {m.member_id for m in value.members} == {*group.members}
 
 
-def take_over(group: ClassicGroup, value: GroupMetadataValue, now_ms: int) -> None:
+def adopt_record(group: ClassicGroup, value: GroupMetadataValue, now_ms: int) -> None:
     """Apply a record of the generation at work: what its members were assigned is theirs, and it is stable."""
     for written in value.members:
         group.members[written.member_id].assignment = written.assignment
