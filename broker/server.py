@@ -12,8 +12,9 @@ import resource
 from typing import TYPE_CHECKING
 
 from broker.broken_invariant import stops_the_broker
-from broker.config.consistency import CONNECTIONS_PER_HOST
-from broker.config.topic_config import check_topic_configs, log_config_of_metadata, log_config_of_topic
+from broker.config.connections_per_host import CONNECTIONS_PER_HOST
+from broker.config.dynamic_settings import set_dynamic
+from broker.config.topic_config import log_config_of_metadata, log_config_of_topic
 from broker.controller import assigned_directories, registration
 from broker.controller.bootstrap import bootstrap_records
 from broker.controller.controller import Controller
@@ -297,7 +298,6 @@ class Server:
             self.config,
             self.placement,
             self.chance.uuid,
-            lambda configs: check_topic_configs(self.config, configs),
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.groups = Groups(self.config, self.partitions, self._runtime_of, self.metadata)
@@ -334,7 +334,8 @@ class Server:
         if image.kept.take_quota_change():
             self.quotas.follow(image)
         if image.take_broker_config_change():
-            complaints = self.config.set_dynamic(
+            complaints = set_dynamic(
+                self.config,
                 broker=image.configs.get((BROKER_RESOURCE, str(self.node_id)), {}),
                 cluster=image.configs.get((BROKER_RESOURCE, ""), {}),
             )

@@ -11,18 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.config.broker_definitions import ROWS, broker_definition, without_listener
-from broker.config.consistency import CONNECTIONS_PER_HOST, check_consistency, connections_per_host
-from broker.config.definitions import PER_BROKER, ConfigDef, ConfigType
+from broker.config.broker_definitions import BROKER_ROWS, broker_definition
+from broker.config.checks.table import Occasion, Proposal, check
+from broker.config.definitions import ConfigDef, ConfigType
+from broker.config.dynamic_settings import reasons_against
 from broker.config.errors import ConfigError
-from broker.config.reconfiguration import (
-    CLUSTER_LEVEL_OF_LISTENERS,
-    ONLY_PER_LISTENER,
-    check_reconfiguration,
-    check_stored,
-    check_value,
-)
-from broker.config.topic_config import check_overrides
 from broker.config.topic_definitions import topic_definition
 from protocol.errors import Error, KafkaError
 
@@ -30,9 +23,6 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
 
 MAX_VALUE_CHARACTERS = 32767
-
-# Kafka binds and unbinds while it runs. Refused, rather than taken without effect.
-_ONLY_AT_START = ("listeners", "listener.security.protocol.map")
 
 
 class Operation(IntEnum):
@@ -69,7 +59,7 @@ def alter_topic(
     Raises KafkaError: INVALID_CONFIG, or UNKNOWN_SERVER_ERROR for an operation that isn't known.
     """
     changes = changes_of(stored, alterations, topic_definition)
-    check_overrides(config, _applied(stored, changes))
+    check(Occasion.ALTER_TOPIC, Proposal(config, _applied(stored, changes)))
     return {name: text for name, text in changes.items() if stored.get(name) != text}
 
 
@@ -77,7 +67,7 @@ def replace_topic(
     config: BrokerConfig, stored: Mapping[str, str], wanted: Mapping[str, str]
 ) -> dict[str, str | None]:
     """AlterConfigs of a topic: what isn't named goes. Raises KafkaError(INVALID_CONFIG)."""
-    check_overrides(config, wanted)
+    check(Occasion.ALTER_TOPIC, Proposal(config, wanted))
     return _replacement(stored, wanted)
 
 
@@ -100,11 +90,11 @@ def alter_broker(
         if alteration.operation in (Operation.APPEND, Operation.SUBTRACT):
             _check_broker_list(alteration)
     changes = changes_of(stored, alterations, broker_definition)
-    ignored = reasons_against(stored, per_broker=per_broker)
+    ignored = reasons_against(config, stored, per_broker=per_broker)
     in_force = {name: text for name, text in stored.items() if name not in ignored}
     _check_broker(config, _applied(in_force, changes), per_broker=per_broker)
     if elr_enabled:
-        _check_min_insync_replicas(changes, per_broker=per_broker)
+        check(Occasion.ALTER_BROKER_WITH_ELR, Proposal(config, changes, per_broker=per_broker))
     return changes
 
 
@@ -120,7 +110,7 @@ def replace_broker(
     _check_broker(config, wanted, per_broker=per_broker)
     changes = {**wanted, **_replacement(stored, wanted)}  # what is as before is written too (KAFKA-14136)
     if elr_enabled:
-        _check_min_insync_replicas(changes, per_broker=per_broker)
+        check(Occasion.ALTER_BROKER_WITH_ELR, Proposal(config, changes, per_broker=per_broker))
     return changes
 
 
@@ -183,7 +173,7 @@ def _split(text: str) -> list[str]:
 
 
 def _check_broker_list(alteration: Alteration) -> None:
-    row = ROWS.get(alteration.name)
+    row = BROKER_ROWS.get(alteration.name)
     if row is None:
         raise KafkaError(Error.INVALID_CONFIG, f"Unknown config name: {alteration.name}")
     if row[0] != "LIST":
@@ -195,82 +185,8 @@ def _check_broker_list(alteration: Alteration) -> None:
 
 def _check_broker(config: BrokerConfig, wanted: Mapping[str, str], *, per_broker: bool) -> None:
     """Raises KafkaError(INVALID_REQUEST), as Kafka does; a topic's bad value is an INVALID_CONFIG."""
+    after = config.altered(broker=wanted) if per_broker else config.altered(cluster=wanted)
     try:
-        _check_dynamic(wanted, per_broker=per_broker)
-        for name in _ONLY_AT_START:
-            if wanted.get(name) != config.dynamic_broker.get(name) and per_broker:
-                raise ConfigError(
-                    f"Cannot update these configs dynamically: [{name}] (this broker can't yet)"
-                )
-        after = config.altered(broker=wanted) if per_broker else config.altered(cluster=wanted)
-        check_consistency(after.get, wanted)
-        check_reconfiguration(config, after)
+        check(Occasion.ALTER_BROKER, Proposal(config, wanted, per_broker=per_broker, after=after))
     except ConfigError as error:
         raise KafkaError(Error.INVALID_REQUEST, str(error)) from None
-
-
-def _check_dynamic(wanted: Mapping[str, str], *, per_broker: bool) -> None:
-    """DynamicBrokerConfig.validateConfigs: all names first, then the values, then the level."""
-    static = [name for name in wanted if _is_static(name)]
-    if static:
-        raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(static)}]")
-    without_prefix = [name for name in wanted if name in ONLY_PER_LISTENER]
-    if without_prefix:
-        raise ConfigError(
-            "These security configs can be dynamically updated only per-listener using the listener prefix: "
-            f"[{', '.join(without_prefix)}]"
-        )
-    for name, text in wanted.items():
-        _check_dynamic_value(name, text)
-    only_here = [] if per_broker else [name for name in wanted if _is_per_broker(name)]
-    if only_here:
-        raise ConfigError(
-            "Cannot update these configs at default cluster level, broker id must be specified: "
-            f"[{', '.join(only_here)}]"
-        )
-
-
-def _is_static(name: str) -> bool:
-    definition = broker_definition(name)
-    return definition is not None and not definition.dynamic
-
-
-def _is_per_broker(name: str) -> bool:
-    definition = broker_definition(name)
-    if definition is not None:
-        return definition.update_mode == PER_BROKER
-    base = without_listener(name)
-    return base is not None and base not in CLUSTER_LEVEL_OF_LISTENERS
-
-
-def _check_dynamic_value(name: str, text: str) -> None:
-    definition = broker_definition(without_listener(name) or name)
-    if definition is not None and definition.dynamic:
-        check_value(definition, text)
-
-
-def _check_min_insync_replicas(changes: Mapping[str, str | None], *, per_broker: bool) -> None:
-    if "min.insync.replicas" not in changes:
-        return
-    if per_broker:
-        raise KafkaError(
-            Error.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
-        )
-    if changes["min.insync.replicas"] is None:
-        raise KafkaError(
-            Error.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
-        )
-
-
-def reasons_against(stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-    """Name -> why what is stored can't be put into force (DynamicBrokerConfig.fromPersistentProps)."""
-    reasons = {}
-    for name, text in stored.items():
-        try:
-            _check_dynamic({name: text}, per_broker=per_broker)
-            if name == CONNECTIONS_PER_HOST:
-                connections_per_host(text)
-            check_stored(name, text)
-        except ConfigError as error:
-            reasons[name] = str(error)
-    return reasons

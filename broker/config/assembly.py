@@ -8,8 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.config.broker_config import BrokerConfig
-from broker.config.broker_definitions import INTERNAL_ROWS, ROWS, broker_definition, without_listener
-from broker.config.consistency import check_consistency
+from broker.config.broker_definitions import (
+    BROKER_ROWS,
+    INTERNAL_BROKER_ROWS,
+    broker_definition,
+    without_listener,
+)
+from broker.config.checks.table import Occasion, Proposal, check
 from broker.config.definitions import ConfigType
 from broker.config.environment import PREFIX
 from broker.config.errors import ConfigError, UsageError
@@ -57,7 +62,7 @@ def assemble(
     static.setdefault("broker.id", static["node.id"])
     config = BrokerConfig(static, cluster_id=_checked_cluster_id(cluster_id, warnings), warnings=warnings)
     try:
-        check_consistency(config.get, static)
+        check(Occasion.START, Proposal(config, static))
         config.listeners = broker_listeners(listener_settings(config), host_name)
     except ConfigError as error:
         raise usage_error(error, static) from None
@@ -88,7 +93,7 @@ def usage_error(error: ConfigError, static: Mapping[str, Setting]) -> UsageError
 def _sort_out_names(static: Layer, warnings: list[str]) -> None:
     """A line for each name that Kafka doesn't have, or has no more. It stays, as in Kafka, without effect."""
     for name, setting in list(static.items()):
-        if name in ROWS or name in INTERNAL_ROWS:
+        if name in BROKER_ROWS or name in INTERNAL_BROKER_ROWS:
             continue
         base = without_listener(name)
         if base is not None and broker_definition(base) is not None:
@@ -109,13 +114,13 @@ def _sort_out_names(static: Layer, warnings: list[str]) -> None:
 
 
 def _suggestion(name: str) -> str | None:
-    from broker.config.topic_definitions import SYNONYMS
+    from broker.config.topic_definitions import TOPIC_SYNONYMS
 
-    if name in SYNONYMS:
-        return SYNONYMS[name][0][0]
+    if name in TOPIC_SYNONYMS:
+        return TOPIC_SYNONYMS[name][0][0]
     from difflib import get_close_matches
 
-    near = get_close_matches(name, ROWS, n=1, cutoff=0.8)
+    near = get_close_matches(name, BROKER_ROWS, n=1, cutoff=0.8)
     return near[0] if near else None
 
 

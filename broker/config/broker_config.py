@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from broker.config.broker_definitions import SYNONYMS, broker_definition
-from broker.config.consistency import CONNECTIONS_PER_HOST, connections_per_host
+from broker.config.broker_definitions import BROKER_SYNONYMS, broker_definition
+from broker.config.connections_per_host import CONNECTIONS_PER_HOST, connections_per_host
 from broker.config.parsing import parse_value
 from broker.config.settings import Setting
 from broker.config.single_node import DEFAULTS
 
 if TYPE_CHECKING:
     from broker.config.definitions import ConfigDef, Value
-    from broker.config.listeners import Listener
+    from broker.config.listeners import ListenerConfig
 
 
 def default_text(definition: ConfigDef) -> str | None:
@@ -54,7 +54,7 @@ class BrokerConfig:
         self,
         static: Mapping[str, Setting],
         *,
-        listeners: tuple[Listener, ...] = (),
+        listeners: tuple[ListenerConfig, ...] = (),
         cluster_id: str | None = None,
         warnings: Iterable[str] = (),
     ) -> None:
@@ -155,39 +155,26 @@ class BrokerConfig:
 
     # --- alterations ----------------------------------------------------------------------------------------
 
-    def set_dynamic(
-        self, *, broker: Mapping[str, str] | None = None, cluster: Mapping[str, str] | None = None
-    ) -> list[str]:
-        """Put what the metadata log says of this broker, or of all, into force; None leaves a side as it is.
+    def set_dynamic(self, *, broker: Mapping[str, str] | None, cluster: Mapping[str, str] | None) -> None:
+        """Put the whole of what was altered for this broker, or for all, into force; None leaves a side as it is.
 
-        Takes the whole of a side each time. As Kafka does, it passes over what can't be set so, or isn't
-        legal, and returns a line for each such name, to be logged: records of the past never stop a broker.
+        Everything in them has been checked: see `dynamic_settings.set_dynamic`.
         """
-        from broker.config.alterations import reasons_against
-
-        complaints: list[str] = []
-        for properties, per_broker in ((cluster, False), (broker, True)):
-            if properties is None:
-                continue
-            reasons = reasons_against(properties, per_broker=per_broker)
-            complaints += [f"{name}: ignored: {reason}" for name, reason in reasons.items()]
-            kept = {name: text for name, text in properties.items() if name not in reasons}
-            if per_broker:
-                self.dynamic_broker = kept
-            else:
-                self.dynamic_cluster = kept
+        if cluster is not None:
+            self.dynamic_cluster = cluster
+        if broker is not None:
+            self.dynamic_broker = broker
         self.generation += 1
         self._parsed = {}
         self._effective = self._overlaid()
         self._clamp_intervals()
-        return complaints
 
     def _overlaid(self) -> dict[str, str]:
         """The layers over each other. A setting in another unit hides those below (overrideProps)."""
         effective = {name: setting.value for name, setting in self.static.items()}
         for layer in (self.dynamic_cluster, self.dynamic_broker):
             for name, text in layer.items():
-                for synonym in SYNONYMS.get(name, ()):
+                for synonym in BROKER_SYNONYMS.get(name, ()):
                     effective.pop(synonym, None)
                 effective[name] = text
         return effective

@@ -10,7 +10,7 @@ from broker.config.rows import coordinators, logs, remote, security, server
 if TYPE_CHECKING:
     from broker.config.definitions import Row
 
-ROWS: dict[str, Row] = {
+BROKER_ROWS: dict[str, Row] = {
     **server.ROWS,
     **logs.ROWS,
     **coordinators.ROWS,
@@ -19,7 +19,7 @@ ROWS: dict[str, Row] = {
 }
 """By name; what DescribeConfigs lists for a broker."""
 
-INTERNAL_ROWS: dict[str, Row] = {
+INTERNAL_BROKER_ROWS: dict[str, Row] = {
     **server.INTERNAL_ROWS,
     **logs.INTERNAL_ROWS,
     **coordinators.INTERNAL_ROWS,
@@ -46,7 +46,7 @@ DYNAMIC_ONLY_ROWS: dict[str, Row] = {
 }
 
 # DynamicBrokerConfig.brokerConfigSynonyms: names of one setting in several units, the first that is set wins.
-SYNONYMS: dict[str, tuple[str, ...]] = {
+BROKER_SYNONYMS: dict[str, tuple[str, ...]] = {
     "log.retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     "log.retention.minutes": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     "log.retention.hours": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
@@ -69,10 +69,10 @@ _PER_MECHANISM = (
 
 def broker_definition(name: str) -> ConfigDef | None:
     """The definition of a broker's setting, hidden and dynamic-only ones included; None if there is none."""
-    row = ROWS.get(name)
+    row = BROKER_ROWS.get(name)
     if row is not None:
         return definition_of(name, row)
-    row = INTERNAL_ROWS.get(name)
+    row = INTERNAL_BROKER_ROWS.get(name)
     if row is not None:
         return definition_of(name, row, internal=True)
     row = DYNAMIC_ONLY_ROWS.get(name)
@@ -94,7 +94,7 @@ def without_listener(name: str) -> str | None:
 
 def synonyms_of(name: str) -> tuple[str, ...]:
     """The names under which a setting's value may stand, the strongest first; itself at least."""
-    synonyms = SYNONYMS.get(name)
+    synonyms = BROKER_SYNONYMS.get(name)
     if synonyms is not None:
         return synonyms
     base = without_listener(name)

@@ -6,13 +6,12 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from broker.config.broker_config import default_text
-from broker.config.broker_definitions import INTERNAL_ROWS, ROWS, broker_definition, synonyms_of
+from broker.config.broker_definitions import BROKER_ROWS, INTERNAL_BROKER_ROWS, broker_definition, synonyms_of
 from broker.config.definitions import ConfigType
 from broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
 from broker.config.single_node import SHOWN_AS_GIVEN
 from broker.config.topic_config import topic_values
-from broker.config.topic_definitions import SYNONYMS as TOPIC_SYNONYMS
-from broker.config.topic_definitions import topic_definition
+from broker.config.topic_definitions import TOPIC_SYNONYMS, topic_definition
 from broker.config.value_text import value_text
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def describe_topic(
 
 def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
     """This broker's settings for DescribeConfigs: all of Kafka's, and whatever else somebody has set."""
-    every = {*ROWS, *config.effective_names()}
+    every = {*BROKER_ROWS, *config.effective_names()}
     return [
         _broker_entry(config, name, every_source=True) for name in sorted(every) if not names or name in names
     ]
@@ -106,7 +105,7 @@ def _synonyms(
     defaults: dict[str, str] = {}
     for other in synonym_names:
         definition = broker_definition(other)
-        text = None if definition is None or other in INTERNAL_ROWS else default_text(definition)
+        text = None if definition is None or other in INTERNAL_BROKER_ROWS else default_text(definition)
         if text is not None and other not in SHOWN_AS_GIVEN:
             defaults[other] = text
     found = [

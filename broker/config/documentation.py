@@ -6,7 +6,7 @@ topic's text, with a word before it.
 
 from __future__ import annotations
 
-from broker.config.topic_definitions import SYNONYMS
+from broker.config.topic_definitions import TOPIC_SYNONYMS
 
 TOPIC: dict[str, str] = {
     "cleanup.policy": "What becomes of old records. delete: segments go by retention.ms and retention.bytes. "
@@ -181,7 +181,7 @@ def of_broker(name: str) -> str | None:
     """The text of a broker's setting; None where there is none."""
     if name in BROKER:
         return BROKER[name]
-    for topic_name, synonyms in SYNONYMS.items():
+    for topic_name, synonyms in TOPIC_SYNONYMS.items():
         if name == synonyms[0][0]:
             return f"{topic_name} of topics that don't set it. {TOPIC[topic_name]}"
     if name.startswith("group."):

@@ -15,7 +15,6 @@ from broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
 from broker.config.errors import ConfigError
 from broker.config.parsing import parse_value
 from broker.config.value_text import value_text
-from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 _RESET = "latest, earliest, or by_duration:PnDTnHnMn.nS"
 
-ROWS: dict[str, Row] = {
+GROUP_ROWS: dict[str, Row] = {
     "consumer.session.timeout.ms": ("INT", "45000", "[1,...]", "MEDIUM", "cluster-wide"),
     "consumer.heartbeat.interval.ms": ("INT", "5000", "[1,...]", "MEDIUM", "cluster-wide"),
     "consumer.assignment.interval.ms": ("INT", "1000", "[0,...]", "MEDIUM", "cluster-wide"),
@@ -52,7 +51,7 @@ ROWS: dict[str, Row] = {
 WITHOUT_SYNONYM = ("share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable")
 
 # In the order of Kafka's checks: setting → the broker's settings that bound it from below and above.
-_BOUNDS: dict[str, tuple[str | None, str]] = {
+GROUP_BOUNDS: dict[str, tuple[str | None, str]] = {
     f"{kind}.{setting}": (f"group.{kind}.min.{setting}", f"group.{kind}.max.{setting}")
     for kind, settings in {
         "consumer": ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"),
@@ -81,45 +80,19 @@ def synonym_of(name: str) -> str | None:
     return None if name in WITHOUT_SYNONYM else f"group.{name}"
 
 
-def check_group_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Names, values, and the broker's bounds for them. Raises KafkaError(INVALID_CONFIG)."""
-    for name in overrides:
-        if name not in ROWS:
-            raise _invalid(f"Unknown group config name: {name}")
-    values = _defaults(config)
-    try:
-        for name in ROWS:
-            if name in overrides:
-                values[name] = _parsed(name, overrides[name])
-    except ConfigError as error:
-        raise _invalid(str(error)) from None
-    for name, (lowest, highest) in _BOUNDS.items():
-        if name.endswith("assignment.interval.ms") and name not in overrides:
-            continue
-        value = _number(values, name)
-        if lowest is not None and value < config.get_int(lowest):
-            raise _invalid(f"{name} must be greater than or equal to {lowest}")
-        if value > config.get_int(highest):
-            raise _invalid(f"{name} must be less than or equal to {highest}")
-    for kind in ("consumer", "share", "streams"):
-        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
-        if _number(values, session) <= _number(values, heartbeat):
-            raise _invalid(f"{session} must be greater than {heartbeat}")
-
-
 def group_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Value]:
     """All settings in force for a group. What the log says and is legal no more is brought within the bounds."""
-    values = _defaults(config)
+    values = group_defaults(config)
     for name, text in overrides.items():
-        if name not in ROWS:
+        if name not in GROUP_ROWS:
             continue
         try:
-            values[name] = _parsed(name, text)
+            values[name] = parsed_group_value(name, text)
         except ConfigError:
             continue
-        if name in _BOUNDS:
-            lowest, highest = _BOUNDS[name]
-            value = min(_number(values, name), config.get_int(highest))
+        if name in GROUP_BOUNDS:
+            lowest, highest = GROUP_BOUNDS[name]
+            value = min(group_number(values, name), config.get_int(highest))
             values[name] = value if lowest is None else max(value, config.get_int(lowest))
     return values
 
@@ -135,7 +108,7 @@ def consumer_timeouts(config: BrokerConfig, overrides: Mapping[str, str]) -> tup
         session, heartbeat, assignment = (config.get_int(f"group.{name}") for name in names)
     else:
         values = group_values(config, overrides)
-        session, heartbeat, assignment = (_number(values, name) for name in names)
+        session, heartbeat, assignment = (group_number(values, name) for name in names)
     return session, heartbeat, assignment
 
 
@@ -144,13 +117,13 @@ def describe_group(
 ) -> list[ConfigEntry]:
     """A group's settings for DescribeConfigs; only those in `names` where there are any."""
     entries = []
-    values = _defaults(config) | {
-        name: _parsed(name, text) for name, text in overrides.items() if name in ROWS
+    values = group_defaults(config) | {
+        name: parsed_group_value(name, text) for name, text in overrides.items() if name in GROUP_ROWS
     }
     for name, value in values.items():
         if names and name not in names:
             continue
-        definition = definition_of(name, ROWS[name])
+        definition = definition_of(name, GROUP_ROWS[name])
         behind = synonym_of(name)
         if behind is None:
             synonyms = [ConfigSynonym(name, definition.default, ConfigSource.DEFAULT_CONFIG)]
@@ -165,16 +138,16 @@ def describe_group(
     return entries
 
 
-def _defaults(config: BrokerConfig) -> dict[str, Value]:
+def group_defaults(config: BrokerConfig) -> dict[str, Value]:
     values: dict[str, Value] = {}
-    for name, row in ROWS.items():
+    for name, row in GROUP_ROWS.items():
         behind = synonym_of(name)
         values[name] = parse_value(definition_of(name, row), row[1]) if behind is None else config.get(behind)
     return values
 
 
-def _parsed(name: str, text: str) -> Value:
-    value = parse_value(definition_of(name, ROWS[name]), text)
+def parsed_group_value(name: str, text: str) -> Value:
+    value = parse_value(definition_of(name, GROUP_ROWS[name]), text)
     if name == "share.auto.offset.reset" and not _is_reset(str(value)):
         raise ConfigError(f"Invalid value {text} for configuration {name}: {_RESET} is expected", name)
     return value
@@ -197,11 +170,7 @@ def _is_duration(text: str) -> bool:
     return found is not None and any(found.groups()) and text[-1:] not in "tT"
 
 
-def _number(values: Mapping[str, Value], name: str) -> int:
+def group_number(values: Mapping[str, Value], name: str) -> int:
     value = values[name]
     assert isinstance(value, int), f"{name} is {value!r}"
     return value
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(Error.INVALID_CONFIG, message)

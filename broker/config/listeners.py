@@ -26,7 +26,7 @@ class Endpoint(NamedTuple):
     port: int
 
 
-class Listener(NamedTuple):
+class ListenerConfig(NamedTuple):
     """One address to bind: an empty `host` is every interface, `port` 0 any free one.
 
     `advertised` is the host and port that clients are told, where port 0 stands for the one that was bound;
@@ -50,7 +50,7 @@ class ListenerSettings(NamedTuple):
     controller_names: Sequence[str]
 
 
-def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -> tuple[Listener, ...]:
+def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -> tuple[ListenerConfig, ...]:
     """The listeners to bind, in the order given, without the controller's.
 
     `host_name` is asked for the machine's name where a listener on every interface isn't advertised by
@@ -84,7 +84,9 @@ def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -
             )
     advertised = _advertised(settings.advertised, bound, controllers, host_name)
     return tuple(
-        Listener(endpoint.name, "PLAINTEXT", endpoint.host, endpoint.port, advertised.get(endpoint.name))
+        ListenerConfig(
+            endpoint.name, "PLAINTEXT", endpoint.host, endpoint.port, advertised.get(endpoint.name)
+        )
         for endpoint in bound
     )
 

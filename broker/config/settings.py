@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from broker.config.broker_definitions import SYNONYMS
+from broker.config.broker_definitions import BROKER_SYNONYMS
 
 
 class Setting(NamedTuple):
@@ -26,7 +26,7 @@ def other_names(name: str) -> Iterable[str]:
     for names in _SAME_SETTING:
         if name in names:
             return names
-    return SYNONYMS.get(name, ())
+    return BROKER_SYNONYMS.get(name, ())
 
 
 def layered(layers: Iterable[Mapping[str, Setting]]) -> Layer:

@@ -13,60 +13,18 @@ from broker.config.definitions import ConfigDef, Value
 from broker.config.entries import ConfigEntry, ConfigSource
 from broker.config.errors import ConfigError
 from broker.config.parsing import parse_type, parse_value
-from broker.config.topic_definitions import INTERNAL_ROWS, ROWS, SYNONYMS, topic_definition
-from protocol.errors import Error, KafkaError
+from broker.config.topic_definitions import TOPIC_ROWS, TOPIC_SYNONYMS, topic_definition
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from storage.log.log_config import LogConfig
 
 
-def check_topic_configs(config: BrokerConfig, overrides: Mapping[str, str | None]) -> None:
-    """What Kafka checks of the settings that a topic is created with. Raises KafkaError(INVALID_CONFIG)."""
-    nulls = [name for name, text in overrides.items() if text is None]
-    if nulls:
-        raise _invalid(f"Null value not supported for topic configs: {','.join(nulls)}")
-    check_overrides(config, {name: text for name, text in overrides.items() if text is not None})
-
-
-def check_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Names, values, and how they go with each other and with the broker's (LogConfig.validate).
-
-    Raises KafkaError(INVALID_CONFIG). As in Kafka, the broker's settings are only looked at where the topic
-    has any of its own.
-    """
-    if not overrides:
-        return
-    for name in overrides:
-        if name not in ROWS and name not in INTERNAL_ROWS:
-            raise _invalid(f"Unknown topic config name: {name}")
-    values = broker_log_defaults(config)
-    try:
-        for name in (*ROWS, *INTERNAL_ROWS):
-            if name in overrides:
-                values[name] = parse_value(_definition(name), overrides[name])
-    except ConfigError as error:
-        raise _invalid(str(error)) from None
-    lowest, highest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
-    assert isinstance(lowest, int)
-    assert isinstance(highest, int)
-    if lowest > highest:
-        raise _invalid(
-            f"conflict topic config setting min.compaction.lag.ms ({lowest}) > "
-            f"max.compaction.lag.ms ({highest})"
-        )
-    if values["remote.storage.enable"]:
-        raise _invalid(
-            "Tiered Storage functionality is disabled in the broker. "
-            "Topic cannot be configured with remote log storage."
-        )
-
-
 def broker_log_defaults(config: BrokerConfig) -> dict[str, Value]:
     """All 33 settings of a topic that has none of its own."""
     values: dict[str, Value] = {}
-    for name in ROWS:
-        for broker_name, factor in SYNONYMS.get(name, ()):
+    for name in TOPIC_ROWS:
+        for broker_name, factor in TOPIC_SYNONYMS.get(name, ()):
             value = config.get(broker_name)
             if value is not None:
                 values[name] = value * factor if factor != 1 and isinstance(value, int) else value
@@ -108,7 +66,7 @@ def effective_topic_configs(config: BrokerConfig, overrides: Mapping[str, str]) 
     here as they were written (` TRUE `, `.000001`), and lists no synonyms.
     """
     entries = []
-    for name in sorted({*ROWS, *overrides}):
+    for name in sorted({*TOPIC_ROWS, *overrides}):
         definition = topic_definition(name)
         if definition is not None:
             value, source = _topic_setting(config, definition, overrides)
@@ -122,7 +80,7 @@ def _topic_setting(
     """The text in force, as written, and its source (KafkaConfigSchema.resolveEffectiveTopicConfig)."""
     if definition.name in overrides:
         return overrides[definition.name], ConfigSource.TOPIC_CONFIG
-    synonyms = SYNONYMS.get(definition.name, ())
+    synonyms = TOPIC_SYNONYMS.get(definition.name, ())
     static = {name: config.static[name].value for name, _ in synonyms if name in config.static}
     for texts, source in (
         (config.dynamic_broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
@@ -205,7 +163,3 @@ def _definition(name: str) -> ConfigDef:
     definition = topic_definition(name)
     assert definition is not None
     return definition
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(Error.INVALID_CONFIG, message)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
 
-ROWS: dict[str, Row] = {
+TOPIC_ROWS: dict[str, Row] = {
     "segment.bytes": ("INT", "1073741824", "[1048576,...]", "MEDIUM", "cluster-wide"),
     "segment.ms": ("LONG", "604800000", "[1,...]", "MEDIUM", "cluster-wide"),
     "segment.jitter.ms": ("LONG", "0", "[0,...]", "MEDIUM", "cluster-wide"),
@@ -64,11 +64,11 @@ ROWS: dict[str, Row] = {
     "remote.log.delete.on.disable": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
 }
 
-INTERNAL_ROWS: dict[str, Row] = {
+INTERNAL_TOPIC_ROWS: dict[str, Row] = {
     "internal.segment.bytes": ("INT", None, "", "MEDIUM", "cluster-wide"),
 }
 
-SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
+TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "segment.bytes": (("log.segment.bytes", 1),),
     "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
     "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
@@ -107,8 +107,8 @@ SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
 
 def topic_definition(name: str) -> ConfigDef | None:
     """The definition of a topic's setting, the hidden one included; None for a name that isn't known."""
-    row = ROWS.get(name)
+    row = TOPIC_ROWS.get(name)
     if row is not None:
         return definition_of(name, row)
-    row = INTERNAL_ROWS.get(name)
+    row = INTERNAL_TOPIC_ROWS.get(name)
     return None if row is None else definition_of(name, row, internal=True)

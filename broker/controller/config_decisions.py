@@ -17,8 +17,7 @@ from broker.config.alterations import (
     replace_broker,
     replace_topic,
 )
-from broker.config.client_metrics_config import check_client_metrics_configs
-from broker.config.group_config import check_group_configs
+from broker.config.checks.table import Occasion, Proposal, check
 from broker.controller.image import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -68,7 +67,7 @@ def altered(
     elif resource_type == GROUP_RESOURCE:
         changes = _checked(stored, alterations, lambda after: _check_group(config, name, after))
     else:
-        changes = _checked(stored, alterations, lambda after: _check_client_metrics(name, after))
+        changes = _checked(stored, alterations, lambda after: _check_client_metrics(config, name, after))
     return _records(resource_type, name, changes)
 
 
@@ -88,7 +87,7 @@ def replaced(
         if resource_type == GROUP_RESOURCE:
             _check_group(config, name, wanted)
         else:
-            _check_client_metrics(name, wanted)
+            _check_client_metrics(config, name, wanted)
         changes = {key: text for key, text in wanted.items() if stored.get(key) != text}
         changes.update(dict.fromkeys(key for key in stored if key not in wanted))
     return _records(resource_type, name, changes)
@@ -124,23 +123,23 @@ def _check_topic_exists(image: ClusterImage, name: str) -> None:
 def _check_group(config: BrokerConfig, name: str, after: Mapping[str, str]) -> None:
     if not name:
         raise KafkaError(Error.INVALID_REQUEST, "Default group resources are not allowed.")
-    check_group_configs(config, after)
+    check(Occasion.ALTER_GROUP, Proposal(config, after))
 
 
-def _check_client_metrics(name: str, after: Mapping[str, str]) -> None:
+def _check_client_metrics(config: BrokerConfig, name: str, after: Mapping[str, str]) -> None:
     if not name:
         raise KafkaError(Error.INVALID_REQUEST, "Subscription name can't be empty")
-    check_client_metrics_configs(after)
+    check(Occasion.ALTER_CLIENT_METRICS, Proposal(config, after))
 
 
 def _checked(
     stored: Mapping[str, str],
     alterations: Sequence[Alteration],
-    check: Callable[[Mapping[str, str]], None],
+    check_all: Callable[[Mapping[str, str]], None],
 ) -> dict[str, str | None]:
     """Kafka's controller knows no lists but those of topics and brokers: nothing is appended to others."""
     changes = changes_of(stored, alterations, lambda key: None)
-    check({name: text for name, text in {**stored, **changes}.items() if text is not None})
+    check_all({name: text for name, text in {**stored, **changes}.items() if text is not None})
     return {name: text for name, text in changes.items() if stored.get(name) != text}
 
 

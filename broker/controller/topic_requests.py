@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from broker.config.checks.table import Occasion, Proposal, check
 from broker.controller import topic_decisions
 from broker.controller.auto_created_topics import auto_created
 from broker.controller.controller_result import ControllerResult, by_item
@@ -54,13 +55,11 @@ class TopicRequests:
         config: BrokerConfig,
         placement: Placement,
         new_topic_id: Callable[[], bytes],
-        check_configs: Callable[[Mapping[str, str | None]], None],
     ) -> None:
         self._controller = controller
         self._config = config
         self._placement = placement
         self._new_topic_id = new_topic_id
-        self._check_configs = check_configs
 
     def create(
         self,
@@ -81,6 +80,9 @@ class TopicRequests:
             return self._result(image, [] if validate_only else decided, by_item(decided, results).answer)
 
         self._controller.submit(decide, reply)
+
+    def _check_configs(self, configs: Mapping[str, str | None]) -> None:
+        check(Occasion.CREATE_TOPIC, Proposal(self._config, configs))
 
     def _decide_creation(
         self, image: ClusterImage, wanted: Sequence[CreatableTopic], take: TakeQuota

@@ -109,10 +109,6 @@ BOUND = {
 }
 
 CIRCLES = {
-    "broker.config.alterations",
-    "broker.config.broker_config",
-    "broker.config.reconfiguration",
-    "broker.config.topic_config",
     "broker.coordination.groups",
     "broker.coordination.markers",
     "broker.handlers.api_versions",

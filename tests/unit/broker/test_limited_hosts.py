@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.config.consistency import connections_per_host
+from broker.config.connections_per_host import connections_per_host
 from broker.config.errors import ConfigError
 from broker.handlers import alter_client_quotas, incremental_alter_configs
 from broker.network import addresses, listener

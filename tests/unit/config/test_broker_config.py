@@ -6,6 +6,7 @@ import pytest
 
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
+from broker.config.dynamic_settings import set_dynamic
 
 
 def config(values: dict[str, str] | None = None) -> BrokerConfig:
@@ -37,7 +38,7 @@ def test_a_value_knows_where_it_stands() -> None:
     found = config({"num.partitions": "3"})
     assert found.origin("num.partitions") == "file:1"
     assert found.origin("message.max.bytes") == "the default"
-    found.set_dynamic(cluster={"message.max.bytes": "5"})
+    set_dynamic(found, cluster={"message.max.bytes": "5"})
     assert found.origin("message.max.bytes") == "altered"
 
 
@@ -48,27 +49,27 @@ def test_a_name_that_is_no_setting_is_a_mistake_of_ours() -> None:
 
 def test_this_brokers_alterations_go_before_the_clusters_and_those_before_the_file() -> None:
     found = config({"message.max.bytes": "1"})
-    found.set_dynamic(cluster={"message.max.bytes": "2"})
+    set_dynamic(found, cluster={"message.max.bytes": "2"})
     assert found.get("message.max.bytes") == 2
-    found.set_dynamic(broker={"message.max.bytes": "3"})
+    set_dynamic(found, broker={"message.max.bytes": "3"})
     assert found.get("message.max.bytes") == 3
-    found.set_dynamic(broker={})
+    set_dynamic(found, broker={})
     assert found.get("message.max.bytes") == 2
-    found.set_dynamic(cluster={})
+    set_dynamic(found, cluster={})
     assert found.get("message.max.bytes") == 1
 
 
 def test_each_alteration_is_counted() -> None:
     found = config()
     before = found.generation
-    found.set_dynamic(cluster={})
-    found.set_dynamic(broker={})
+    set_dynamic(found, cluster={})
+    set_dynamic(found, broker={})
     assert found.generation == before + 2
 
 
 def test_an_altered_setting_hides_the_same_setting_in_other_units() -> None:
     found = config({"log.roll.ms": "5", "log.retention.minutes": "3"})
-    found.set_dynamic(cluster={"log.retention.ms": "7"}, broker={"log.roll.ms": "9"})
+    set_dynamic(found, cluster={"log.retention.ms": "7"}, broker={"log.roll.ms": "9"})
     assert found.get("log.retention.ms") == 7
     assert found.get("log.retention.minutes") is None
     assert found.get("log.roll.ms") == 9
@@ -76,7 +77,8 @@ def test_an_altered_setting_hides_the_same_setting_in_other_units() -> None:
 
 def test_what_the_log_says_wrongly_is_passed_over_and_told() -> None:
     found = config()
-    complaints = found.set_dynamic(
+    complaints = set_dynamic(
+        found,
         cluster={
             "num.partitions": "5",
             "listeners": "PLAINTEXT://:1",
@@ -84,7 +86,7 @@ def test_what_the_log_says_wrongly_is_passed_over_and_told() -> None:
             "ssl.keystore.location": "/x",
             "message.max.bytes": "77",
             "whatever": "kept",
-        }
+        },
     )
     assert dict(found.dynamic_cluster) == {"message.max.bytes": "77", "whatever": "kept"}
     assert [complaint.partition(":")[0] for complaint in complaints] == [
@@ -99,7 +101,7 @@ def test_what_the_log_says_wrongly_is_passed_over_and_told() -> None:
 @pytest.mark.parametrize(("stored", "in_force"), [("99999", 15000), ("1", 1)])
 def test_an_altered_interval_stays_within_its_static_bounds(stored: str, in_force: int) -> None:
     found = config()
-    found.set_dynamic(cluster={"group.consumer.assignment.interval.ms": stored})
+    set_dynamic(found, cluster={"group.consumer.assignment.interval.ms": stored})
     assert found.get("group.consumer.assignment.interval.ms") == in_force
 
 

@@ -61,19 +61,19 @@ def test_a_topic_setting_is_as_kafka_documents_it(row: list[str]) -> None:
 
 
 def test_there_are_no_settings_that_kafka_does_not_have() -> None:
-    assert sorted(broker_definitions.ROWS) == sorted(row[0] for row in table("broker_configs.tsv"))
-    assert sorted(topic_definitions.ROWS) == sorted(row[0] for row in table("topic_configs.tsv"))
+    assert sorted(broker_definitions.BROKER_ROWS) == sorted(row[0] for row in table("broker_configs.tsv"))
+    assert sorted(topic_definitions.TOPIC_ROWS) == sorted(row[0] for row in table("topic_configs.tsv"))
 
 
 def test_every_default_is_legal() -> None:
     required = {row[0] for row in table("broker_configs.tsv") if row[2] == REQUIRED}
     names = [
-        *broker_definitions.ROWS,
-        *broker_definitions.INTERNAL_ROWS,
+        *broker_definitions.BROKER_ROWS,
+        *broker_definitions.INTERNAL_BROKER_ROWS,
         *broker_definitions.DYNAMIC_ONLY_ROWS,
     ]
     for definition in [broker_definition(name) for name in names] + [
-        topic_definition(name) for name in topic_definitions.ROWS
+        topic_definition(name) for name in topic_definitions.TOPIC_ROWS
     ]:
         assert definition is not None
         if definition.name not in required:
@@ -99,13 +99,15 @@ def test_names_that_do_not_exist_have_no_definition() -> None:
 
 
 def test_only_passwords_are_sensitive() -> None:
-    sensitive = [name for name in broker_definitions.ROWS if (d := broker_definition(name)) and d.sensitive]
+    sensitive = [
+        name for name in broker_definitions.BROKER_ROWS if (d := broker_definition(name)) and d.sensitive
+    ]
     assert len(sensitive) == 10
-    assert {broker_definitions.ROWS[name][0] for name in sensitive} == {ConfigType.PASSWORD.name}
+    assert {broker_definitions.BROKER_ROWS[name][0] for name in sensitive} == {ConfigType.PASSWORD.name}
 
 
 def test_a_topic_setting_follows_broker_settings_that_exist() -> None:
-    for topic_name, synonyms in topic_definitions.SYNONYMS.items():
+    for topic_name, synonyms in topic_definitions.TOPIC_SYNONYMS.items():
         topic = topic_definition(topic_name)
         assert topic is not None
         for name, factor in synonyms:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
-from broker.config.broker_definitions import ROWS
+from broker.config.broker_definitions import BROKER_ROWS
 from broker.config.definitions import ConfigType
 from broker.config.describe import describe_broker, describe_cluster_defaults, describe_topic
+from broker.config.dynamic_settings import set_dynamic
 from broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
 
 TOPIC, BROKER, CLUSTER, STATIC, DEFAULT = (
@@ -98,7 +99,7 @@ def test_a_default_has_itself_as_synonym_under_the_brokers_name() -> None:
 
 def test_an_altered_broker_setting_shows_at_its_level() -> None:
     broker = config()
-    broker.set_dynamic(cluster={"log.retention.ms": "7000"}, broker={"message.max.bytes": "9"})
+    set_dynamic(broker, cluster={"log.retention.ms": "7000"}, broker={"message.max.bytes": "9"})
     entry = topic("retention.ms", broker=broker)
     assert (entry.value, entry.source) == ("7000", CLUSTER)
     assert synonyms(entry) == [
@@ -130,7 +131,7 @@ def broker_entry(name: str, broker: BrokerConfig | None = None) -> ConfigEntry:
 
 
 def test_a_broker_lists_kafkas_340_settings() -> None:
-    assert {entry.name for entry in describe_broker(config({}))} == set(ROWS)
+    assert {entry.name for entry in describe_broker(config({}))} == set(BROKER_ROWS)
 
 
 def test_what_can_be_altered_is_not_read_only() -> None:
@@ -186,8 +187,8 @@ def test_our_own_default_is_shown_as_the_default() -> None:
 
 def test_the_cluster_lists_only_what_was_set_for_it_as_it_was_written() -> None:
     broker = config()
-    broker.set_dynamic(
-        cluster={"compression.type": " gzip ", "foo.bar": "2"}, broker={"message.max.bytes": "5"}
+    set_dynamic(
+        broker, cluster={"compression.type": " gzip ", "foo.bar": "2"}, broker={"message.max.bytes": "5"}
     )
     compression, foo = describe_cluster_defaults(broker)
     assert compression == ConfigEntry(

@@ -7,9 +7,11 @@ import pytest
 from broker.config import client_metrics_config, documentation, group_config
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
-from broker.config.broker_definitions import ROWS as BROKER_ROWS
+from broker.config.broker_definitions import BROKER_ROWS
+from broker.config.checks.client_metrics import check_client_metrics_configs
+from broker.config.checks.groups import check_group_configs
 from broker.config.entries import ConfigSource
-from broker.config.topic_definitions import ROWS as TOPIC_ROWS
+from broker.config.topic_definitions import TOPIC_ROWS
 from protocol.errors import Error, KafkaError
 
 
@@ -48,13 +50,13 @@ def test_a_group_has_the_brokers_settings_until_it_has_its_own() -> None:
 )
 def test_a_groups_setting_that_cannot_be_is_refused(name: str, value: str) -> None:
     with pytest.raises(KafkaError) as refused:
-        group_config.check_group_configs(config(), {name: value})
+        check_group_configs(config(), {name: value})
     assert refused.value.error is Error.INVALID_CONFIG
 
 
 @pytest.mark.parametrize("value", ["earliest", "by_duration:PT1H", "by_duration:p2dt3.25s"])
 def test_where_a_share_group_begins(value: str) -> None:
-    group_config.check_group_configs(config(), {"share.auto.offset.reset": value})
+    check_group_configs(config(), {"share.auto.offset.reset": value})
 
 
 def test_what_was_legal_once_is_brought_within_the_bounds() -> None:
@@ -79,13 +81,13 @@ def test_what_was_legal_once_is_brought_within_the_bounds() -> None:
 )
 def test_a_subscription_that_cannot_be_is_refused(configs: dict[str, str], error: Error) -> None:
     with pytest.raises(KafkaError) as refused:
-        client_metrics_config.check_client_metrics_configs(configs)
+        check_client_metrics_configs(configs)
     assert refused.value.error is error
 
 
 def test_a_subscription_shows_what_it_says() -> None:
     stored = {"interval.ms": "1000", "match": "client_id=a.*"}
-    client_metrics_config.check_client_metrics_configs(stored)
+    check_client_metrics_configs(stored)
 
     entries = {entry.name: entry for entry in client_metrics_config.describe_client_metrics(stored)}
 
@@ -95,8 +97,8 @@ def test_a_subscription_shows_what_it_says() -> None:
 
 def test_every_setting_of_a_topic_a_group_and_a_subscription_is_documented() -> None:
     assert documentation.TOPIC.keys() == TOPIC_ROWS.keys()
-    assert documentation.GROUP.keys() == group_config.ROWS.keys()
-    assert documentation.CLIENT_METRICS.keys() == client_metrics_config.ROWS.keys()
+    assert documentation.GROUP.keys() == group_config.GROUP_ROWS.keys()
+    assert documentation.CLIENT_METRICS.keys() == client_metrics_config.CLIENT_METRICS_ROWS.keys()
 
 
 def test_only_settings_that_there_are_are_documented() -> None:

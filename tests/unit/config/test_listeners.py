@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from broker.config.errors import ConfigError
-from broker.config.listeners import Listener, ListenerSettings, broker_listeners, moved
+from broker.config.listeners import ListenerConfig, ListenerSettings, broker_listeners, moved
 
 DEFAULT_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
@@ -18,7 +18,7 @@ def read(
     *,
     protocol_map: str | None = None,
     controllers: Sequence[str] = ("CONTROLLER",),
-) -> tuple[Listener, ...]:
+) -> tuple[ListenerConfig, ...]:
     settings = ListenerSettings(
         listeners=listeners.split(","),
         advertised=None if advertised is None else advertised.split(","),
@@ -37,8 +37,8 @@ def error_of(
     return raised.value
 
 
-def plain(name: str, host: str, port: int, advertised: tuple[str, int] | None) -> Listener:
-    return Listener(name, "PLAINTEXT", host, port, advertised)
+def plain(name: str, host: str, port: int, advertised: tuple[str, int] | None) -> ListenerConfig:
+    return ListenerConfig(name, "PLAINTEXT", host, port, advertised)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.0.0.7", "some-host.example"])

@@ -7,6 +7,7 @@ import pytest
 from broker.config.alterations import Alteration, Operation, alter_broker
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
+from broker.config.dynamic_settings import set_dynamic
 from protocol.errors import Error, KafkaError
 
 SET, DELETE, APPEND, SUBTRACT = Operation
@@ -20,7 +21,7 @@ Change = tuple[str, int, str | None]
 def config(static: dict[str, str] | None = None, **stored: str) -> BrokerConfig:
     """`stored`: of this broker; dots are underscores."""
     found = assemble([settings_of(static or {})])
-    found.set_dynamic(broker=dotted(stored))
+    set_dynamic(found, broker=dotted(stored))
     return found
 
 
@@ -67,7 +68,8 @@ def test_a_listener_with_connections_of_its_own_does_not_mind_those_of_all() -> 
 def test_no_connections_stored_once_are_not_put_into_force_and_stand_in_nobodys_way() -> None:
     found = assemble([settings_of({})])
 
-    complaints = found.set_dynamic(
+    complaints = set_dynamic(
+        found,
         broker={"max.connections": "0", "log.cleaner.threads": "0"},
         cluster={"max.connection.creation.rate": "0"},
     )

@@ -6,15 +6,16 @@ import pytest
 
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
+from broker.config.checks.topics import check_topic_configs
+from broker.config.dynamic_settings import set_dynamic
 from broker.config.entries import ConfigSource
 from broker.config.topic_config import (
-    check_topic_configs,
     effective_topic_configs,
     log_config_of_metadata,
     log_config_of_topic,
     topic_values,
 )
-from broker.config.topic_definitions import ROWS
+from broker.config.topic_definitions import TOPIC_ROWS
 from protocol.errors import Error, KafkaError
 from storage.log.log_config import LogConfig
 
@@ -159,7 +160,7 @@ def test_a_topics_setting_goes_before_the_brokers() -> None:
 def test_alterations_of_the_broker_reach_its_topics() -> None:
     broker = config(log_flush_scheduler_interval_ms="9")
     assert log_config_of_topic(broker, {}).flush_ms == 9
-    broker.set_dynamic(cluster={"log.flush.interval.ms": "4"})
+    set_dynamic(broker, cluster={"log.flush.interval.ms": "4"})
     assert log_config_of_topic(broker, {}).flush_ms == 4
 
 
@@ -227,7 +228,7 @@ def test_what_an_earlier_version_let_pass_is_kept_and_nonsense_counts_for_nothin
     stored = {"segment.bytes": "14", "retention.ms": "soon", "message.format.version": "3.0"}
     found = log_config_of_topic(config(), stored)
     assert (found.segment_bytes, found.retention_ms) == (14, LogConfig().retention_ms)
-    assert set(topic_values(config(), stored)) == set(ROWS)
+    assert set(topic_values(config(), stored)) == set(TOPIC_ROWS)
 
 
 def test_the_metadata_log_is_never_cut_by_age_or_size() -> None:
@@ -246,7 +247,7 @@ def created(broker: BrokerConfig, overrides: dict[str, str]) -> dict[str, tuple[
 
 def test_a_new_topic_lists_all_33_settings_by_name() -> None:
     entries = effective_topic_configs(config(), {})
-    assert [entry.name for entry in entries] == sorted(ROWS)
+    assert [entry.name for entry in entries] == sorted(TOPIC_ROWS)
     assert len(entries) == 33
     assert {(entry.is_sensitive, entry.read_only) for entry in entries} == {(False, False)}
 
@@ -261,8 +262,8 @@ def test_a_new_topics_settings_come_as_written_with_their_source() -> None:
         message_max_bytes="2000000",
         log_cleaner_min_cleanable_ratio=".000001",
     )
-    broker.set_dynamic(cluster={"min.insync.replicas": "1", "compression.type": " gzip "})
-    broker.set_dynamic(broker={"log.cleaner.min.compaction.lag.ms": "3"})
+    set_dynamic(broker, cluster={"min.insync.replicas": "1", "compression.type": " gzip "})
+    set_dynamic(broker, broker={"log.cleaner.min.compaction.lag.ms": "3"})
     overrides = {"preallocate": " TRUE ", "retention.bytes": " 5 ", "internal.segment.bytes": "1000"}
     listed = created(broker, overrides)
     static, default = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG

@@ -13,40 +13,23 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from broker.config.broker_definitions import broker_definition
-from broker.config.definitions import PER_BROKER, ConfigDef, ConfigType
+from broker.config.checks.dynamic import (
+    CLEANER_THREADS,
+    CLUSTER_LEVEL_OF_LISTENERS,
+    CONNECTION_QUOTAS,
+    NETWORK_THREADS,
+    ONLY_PER_LISTENER,
+    check_value,
+)
+from broker.config.definitions import PER_BROKER, ConfigType
 from broker.config.errors import ConfigError, invalid_value
-from broker.config.java_classes import CLASSES, METRIC_REPORTERS
+from broker.config.java_classes import METRIC_REPORTERS
 from broker.config.parsing import parse_type, parse_value
-from broker.config.topic_definitions import SYNONYMS
+from broker.config.topic_definitions import TOPIC_SYNONYMS
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
 
-# SslConfigs.RECONFIGURABLE_CONFIGS: only with a listener's prefix.
-ONLY_PER_LISTENER = frozenset(
-    f"ssl.{setting}"
-    for setting in (
-        "key.password",
-        "keystore.certificate.chain",
-        "keystore.key",
-        "keystore.location",
-        "keystore.password",
-        "keystore.type",
-        "truststore.certificates",
-        "truststore.location",
-        "truststore.password",
-        "truststore.type",
-    )
-)
-
-# SocketServer.LISTENER_RECONFIGURABLE_CONFIGS: their definitions let 0 through, with which nobody could connect.
-_CONNECTION_QUOTAS = ("max.connections", "max.connection.creation.rate")
-_NETWORK_THREADS = "num.network.threads"
-
-CLUSTER_LEVEL_OF_LISTENERS = (*_CONNECTION_QUOTAS, _NETWORK_THREADS)
-"""What may be set for a listener of all brokers; other settings of listeners are for one broker."""
-
-_CLEANER_THREADS = "log.cleaner.threads"
 _REPORTERS = "metric.reporters"
 
 _THREADS = (
@@ -64,7 +47,7 @@ _REMOTE_THREADS = (
     _FOLLOWER_THREADS,
 )
 
-_LOG_SETTINGS = frozenset(names[0][0] for names in SYNONYMS.values()) | {"cordoned.log.dirs"}
+_LOG_SETTINGS = frozenset(names[0][0] for names in TOPIC_SYNONYMS.values()) | {"cordoned.log.dirs"}
 
 _RETENTION_MS = (
     ("log.retention.ms", 1),
@@ -96,21 +79,7 @@ def check_reconfiguration(now: BrokerConfig, after: BrokerConfig) -> None:
         for name in _REMOTE_THREADS:
             _check_threads(name, _remote_threads_now(name, now), after.get_int(name))
     if now.get_boolean("log.cleaner.enable"):
-        _check_cleaner_threads(now.get_int(_CLEANER_THREADS), after.get_int(_CLEANER_THREADS))
-
-
-def check_value(definition: ConfigDef, text: str) -> None:
-    """Raises ConfigError where Kafka couldn't read this value while it runs: of a class, that there is one."""
-    value = parse_value(definition, text)
-    if definition.type is ConfigType.CLASS and value not in CLASSES:
-        raise invalid_value(definition.name, text, f"Class {text} could not be found.")
-
-
-def check_stored(name: str, text: str) -> None:
-    """Raises ConfigError for what could be stored once, before it was refused, and mustn't come into force."""
-    definition = broker_definition(name) if name in (*_CONNECTION_QUOTAS, _CLEANER_THREADS) else None
-    if definition is not None and parse_value(definition, text) == 0:
-        raise ConfigError(f"Invalid {name} 0", name)
+        _check_cleaner_threads(now.get_int(CLEANER_THREADS), after.get_int(CLEANER_THREADS))
 
 
 def _for_listener(config: BrokerConfig, listener: str, name: str) -> int:
@@ -141,15 +110,15 @@ def _check_values(listener: str, changed: Collection[str], after: BrokerConfig) 
 
 
 def _check_listener(listener: str, now: BrokerConfig, after: BrokerConfig) -> None:
-    quotas = {name: _for_listener(after, listener, name) for name in _CONNECTION_QUOTAS}
+    quotas = {name: _for_listener(after, listener, name) for name in CONNECTION_QUOTAS}
     if any(_for_listener(now, listener, name) != value for name, value in quotas.items()):
         for name, value in quotas.items():
             if value <= 0:
                 raise ConfigError(f"Invalid {name} {value}", name)
     _check_threads(
-        _NETWORK_THREADS,
-        _for_listener(now, listener, _NETWORK_THREADS),
-        _for_listener(after, listener, _NETWORK_THREADS),
+        NETWORK_THREADS,
+        _for_listener(now, listener, NETWORK_THREADS),
+        _for_listener(after, listener, NETWORK_THREADS),
     )
 
 
@@ -177,12 +146,12 @@ def _check_cleaner_threads(now: int, wanted: int) -> None:
     if wanted < now // 2:
         raise ConfigError(
             f"Log cleaner threads cannot be reduced to less than half the current value {now}",
-            _CLEANER_THREADS,
+            CLEANER_THREADS,
         )
     if wanted > now * 2:
         raise ConfigError(
             f"Log cleaner threads cannot be increased to more than double the current value {now}",
-            _CLEANER_THREADS,
+            CLEANER_THREADS,
         )
 
 

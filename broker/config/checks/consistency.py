@@ -6,23 +6,17 @@ nobody touched agrees with itself.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator
 
+from broker.config.connections_per_host import CONNECTIONS_PER_HOST, connections_per_host
 from broker.config.definitions import Value
 from broker.config.errors import ConfigError
-from broker.config.parsing import parse_int, trimmed
 
 _MEBIBYTE = 1024 * 1024
 
 _AT_LEAST = "greater than or equal to"
 _AT_MOST = "less than or equal to"
 _BELOW = "less than"
-
-CONNECTIONS_PER_HOST = "max.connections.per.ip.overrides"
-
-_COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
-_HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")  # Utils.validHostPattern
 
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 
@@ -121,28 +115,6 @@ def _check_connections(get: Callable[[str], Value], touched: Collection[str]) ->
         connections_per_host(get(overrides))
     if per_ip in touched and get(per_ip) == 0 and not connections_per_host(get(overrides)):
         raise ConfigError(f"{per_ip} can be set to zero only if {overrides} property is set.", per_ip)
-
-
-def connections_per_host(value: Value) -> dict[str, int]:
-    """`max.connections.per.ip.overrides` as host -> number; the last colon parts them (Kafka: `Csv.parseCsvMap`).
-
-    The host may be empty, and the number below zero: nobody is let in then. Raises ConfigError.
-    """
-    name = CONNECTIONS_PER_HOST
-    limits: dict[str, int] = {}
-    entries = _COMMA.split(str(value or ""))
-    while entries and not entries[-1]:
-        del entries[-1]  # as Java's String.split
-    for entry in entries:
-        host, colon, text = entry.rpartition(":")
-        number = parse_int(trimmed(text))
-        if not colon or number is None:
-            raise ConfigError(f"Error parsing configuration property '{name}': {entry}", name)
-        limits[trimmed(host)] = number
-    invalid = [host for host in limits if _HOST.fullmatch(host) is None]
-    if invalid:
-        raise ConfigError(f"{name} contains invalid addresses : {','.join(invalid)}", name)
-    return limits
 
 
 def _strings(value: Value) -> tuple[str, ...]:

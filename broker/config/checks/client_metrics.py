@@ -1,0 +1,63 @@
+"""A subscription to clients' metrics: names, values and patterns (Kafka's ClientMetricsConfigs.validate)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from broker.config.client_metrics_config import CLIENT_METRICS_ROWS
+from broker.config.definitions import definition_of
+from broker.config.errors import ConfigError
+from broker.config.parsing import parse_value
+from protocol.errors import Error, KafkaError
+
+MIN_INTERVAL_MS = 100
+MAX_INTERVAL_MS = 3_600_000
+
+MATCHED = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+
+
+def check_client_metrics_configs(overrides: Mapping[str, str]) -> None:
+    """Raises KafkaError: INVALID_REQUEST for a name or interval, INVALID_CONFIG for a value or pattern."""
+    for name in overrides:
+        if name not in CLIENT_METRICS_ROWS:
+            raise KafkaError(Error.INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
+    values = {}
+    try:
+        for name, row in CLIENT_METRICS_ROWS.items():
+            if name in overrides:
+                values[name] = parse_value(definition_of(name, row), overrides[name])
+    except ConfigError as error:
+        raise KafkaError(Error.INVALID_CONFIG, str(error)) from None
+    interval_ms = values.get("interval.ms", MIN_INTERVAL_MS)
+    assert isinstance(interval_ms, int)
+    if not MIN_INTERVAL_MS <= interval_ms <= MAX_INTERVAL_MS:
+        raise KafkaError(
+            Error.INVALID_REQUEST,
+            f"Invalid value {interval_ms} for interval.ms: it must be from {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS}",
+        )
+    patterns = values.get("match", ())
+    assert isinstance(patterns, tuple)
+    for pattern in patterns:
+        _check_pattern(pattern)
+
+
+def _check_pattern(text: str) -> None:
+    """`name=regular expression`. Java's syntax isn't quite Python's; what one of them can't read is rare."""
+    parts = text.rstrip("=").split("=")
+    try:
+        legal = len(parts) == 2 and parts[0].strip() in MATCHED
+        re.compile(parts[-1].strip())
+    except re.error:
+        legal = False
+    if not legal:
+        raise KafkaError(Error.INVALID_CONFIG, f"Illegal client matching pattern: {text}")
