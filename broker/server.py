@@ -24,6 +24,7 @@ from broker.controller.placement import Placement
 from broker.controller.snapshots import SnapshotPolicy
 from broker.controller.topic_names import is_internal
 from broker.controller.topic_requests import TopicRequests
+from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from broker.coordination.groups import Groups
 from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.markers import TxnMarkers
@@ -312,7 +313,10 @@ class Server:
             next_producer_id=self.producer_ids.next,
             transaction_version=lambda: image.features.get(registration.TRANSACTION_VERSION, 0),
         )
-        self.produce_verification = ProduceVerification(self)
+        self.add_partitions_manager = AddPartitionsToTxnManager(self.config, self.clock, self.transactions)
+        self.produce_verification = ProduceVerification(
+            self.add_partitions_manager, self.config, self.clock, self.timers
+        )
         self._follow_settings()
         self.groups.follow(self.partitions.open_all(image))
         self.transactions.follow()  # after the groups: it may end transactions, and their offsets

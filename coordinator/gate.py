@@ -51,9 +51,14 @@ class Gate:
         end_offset = self._runtime.append(
             records, producer_id=producer_id, producer_epoch=producer_epoch, guard=guard
         )
+        self.appended(end_offset)
+        return end_offset
+
+    def appended(self, end_offset: int) -> None:
+        """Something was appended to the shard's partition, by others than the shard even: what passes from now on
+        waits for that, too."""
         self._appended = end_offset
         self._runtime.when_committed(end_offset, partial(self._settle, end_offset))
-        return end_offset
 
     def when_committed(self, then: Then) -> None:
         """Call `then` once all that was appended so far is committed: in this call where it is already.

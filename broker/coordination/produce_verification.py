@@ -13,14 +13,22 @@ from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from broker.coordination.verification import Operation, TransactionalProducer, Verified, add_or_verify
+from broker.coordination.add_partitions_to_txn_manager import (
+    ADD_PARTITION,
+    AddPartitionsToTxnManager,
+    TransactionSupportedOperation,
+    Verified,
+)
+from coordinator.transaction.metadata import TransactionalProducer
 from protocol.errors import Error
 from protocol.records.batch import ATTRIBUTES_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT
 from protocol.records.checks import RequestFailedError
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.environment.clock import Clock
+    from broker.environment.timers import LoopTimers
     from broker.replicas.partitions import Partition
-    from broker.server import Server
 
 _ATTRIBUTES_LOW_BYTE_POS = ATTRIBUTES_POS + 1
 _PRODUCER = Struct(">qhi")  # id, epoch, base sequence: neighbours in a batch's header
@@ -74,17 +82,19 @@ def transactional_producer(
 class ProduceVerification:
     """The port of the Produce handler."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self.config = server.config
-        self.clock = server.clock
-        self.timers = server.timers
+    def __init__(
+        self, manager: AddPartitionsToTxnManager, config: BrokerConfig, clock: Clock, timers: LoopTimers
+    ) -> None:
+        self.manager = manager
+        self.config = config
+        self.clock = clock
+        self.timers = timers
 
     def verify(
         self, producer: TransactionalProducer, sequences: Mapping[Partition, int], version: int, then: Then
     ) -> Verifying:
         """`then` is called once, in this call where the coordinator answers in it and has nothing under way."""
-        operation = Operation.of_produce(version)
+        operation = TransactionSupportedOperation.of_produce(version)
         verifying = Verifying(self, producer, sequences, operation)
         verifying.start(then)
         return verifying
@@ -100,7 +110,7 @@ class Verifying:
         port: ProduceVerification,
         producer: TransactionalProducer,
         sequences: Mapping[Partition, int],
-        operation: Operation,
+        operation: TransactionSupportedOperation,
     ) -> None:
         self._port = port
         self._producer = producer
@@ -123,7 +133,7 @@ class Verifying:
         self._port.timers.cancel(self)
 
     def _ask(self) -> None:
-        self._verified(add_or_verify(self._port.server, self._producer, self._sequences, self._operation))
+        self._port.manager.add_or_verify(self._producer, self._sequences, self._operation, self._verified)
 
     def _verified(self, verified: Verified) -> None:
         if self._then is None:
@@ -138,7 +148,7 @@ class Verifying:
     def _asks_again(self, verified: Verified) -> bool:
         """Whether the end of the transaction before is under way, and there is time left."""
         if (
-            self._operation is not Operation.ADD
+            self._operation is not ADD_PARTITION
             or Error.CONCURRENT_TRANSACTIONS not in verified.errors.values()
         ):
             return False
@@ -155,8 +165,8 @@ class Verifying:
 
 def told_to_producer(error: Error, version: int) -> tuple[Error, str | None]:
     """What a producer is told of a partition that the coordinator refused: an error, and words to it."""
-    operation = Operation.of_produce(version)
-    if error in _NOT_VERIFIED or (error is Error.CONCURRENT_TRANSACTIONS and operation is not Operation.ADD):
+    operation = TransactionSupportedOperation.of_produce(version)
+    if error in _NOT_VERIFIED or (error is Error.CONCURRENT_TRANSACTIONS and operation is not ADD_PARTITION):
         message = f"It can't be verified now that the partition is in the transaction: {error.name}"
         return Error.NOT_ENOUGH_REPLICAS, message
     if error is Error.INVALID_TXN_STATE:

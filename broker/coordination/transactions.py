@@ -56,7 +56,7 @@ class Transactions:
             self._markers,
             self._next_producer_id,
             self.settings,
-            self._transaction_version,
+            transaction_version=self._transaction_version,
             coordinator_epoch=leader_epoch,
         )
 

@@ -10,30 +10,51 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.fencing import as_known
 from broker.coordination.groups import OFFSETS_TOPIC
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
+from coordinator.transaction.metadata import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
+    from broker.coordination.groups import Groups
+    from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 PRODUCER_FENCED_VERSION = 2
 
 
 def handle(
-    server: Server, context: RequestContext, request: AddOffsetsToTxnRequest
-) -> AddOffsetsToTxnResponse:
-    error = Error.NONE
+    transactions: Transactions,
+    groups: Groups,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: AddOffsetsToTxnRequest,
+) -> AddOffsetsToTxnResponse | Later[AddOffsetsToTxnResponse]:
+    transactional_id = request.transactional_id
+    if not authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return AddOffsetsToTxnResponse(error_code=Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
+    if not transactional_id:
+        return AddOffsetsToTxnResponse(error_code=Error.INVALID_REQUEST)
+    later = Later[AddOffsetsToTxnResponse]()
+
+    def then(failure: KafkaError | None) -> None:
+        error = Error.NONE
+        if failure is not None:
+            error = as_known(failure.error, context.api_version, PRODUCER_FENCED_VERSION)
+        later.reply(AddOffsetsToTxnResponse(error_code=error))
+
     try:
-        if not request.transactional_id:
-            raise KafkaError(Error.INVALID_REQUEST)
-        server.transactions.shard_of(request.transactional_id).add_partitions(
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            [(OFFSETS_TOPIC, server.groups.partition_of(request.group_id))],
-            client_transaction_version=0,
-        )
+        shard = transactions.shard_of(transactional_id)
     except KafkaError as failure:
-        error = as_known(failure.error, context.api_version, PRODUCER_FENCED_VERSION)
-    return AddOffsetsToTxnResponse(error_code=error)
+        return AddOffsetsToTxnResponse(error_code=failure.error)
+    shard.add_partitions(
+        TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
+        [(OFFSETS_TOPIC, groups.partition_of(request.group_id))],
+        client_transaction_version=0,
+        then=then,
+    )
+    return later.answer()

@@ -9,12 +9,16 @@ difference: a list of no transactions is answered with an empty one, where Kafka
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.topic_names import is_internal
 from broker.coordination.fencing import as_known
+from broker.network.later import Later
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.ports import TopicPartition
+from coordinator.transaction.metadata import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
@@ -27,79 +31,169 @@ from protocol.messages.transactions import (
 )
 
 if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
+    from broker.controller.metadata_log import MetadataLog
+    from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 PRODUCER_FENCED_VERSION = 2
 BATCH_VERSION = 4  # brokers', of transactions version 2
 
+TopicResults = list[AddPartitionsToTxnTopicResult]
+
+
+class _Asked(NamedTuple):
+    """What one transaction is asked for."""
+
+    transaction: AddPartitionsToTxnTransaction
+    topics: Sequence[AddPartitionsToTxnTopic]
+    """The partitions that are added."""
+    answered: Sequence[AddPartitionsToTxnTopic]
+    """Those that are answered for. Of transactions with the same id Kafka adds the partitions of the last, and answers
+    for those of the first."""
+    version: int
+
+    @property
+    def partitions(self) -> dict[TopicPartition, None]:
+        return {(topic.name, index): None for topic in self.topics for index in topic.partitions}
+
 
 def handle(
-    server: Server, context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse:
+    metadata: MetadataLog,
+    transactions: Transactions,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: AddPartitionsToTxnRequest,
+) -> AddPartitionsToTxnResponse | Later[AddPartitionsToTxnResponse]:
+    exists = partial(_exists, metadata.image)
     version = context.api_version
-    if version < BATCH_VERSION:
-        asked = AddPartitionsToTxnTransaction(
-            transactional_id=request.v3_and_below_transactional_id,
-            producer_id=request.v3_and_below_producer_id,
-            producer_epoch=request.v3_and_below_producer_epoch,
-            topics=request.v3_and_below_topics,
-        )
-        return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=_answer(server, version, asked, asked.topics, asked.topics)
-        )
-    # Of transactions with the same id Kafka takes the partitions of the last, and answers for those of the first.
-    first: dict[str, list[AddPartitionsToTxnTopic]] = {}
-    last: dict[str, list[AddPartitionsToTxnTopic]] = {}
-    for asked in request.transactions:
-        first.setdefault(asked.transactional_id, asked.topics)
-        last[asked.transactional_id] = asked.topics
-    return AddPartitionsToTxnResponse(
+    if version >= BATCH_VERSION:
+        if not authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            return AddPartitionsToTxnResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
+        return _add_all(transactions, exists, request.transactions, version)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    asked = _Asked(transaction, transaction.topics, transaction.topics, version)
+    later = Later[AddPartitionsToTxnResponse]()
+
+    def then(results: TopicResults) -> None:
+        later.reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+
+    resource = (ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
+    if not authorizer.allows(context, Operation.WRITE, *resource):
+        then(_each(asked, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        return later.answer()
+    denied = {
+        topic.name
+        for topic in asked.topics
+        if is_internal(topic.name)
+        or not authorizer.allows(context, Operation.WRITE, ResourceType.TOPIC, topic.name)
+    }
+    _add(transactions, asked, _refused(asked, denied, exists), then)
+    return later.answer()
+
+
+def _add_all(
+    transactions: Transactions,
+    exists: Callable[[TopicPartition], bool],
+    asked: Sequence[AddPartitionsToTxnTransaction],
+    version: int,
+) -> AddPartitionsToTxnResponse | Later[AddPartitionsToTxnResponse]:
+    """What brokers ask for: several transactions, and no topic is denied to them."""
+    response = AddPartitionsToTxnResponse(
         results_by_transaction=[
-            AddPartitionsToTxnResult(
-                transactional_id=asked.transactional_id,
-                topic_results=_answer(
-                    server, version, asked, last[asked.transactional_id], first[asked.transactional_id]
-                ),
-            )
-            for asked in request.transactions
+            AddPartitionsToTxnResult(transactional_id=each.transactional_id) for each in asked
         ]
     )
+    if not asked:
+        return response
+    later = Later[AddPartitionsToTxnResponse]()
+    left = len(asked)
+
+    def then(result: AddPartitionsToTxnResult, topic_results: TopicResults) -> None:
+        nonlocal left
+        result.topic_results = topic_results
+        left -= 1
+        if left == 0:
+            later.reply(response)
+
+    first: dict[str, list[AddPartitionsToTxnTopic]] = {}
+    last: dict[str, list[AddPartitionsToTxnTopic]] = {}
+    for transaction in asked:
+        first.setdefault(transaction.transactional_id, transaction.topics)
+        last[transaction.transactional_id] = transaction.topics
+    for transaction, result in zip(asked, response.results_by_transaction, strict=True):
+        transactional_id = transaction.transactional_id
+        one = _Asked(transaction, last[transactional_id], first[transactional_id], version)
+        _add(transactions, one, _refused(one, (), exists), partial(then, result))
+    return later.answer()
 
 
-def _answer(
-    server: Server,
-    version: int,
-    asked: AddPartitionsToTxnTransaction,
-    topics: Sequence[AddPartitionsToTxnTopic],
-    answered: Sequence[AddPartitionsToTxnTopic],
-) -> list[AddPartitionsToTxnTopicResult]:
-    partitions = {(topic.name, index): None for topic in topics for index in topic.partitions}
-    errors: dict[TopicPartition, Error] = {}
-    for name, index in partitions:
-        if version < BATCH_VERSION and is_internal(name):
-            errors[name, index] = Error.TOPIC_AUTHORIZATION_FAILED
-        elif not _exists(server, name, index):
-            errors[name, index] = Error.UNKNOWN_TOPIC_OR_PARTITION
-    if errors:
-        return _by_topic(
-            errors | {name: Error.OPERATION_NOT_ATTEMPTED for name in partitions if name not in errors}
-        )
-    error = Error.NONE
+def _add(
+    transactions: Transactions,
+    asked: _Asked,
+    refused: dict[TopicPartition, Error],
+    then: Callable[[TopicResults], None],
+) -> None:
+    """Add the partitions of one transaction, or verify that they are in it; none of them where one is refused."""
+    if refused:
+        then(_by_topic(refused))
+        return
+    transaction = asked.transaction
+    partitions = asked.partitions
+
+    def added(failure: KafkaError | None) -> None:
+        error = Error.NONE
+        if failure is not None:
+            error = as_known(failure.error, asked.version, PRODUCER_FENCED_VERSION)
+        then(_by_topic(dict.fromkeys(partitions, error)) if transaction.verify_only else _each(asked, error))
+
     try:
-        if not asked.transactional_id:
+        if not transaction.transactional_id:
             raise KafkaError(Error.INVALID_REQUEST)
-        shard = server.transactions.shard_of(asked.transactional_id)
-        producer = (asked.transactional_id, asked.producer_id, asked.producer_epoch)
-        if asked.verify_only:
-            return _by_topic(shard.verify_partitions(*producer, partitions))
-        shard.add_partitions(
-            *producer, partitions, client_transaction_version=2 if version >= BATCH_VERSION else 0
-        )
+        shard = transactions.shard_of(transaction.transactional_id)
     except KafkaError as failure:
-        error = as_known(failure.error, version, PRODUCER_FENCED_VERSION)
-    if asked.verify_only:
-        return _by_topic(dict.fromkeys(partitions, error))
+        added(failure)
+        return
+    producer = TransactionalProducer(
+        transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
+    )
+    if transaction.verify_only:
+        then(_by_topic(shard.verify_partitions(producer, partitions)))
+    else:
+        version = 2 if asked.version >= BATCH_VERSION else 0
+        shard.add_partitions(producer, partitions, client_transaction_version=version, then=added)
+
+
+def _refused(
+    asked: _Asked, denied: Container[str], exists: Callable[[TopicPartition], bool]
+) -> dict[TopicPartition, Error]:
+    """Each partition's error where one of them can't be added, else nothing."""
+    partitions = asked.partitions
+    errors: dict[TopicPartition, Error] = {}
+    for partition in partitions:
+        if partition[0] in denied:
+            errors[partition] = Error.TOPIC_AUTHORIZATION_FAILED
+        elif not exists(partition):
+            errors[partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
+    if errors:
+        rest = [partition for partition in partitions if partition not in errors]
+        errors |= dict.fromkeys(rest, Error.OPERATION_NOT_ATTEMPTED)
+    return errors
+
+
+def _exists(image: ClusterImage, partition: TopicPartition) -> bool:
+    topic = image.topics.get(partition[0])
+    return topic is not None and partition[1] in topic.partitions
+
+
+def _each(asked: _Asked, error: Error) -> TopicResults:
+    """Everything that is answered for has this error, in the form of the request."""
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
@@ -108,16 +202,11 @@ def _answer(
                 for index in topic.partitions
             ],
         )
-        for topic in answered
+        for topic in asked.answered
     ]
 
 
-def _exists(server: Server, topic: str, index: int) -> bool:
-    image = server.metadata.image.topics.get(topic)
-    return image is not None and index in image.partitions
-
-
-def _by_topic(errors: Mapping[TopicPartition, Error]) -> list[AddPartitionsToTxnTopicResult]:
+def _by_topic(errors: Mapping[TopicPartition, Error]) -> TopicResults:
     topics: dict[str, AddPartitionsToTxnTopicResult] = {}
     for (name, index), error in errors.items():
         topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name=name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.security.authorizer import Operation, ResourceType
 from coordinator.transaction.states import STATE_NAMES
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions_admin import (
@@ -15,25 +16,39 @@ from protocol.messages.transactions_admin import (
 )
 
 if TYPE_CHECKING:
+    from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: DescribeTransactionsRequest
+    transactions: Transactions,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[
-            _described(server, transactional_id) for transactional_id in request.transactional_ids
+    described = []
+    for transactional_id in request.transactional_ids:
+        resource = (ResourceType.TRANSACTIONAL_ID, transactional_id)
+        if not authorizer.allows(context, Operation.DESCRIBE, *resource):
+            denied = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            described.append(DescribedTransaction(error_code=denied, transactional_id=transactional_id))
+            continue
+        found = _described(transactions, transactional_id)
+        found.topics = [
+            topic
+            for topic in found.topics
+            if authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
         ]
-    )
+        described.append(found)
+    return DescribeTransactionsResponse(transaction_states=described)
 
 
-def _described(server: Server, transactional_id: str) -> DescribedTransaction:
+def _described(transactions: Transactions, transactional_id: str) -> DescribedTransaction:
     try:
         if not transactional_id:
             raise KafkaError(Error.INVALID_REQUEST)
-        metadata = server.transactions.shard_of(transactional_id).describe(transactional_id)
+        metadata = transactions.shard_of(transactional_id).describe(transactional_id)
     except KafkaError as error:
         return DescribedTransaction(error_code=error.error, transactional_id=transactional_id)
     topics: dict[str, DescribedTransactionTopic] = {}

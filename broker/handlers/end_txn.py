@@ -3,8 +3,8 @@
 v2: PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH (KIP-588); v3: flexible; v4: TRANSACTION_ABORTABLE;
 v5: transactions version 2 (KIP-890): each end bumps the epoch, and the answer says who the producer is from now on.
 
-The transaction's outcome is logged before this answers. Where nothing is in the way its markers are written, and its
-end is logged, before the next request is served.
+The transaction's outcome is committed before the answer leaves. Where nothing is in the way its markers are written,
+and its end is logged, before the next request is served.
 """
 
 from __future__ import annotations
@@ -12,29 +12,47 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordination.fencing import as_known
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
+from coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
+    from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 PRODUCER_FENCED_VERSION = 2
 VERSION_2_VERSION = 5  # transactions version 2
 
 
-def handle(server: Server, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+def handle(
+    transactions: Transactions, authorizer: Authorizer, context: RequestContext, request: EndTxnRequest
+) -> EndTxnResponse | Later[EndTxnResponse]:
     version = context.api_version
+    transactional_id = request.transactional_id
+    if not authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return EndTxnResponse(error_code=Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not transactional_id:
+        return EndTxnResponse(error_code=Error.INVALID_REQUEST)
+    later = Later[EndTxnResponse]()
+
+    def reply(answer: ProducerIdAndEpoch | KafkaError) -> None:
+        if isinstance(answer, KafkaError):
+            error = as_known(answer.error, version, PRODUCER_FENCED_VERSION)
+            later.reply(EndTxnResponse(error_code=error))
+        else:
+            later.reply(EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch))
+
     try:
-        if not request.transactional_id:
-            raise KafkaError(Error.INVALID_REQUEST)
-        producer = server.transactions.shard_of(request.transactional_id).end_txn(
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            commit=request.committed,
-            client_transaction_version=2 if version >= VERSION_2_VERSION else 0,
-        )
+        shard = transactions.shard_of(transactional_id)
     except KafkaError as failure:
-        return EndTxnResponse(error_code=as_known(failure.error, version, PRODUCER_FENCED_VERSION))
-    return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+        return EndTxnResponse(error_code=failure.error)
+    shard.end_txn(
+        TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
+        commit=request.committed,
+        client_transaction_version=2 if version >= VERSION_2_VERSION else 0,
+        reply=reply,
+    )
+    return later.answer()

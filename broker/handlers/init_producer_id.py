@@ -12,41 +12,75 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordination.fencing import as_known
+from broker.network.later import Later
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
+    from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
+    from coordinator.transaction.producer_ids import ProducerIds
 
 PRODUCER_FENCED_VERSION = 4
 
 
-def handle(server: Server, context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+def handle(
+    transactions: Transactions,
+    producer_ids: ProducerIds,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: InitProducerIdRequest,
+) -> InitProducerIdResponse | Later[InitProducerIdResponse]:
+    version = context.api_version
+    transactional_id = request.transactional_id
+    error = _check(authorizer, context, request)
+    if error is not Error.NONE:
+        return _response(KafkaError(error), version)
+    if transactional_id is None:
+        try:
+            return _response(ProducerIdAndEpoch(producer_ids.next(), 0), version)
+        except KafkaError as failure:
+            return _response(failure, version)
+    later = Later[InitProducerIdResponse]()
     try:
-        producer_id, producer_epoch = _init(server, request)
+        transactions.check_timeout(request.transaction_timeout_ms)
+        shard = transactions.shard_of(transactional_id)
     except KafkaError as failure:
+        return _response(failure, version)
+    shard.init_producer_id(
+        TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
+        timeout_ms=request.transaction_timeout_ms,
+        reply=lambda answer: later.reply(_response(answer, version)),
+    )
+    return later.answer()
+
+
+def _check(authorizer: Authorizer, context: RequestContext, request: InitProducerIdRequest) -> Error:
+    """What is wrong with the request, whoever the producer is."""
+    transactional_id = request.transactional_id
+    if transactional_id is not None:
+        resource = (ResourceType.TRANSACTIONAL_ID, transactional_id)
+        if not authorizer.allows(context, Operation.WRITE, *resource):
+            return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    # Who may write to some topic may do so idempotently.
+    elif not authorizer.allows(
+        context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME
+    ) and not authorizer.allows_any(context, Operation.WRITE, ResourceType.TOPIC):
+        return Error.CLUSTER_AUTHORIZATION_FAILED
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        return Error.INVALID_REQUEST
+    return Error.INVALID_REQUEST if transactional_id == "" else Error.NONE
+
+
+def _response(answer: ProducerIdAndEpoch | KafkaError, version: int) -> InitProducerIdResponse:
+    if isinstance(answer, KafkaError):
         return InitProducerIdResponse(
-            error_code=as_known(failure.error, context.api_version, PRODUCER_FENCED_VERSION),
+            error_code=as_known(answer.error, version, PRODUCER_FENCED_VERSION),
             producer_id=NO_PRODUCER_ID,
             producer_epoch=NO_PRODUCER_EPOCH,
         )
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=producer_epoch)
-
-
-def _init(server: Server, request: InitProducerIdRequest) -> tuple[int, int]:
-    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        raise KafkaError(Error.INVALID_REQUEST)
-    transactional_id = request.transactional_id
-    if transactional_id is None:
-        return server.producer_ids.next(), 0
-    if not transactional_id:
-        raise KafkaError(Error.INVALID_REQUEST)
-    server.transactions.check_timeout(request.transaction_timeout_ms)
-    return server.transactions.shard_of(transactional_id).init_producer_id(
-        transactional_id,
-        timeout_ms=request.transaction_timeout_ms,
-        producer_id=request.producer_id,
-        producer_epoch=request.producer_epoch,
-    )
+    return InitProducerIdResponse(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)

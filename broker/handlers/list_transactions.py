@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from broker.security.authorizer import Operation, ResourceType
 from coordinator.java.re2 import Pattern, PatternSyntaxError, compile_pattern
 from coordinator.transaction.admin import TransactionFilter, states_named
 from coordinator.transaction.states import STATE_NAMES
@@ -20,16 +21,20 @@ from protocol.messages.transactions_admin import (
 )
 
 if TYPE_CHECKING:
+    from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
     from coordinator.transaction.shard import TransactionShard
 
 
 def handle(
-    server: Server, context: RequestContext, request: ListTransactionsRequest
+    transactions: Transactions,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: ListTransactionsRequest,
 ) -> ListTransactionsResponse:
     try:
-        shards = server.transactions.all_shards()
+        shards = transactions.all_shards()
         pattern = _pattern(request, shards)
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.error)
@@ -46,8 +51,11 @@ def handle(
                 transaction_state=STATE_NAMES[metadata.state],
             )
             for shard in shards
-            for metadata in shard.list(wanted)
-            if pattern is None or pattern.matches(metadata.transactional_id)
+            for metadata in shard.list_transactions(wanted)
+            if (pattern is None or pattern.matches(metadata.transactional_id))
+            and authorizer.allows(
+                context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, metadata.transactional_id
+            )
         ],
     )
 

@@ -39,8 +39,8 @@ from protocol.messages.produce import (
 from protocol.records.checks import RequestFailedError, check_shape
 
 if TYPE_CHECKING:
+    from broker.coordination.add_partitions_to_txn_manager import Verified
     from broker.coordination.produce_verification import ProduceVerification
-    from broker.coordination.verification import Verified
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext

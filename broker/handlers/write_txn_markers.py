@@ -11,11 +11,12 @@ are answered; Kafka counts wrongly there and never answers.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import OFFSETS_TOPIC
+from broker.network.later import Later
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.ports import MarkerAnswers, TopicPartition, TxnMarker
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions_admin import (
@@ -30,98 +31,111 @@ from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.replicas.partitions import Partitions
+    from broker.security.authorizer import Authorizer
+    from coordinator.ports import Markers
+
+Errors = dict[int, dict[TopicPartition, Error]]
+"""Each partition's error by producer id, the last where several markers are of one producer."""
 
 
 def handle(
-    server: Server, context: RequestContext, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
-    answers = _Answers(len(request.markers))
+    partitions: Partitions,
+    markers: Markers,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: WriteTxnMarkersRequest,
+) -> WriteTxnMarkersResponse | Later[WriteTxnMarkersResponse]:
+    cluster = (ResourceType.CLUSTER, CLUSTER_NAME)
+    if not authorizer.allows(context, Operation.ALTER, *cluster) and not authorizer.allows(
+        context, Operation.CLUSTER_ACTION, *cluster
+    ):
+        return _failed(request, Error.CLUSTER_AUTHORIZATION_FAILED)
+    answers = _Answers(markers)
     try:
         for marker in request.markers:
-            _write(server, marker, answers)
+            answers.write(marker, _hosted(partitions, marker))
     except KafkaError as failure:
+        answers.drop()
         return _failed(request, failure.error)
-    return answers.response() if answers.waiting == 0 else answers.later()
+    return answers.asked_for_all()
 
 
 class _Answers:
-    """Each partition's answer by producer id, the last where several markers are of one producer."""
+    """What becomes of each partition; the response once all are known."""
 
-    def __init__(self, waiting: int) -> None:
-        self.waiting = waiting
-        self._errors: dict[int, dict[TopicPartition, Error]] = {}
-        self._all_there: asyncio.Future[None] | None = None
+    def __init__(self, markers: Markers) -> None:
+        self._markers = markers
+        self._errors: Errors = {}
+        self._left = 1  # one more than the partitions that are to be answered, until all have been asked for
+        self._later = Later[WriteTxnMarkersResponse]()
 
-    def add(self, producer_id: int, answers: MarkerAnswers) -> None:
-        if answers:
-            found = self._errors.setdefault(producer_id, {})
-            found.update(
-                (name, Error.UNKNOWN_TOPIC_OR_PARTITION if error is None else error)
-                for name, error in answers.items()
-            )
+    def write(self, asked: WritableTxnMarker, hosted: dict[TopicPartition, bool]) -> None:
+        """Write a marker to the partitions that are hosted here. Raises KafkaError where Kafka fails on it."""
+        producer_id = asked.producer_id
+        here = [partition for partition, is_here in hosted.items() if is_here]
+        self._add(
+            producer_id,
+            {each: Error.UNKNOWN_TOPIC_OR_PARTITION for each, is_here in hosted.items() if not is_here},
+        )
+        if here and (producer_id == NO_PRODUCER_ID or asked.producer_epoch == NO_PRODUCER_EPOCH):
+            if any(name != OFFSETS_TOPIC for name, _ in here):
+                raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+            self._add(producer_id, dict.fromkeys(here, Error.UNKNOWN_SERVER_ERROR))
+            return
+        marker = TxnMarker(
+            producer_id=producer_id,
+            producer_epoch=asked.producer_epoch,
+            coordinator_epoch=asked.coordinator_epoch,
+            commit=asked.transaction_result,
+            transaction_version=asked.transaction_version,
+        )
+        self._left += len(here)
+        self._markers.write(marker, here, partial(self._answered, producer_id))
 
-    def marker_is_done(self) -> None:
-        self.waiting -= 1
-        if self.waiting == 0 and self._all_there is not None and not self._all_there.done():
-            self._all_there.set_result(None)
+    def asked_for_all(self) -> WriteTxnMarkersResponse | Later[WriteTxnMarkersResponse]:
+        self._answer(1)
+        return self._later.answer()
 
-    async def later(self) -> WriteTxnMarkersResponse:
-        self._all_there = asyncio.get_running_loop().create_future()
-        await self._all_there
-        return self.response()
+    def drop(self) -> None:
+        """The request has failed: nobody waits for what comes."""
+        self._later.abandon()
 
-    def response(self) -> WriteTxnMarkersResponse:
-        return _response(self._errors)
+    def _answered(self, producer_id: int, found: MarkerAnswers) -> None:
+        self._add(producer_id, found)
+        self._answer(len(found))
+
+    def _add(self, producer_id: int, found: MarkerAnswers) -> None:
+        if found:
+            errors = self._errors.setdefault(producer_id, {})
+            for partition, error in found.items():
+                errors[partition] = Error.UNKNOWN_TOPIC_OR_PARTITION if error is None else error
+
+    def _answer(self, count: int) -> None:
+        self._left -= count
+        if self._left == 0:
+            self._later.reply(_response(self._errors))
 
 
-def _write(server: Server, asked: WritableTxnMarker, answers: _Answers) -> None:
-    marker = TxnMarker(
-        asked.producer_id,
-        asked.producer_epoch,
-        asked.coordinator_epoch,
-        asked.transaction_result,
-        asked.transaction_version,
-    )
-    here: dict[TopicPartition, None] = {}
-    elsewhere: dict[TopicPartition, Error | None] = {}
-    for topic in asked.topics:
-        for index in topic.partition_indexes:
-            if server.partitions.find(topic.name, index) is None:
-                elsewhere[topic.name, index] = Error.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                here[topic.name, index] = None
-    answers.add(asked.producer_id, elsewhere)
-    if here and (asked.producer_id == NO_PRODUCER_ID or asked.producer_epoch == NO_PRODUCER_EPOCH):
-        if any(name != OFFSETS_TOPIC for name, _ in here):
-            raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
-        answers.add(asked.producer_id, dict.fromkeys(here, Error.UNKNOWN_SERVER_ERROR))
-        here = {}
-    left = len(here)
-    if left == 0:
-        answers.marker_is_done()
-        return
-
-    def done(found: MarkerAnswers) -> None:
-        nonlocal left
-        answers.add(asked.producer_id, found)
-        left -= len(found)
-        if left == 0:
-            answers.marker_is_done()
-
-    server.markers.write(marker, [*here], done)
+def _hosted(partitions: Partitions, marker: WritableTxnMarker) -> dict[TopicPartition, bool]:
+    """The partitions that a marker names, and whether each is here."""
+    return {
+        (topic.name, index): partitions.find(topic.name, index) is not None
+        for topic in marker.topics
+        for index in topic.partition_indexes
+    }
 
 
 def _failed(request: WriteTxnMarkersRequest, error: Error) -> WriteTxnMarkersResponse:
     """Kafka's answer where it fails on a request: of the markers of one producer it tells the last."""
-    errors: dict[int, dict[TopicPartition, Error]] = {}
+    errors: Errors = {}
     for marker in request.markers:
         asked = [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
         errors[marker.producer_id] = dict.fromkeys(asked, error)
     return _response(errors)
 
 
-def _response(errors: dict[int, dict[TopicPartition, Error]]) -> WriteTxnMarkersResponse:
+def _response(errors: Errors) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(producer_id=producer_id, topics=_by_topic(of_producer))

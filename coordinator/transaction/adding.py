@@ -7,87 +7,58 @@ Source: `TransactionCoordinator.handleAddPartitionsToTransaction`, `handleVerify
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
-from coordinator.ports import TopicPartition
-from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
+from coordinator.ports import Then, TopicPartition
+from coordinator.transaction.metadata import TransactionalProducer, TransactionMetadata
+from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import ADD_PARTITIONS, AWAITS_MARKERS, ONGOING
 from protocol.errors import Error, KafkaError
 
-if TYPE_CHECKING:
-    from coordinator.transaction.shard import TransactionShard
-
 
 def add_partitions(
-    shard: TransactionShard,
-    transactional_id: str,
-    producer_id: int,
-    producer_epoch: int,
+    manager: TransactionStateManager,
+    producer: TransactionalProducer,
     partitions: Collection[TopicPartition],
-    *,
     client_transaction_version: int,
+    then: Then,
 ) -> None:
-    """Add partitions; the first ones begin the transaction, and so do none.
+    """See `TransactionShard.add_partitions`."""
+    try:
+        metadata = manager.get(producer.transactional_id)
+        is_there = _check(metadata, producer, partitions)
+    except KafkaError as refused:
+        then(refused)
+        return
+    if is_there:
+        then(None)
+        return
+    now_ms = manager.runtime.now_ms()
+    transit = metadata.prepare_add_partitions(partitions, now_ms, client_transaction_version)
+    manager.commit(metadata, transit, then)
 
-    `client_transaction_version`: 0 for AddPartitionsToTxn v0 to v3 and for AddOffsetsToTxn, 2 for what came later.
 
-    Raises KafkaError: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS,
-    PRODUCER_FENCED, UNSUPPORTED_VERSION (version 2 at level 0); what the append raises.
-    """
-    if not transactional_id:
-        raise KafkaError(Error.INVALID_REQUEST)
-    metadata = shard.transactions.get(transactional_id)
-    if metadata is None:
-        raise KafkaError(Error.INVALID_PRODUCER_ID_MAPPING)
+def _check(
+    metadata: TransactionMetadata, producer: TransactionalProducer, partitions: Collection[TopicPartition]
+) -> bool:
+    """Whether all of them are in the transaction. Raises KafkaError where none can be added."""
     # First of all: the producer id may be the one that is only on its way.
     if metadata.pending_state is not None:
         raise KafkaError(Error.CONCURRENT_TRANSACTIONS)
-    _check_producer(metadata, producer_id, producer_epoch)
+    _check_producer(metadata, producer)
     answer = ADD_PARTITIONS[metadata.state]
     if isinstance(answer, Error):
         raise KafkaError(answer)
     known = metadata.partitions
-    was_ongoing = metadata.state is ONGOING
-    if was_ongoing and all(partition in known for partition in partitions):
-        return
-    now_ms = shard.runtime.now_ms()
-    shard.commit(
-        metadata,
-        TransitMetadata(
-            ONGOING,
-            metadata.producer_id,
-            metadata.producer_id,
-            metadata.next_producer_id,
-            metadata.producer_epoch,
-            metadata.last_producer_epoch,
-            metadata.timeout_ms,
-            known | dict.fromkeys(partitions),
-            metadata.start_timestamp_ms if was_ongoing else now_ms,
-            now_ms,
-            client_transaction_version,
-        ),
-    )
+    return metadata.state is ONGOING and all(partition in known for partition in partitions)
 
 
 def verify_partitions(
-    shard: TransactionShard,
-    transactional_id: str,
-    producer_id: int,
-    producer_epoch: int,
-    partitions: Collection[TopicPartition],
+    manager: TransactionStateManager, producer: TransactionalProducer, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Error]:
-    """Whether partitions are in the transaction: NONE or TRANSACTION_ABORTABLE each, or one error for all of them.
-
-    INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS. What is
-    pending isn't looked at (KAFKA-14904): the append to the partition is checked once more.
-    """
+    """See `TransactionShard.verify_partitions`."""
     try:
-        if not transactional_id:
-            raise KafkaError(Error.INVALID_REQUEST)
-        metadata = shard.transactions.get(transactional_id)
-        if metadata is None:
-            raise KafkaError(Error.INVALID_PRODUCER_ID_MAPPING)
-        _check_producer(metadata, producer_id, producer_epoch)
+        metadata = manager.get(producer.transactional_id)
+        _check_producer(metadata, producer)
         if metadata.state in AWAITS_MARKERS:
             raise KafkaError(Error.CONCURRENT_TRANSACTIONS)
     except KafkaError as refused:
@@ -96,8 +67,8 @@ def verify_partitions(
     return {each: Error.NONE if each in known else Error.TRANSACTION_ABORTABLE for each in partitions}
 
 
-def _check_producer(metadata: TransactionMetadata, producer_id: int, producer_epoch: int) -> None:
-    if metadata.producer_id != producer_id:
+def _check_producer(metadata: TransactionMetadata, producer: TransactionalProducer) -> None:
+    if metadata.producer_id != producer.producer_id:
         raise KafkaError(Error.INVALID_PRODUCER_ID_MAPPING)
-    if metadata.producer_epoch != producer_epoch:
+    if metadata.producer_epoch != producer.producer_epoch:
         raise KafkaError(Error.PRODUCER_FENCED)

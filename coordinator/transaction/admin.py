@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from coordinator.transaction.metadata import TransactionMetadata
+from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import DEAD, STATE_NAMES, TransactionState
 from protocol.errors import Error, KafkaError
-
-if TYPE_CHECKING:
-    from coordinator.transaction.shard import TransactionShard
 
 _BY_NAME: dict[str, TransactionState] = {name: state for state, name in STATE_NAMES.items()}
 
@@ -37,23 +34,22 @@ def states_named(names: Collection[str]) -> tuple[frozenset[TransactionState] | 
     return frozenset(_BY_NAME[name] for name in names if name in _BY_NAME), unknown
 
 
-def describe(shard: TransactionShard, transactional_id: str) -> TransactionMetadata:
-    """The live thing: don't keep it. `partitions` are those that still await their marker, once it is prepared.
-
-    Raises KafkaError: INVALID_REQUEST (an empty id), TRANSACTIONAL_ID_NOT_FOUND.
-    """
+def describe(manager: TransactionStateManager, transactional_id: str) -> TransactionMetadata:
+    """See `TransactionShard.describe`."""
     if not transactional_id:
         raise KafkaError(Error.INVALID_REQUEST)
-    metadata = shard.transactions.get(transactional_id)
+    metadata = manager.transactions.get(transactional_id)
     if metadata is None or metadata.state is DEAD:
         raise KafkaError(Error.TRANSACTIONAL_ID_NOT_FOUND)
     return metadata
 
 
-def list_transactions(shard: TransactionShard, wanted: TransactionFilter) -> Iterator[TransactionMetadata]:
-    """Those that the filter lets through, in no order. An Empty one counts as begun long ago, as its start is −1."""
-    now_ms = shard.runtime.now_ms()
-    for metadata in shard.transactions.values():
+def list_transactions(
+    manager: TransactionStateManager, wanted: TransactionFilter
+) -> Iterator[TransactionMetadata]:
+    """See `TransactionShard.list_transactions`."""
+    now_ms = manager.runtime.now_ms()
+    for metadata in manager.transactions.values():
         if (
             metadata.state is not DEAD
             and (not wanted.producer_ids or metadata.producer_id in wanted.producer_ids)

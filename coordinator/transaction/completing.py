@@ -1,32 +1,23 @@
 """From Prepare* to Complete*: each partition gets its marker, then the completion is logged.
 
-A restart finds what was prepared and comes through here as well. Until Complete* is logged it is pending, and everybody
-is told CONCURRENT_TRANSACTIONS.
-Source: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`, `prepareComplete`.
+A restart finds what was prepared and comes through here as well. Until Complete* is committed it is pending, and
+everybody is told CONCURRENT_TRANSACTIONS.
+Source: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from coordinator.ports import MarkerAnswers, TopicPartition, TxnMarker
+from coordinator.ports import MarkerAnswers, Markers, TopicPartition, TxnMarker
 from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
-from coordinator.transaction.states import (
-    AWAITS_MARKERS,
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
-    PREPARE_COMMIT,
-)
+from coordinator.transaction.settings import TransactionSettings
+from coordinator.transaction.state_manager import TransactionStateManager
+from coordinator.transaction.states import AWAITS_MARKERS, PREPARE_COMMIT
 from protocol.errors import Error, KafkaError
-from protocol.records.batch import NO_PRODUCER_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from coordinator.transaction.shard import TransactionShard
 
 log = logging.getLogger("barnabas.transactions")
 
@@ -58,13 +49,13 @@ REACTIONS: dict[Error | None, Reaction] = {
 """Any other error must not happen (Kafka: IllegalStateException) and is given up too, with a louder word in the log."""
 
 RETRIED_APPENDS = frozenset({Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR})
-"""What may pass. Kafka leaves NOT_COORDINATOR to the next coordinator; here `unload` says that there is one, and
-without it a disk that was full for a moment would leave the transaction prepared for ever."""
+"""What may pass. Kafka leaves NOT_COORDINATOR to the next coordinator; here `stop` says that there is one, and without
+it a disk that was full for a moment would leave the transaction prepared for ever."""
 
 
 @dataclass(slots=True, eq=False)
 class Completion:
-    """A transaction whose Prepare* is logged, and Complete* not yet."""
+    """A transaction whose Prepare* is committed, and Complete* not yet."""
 
     metadata: TransactionMetadata
     marker: TxnMarker
@@ -75,149 +66,143 @@ class Completion:
     is_marked: bool = False
 
 
-def begin(shard: TransactionShard, metadata: TransactionMetadata) -> TransitMetadata:
-    """Send the markers of a prepared transaction. With nothing in the way it is complete when this returns.
+class Completing:
+    """Sends markers, and logs that a transaction is complete."""
 
-    What the transactional id becomes by it.
-    """
-    commits = metadata.state is PREPARE_COMMIT
-    metadata.has_failed_epoch_fence = False
-    transit = _complete(shard, metadata, commits)
-    metadata.propose(transit.state, transit.producer_epoch)
-    marker = TxnMarker(
-        metadata.producer_id,
-        metadata.producer_epoch,
-        shard.coordinator_epoch,
-        commits,
-        metadata.client_transaction_version,
-    )
-    completion = Completion(metadata, marker, transit)
-    shard.completions[metadata.transactional_id] = completion
-    if metadata.partitions:
-        _send(shard, completion, [*metadata.partitions])
-    else:
-        _finish(shard, completion)
-    return transit
+    def __init__(
+        self,
+        manager: TransactionStateManager,
+        markers: Markers,
+        settings: TransactionSettings,
+        coordinator_epoch: int,
+    ) -> None:
+        self._manager = manager
+        self._markers = markers
+        self._settings = settings
+        self._coordinator_epoch = coordinator_epoch
+        self.completions: dict[str, Completion] = {}
+        """By transactional id."""
 
+    def begin(self, metadata: TransactionMetadata) -> Completion:
+        """A prepared transaction is about to be completed: from here on that is pending. Nothing is sent yet."""
+        transit = metadata.prepare_complete(self._manager.runtime.now_ms())
+        metadata.propose(transit.state, transit.producer_epoch)
+        marker = TxnMarker(
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            coordinator_epoch=self._coordinator_epoch,
+            commit=metadata.state is PREPARE_COMMIT,
+            transaction_version=metadata.client_transaction_version,
+        )
+        completion = Completion(metadata, marker, transit)
+        self.completions[metadata.transactional_id] = completion
+        return completion
 
-def resume(shard: TransactionShard, metadata: TransactionMetadata) -> None:
-    """After a restart: drive on what was prepared."""
-    if metadata.state in AWAITS_MARKERS:
-        begin(shard, metadata)
-
-
-def _complete(shard: TransactionShard, metadata: TransactionMetadata, commits: bool) -> TransitMetadata:
-    producer_id, epoch = metadata.producer_id, metadata.producer_epoch
-    if metadata.client_transaction_version >= 2 and metadata.next_producer_id != NO_PRODUCER_ID:
-        producer_id, epoch = metadata.next_producer_id, 0
-    return TransitMetadata(
-        COMPLETE_COMMIT if commits else COMPLETE_ABORT,
-        producer_id,
-        metadata.producer_id,
-        NO_PRODUCER_ID,
-        epoch,
-        metadata.last_producer_epoch,
-        metadata.timeout_ms,
-        {},
-        metadata.start_timestamp_ms,
-        shard.runtime.now_ms(),
-        metadata.client_transaction_version,
-    )
-
-
-def _send(shard: TransactionShard, completion: Completion, partitions: list[TopicPartition]) -> None:
-    shard.markers.write(
-        completion.marker, partitions, lambda answers: _on_answers(shard, completion, answers)
-    )
-
-
-def _is_current(shard: TransactionShard, completion: Completion) -> bool:
-    return shard.completions.get(completion.metadata.transactional_id) is completion
-
-
-def _on_answers(shard: TransactionShard, completion: Completion, answers: MarkerAnswers) -> None:
-    if not _is_current(shard, completion):
-        return
-    awaited = completion.metadata.partitions
-    waits_already = bool(completion.to_retry)
-    for partition, error in answers.items():
-        if partition not in awaited:
-            continue  # answered before
-        reaction = REACTIONS.get(error)
-        if reaction is Reaction.DONE:
-            del awaited[partition]
-        elif reaction is Reaction.RETRY:
-            completion.to_retry[partition] = None
+    def send(self, completion: Completion) -> None:
+        """Send the markers. With nothing in the way the transaction is complete when this returns."""
+        partitions = completion.metadata.partitions
+        if partitions:
+            self._send(completion, [*partitions])
         else:
-            _give_up(shard, completion, partition, error, is_expected=reaction is not None)
-    if not _is_current(shard, completion):
-        return
-    if completion.to_retry and not waits_already:
-        _later(shard, completion, _send_again)
-    if not awaited and not completion.is_marked:
-        _finish(shard, completion)
+            self._finish(completion)
 
+    def resume(self) -> None:
+        """After a start: drive on what was prepared."""
+        for metadata in [*self._manager.transactions.values()]:
+            if metadata.state in AWAITS_MARKERS:
+                self.send(self.begin(metadata))
 
-def _give_up(
-    shard: TransactionShard,
-    completion: Completion,
-    partition: TopicPartition,
-    error: Error | None,
-    *,
-    is_expected: bool,
-) -> None:
-    """It stays prepared, and pending, until the shard is loaded anew: as in Kafka."""
-    level = logging.INFO if is_expected else logging.ERROR
-    transactional_id = completion.metadata.transactional_id
-    log.log(
-        level, "the markers of %s end here: %s of %s-%d", transactional_id, error and error.name, *partition
-    )
-    shard.completions.pop(transactional_id, None)
-    shard.runtime.cancel(_key(completion))
+    def stop(self) -> None:
+        """The shard is given up: what markers are answered with counts no more."""
+        self.completions.clear()
 
+    # ---- markers
 
-def _send_again(shard: TransactionShard, completion: Completion) -> None:
-    awaited = completion.metadata.partitions
-    partitions = [each for each in completion.to_retry if each in awaited]
-    completion.to_retry = {}
-    if partitions:
-        _send(shard, completion, partitions)
+    def _send(self, completion: Completion, partitions: list[TopicPartition]) -> None:
+        self._markers.write(
+            completion.marker, partitions, lambda answers: self._on_answers(completion, answers)
+        )
 
+    def _is_current(self, completion: Completion) -> bool:
+        return self.completions.get(completion.metadata.transactional_id) is completion
 
-def _finish(shard: TransactionShard, completion: Completion) -> None:
-    """Every partition has its marker: log that. Where that has to wait it stays pending."""
-    completion.is_marked = True
-    metadata, transit = completion.metadata, completion.transit
-    if shard.transaction_version() < 1 and transit.client_transaction_version:
-        # The level went down to 0 meanwhile: better a record without the client's version than none.
-        transit = transit._replace(client_transaction_version=0)
-    try:
-        shard.append(metadata, transit)
-    except KafkaError as error:
-        if error.error in RETRIED_APPENDS:
-            log.info("the completion of %s waits: %s", metadata.transactional_id, error)
-            _later(shard, completion, _finish)
+    def _on_answers(self, completion: Completion, answers: MarkerAnswers) -> None:
+        if not self._is_current(completion):
             return
-        log.error("the completion of %s can't be logged: %s", metadata.transactional_id, error)
-        metadata.pending_state = None
-    del shard.completions[metadata.transactional_id]
-    if completion.retries:
-        shard.runtime.cancel(_key(completion))
+        metadata = completion.metadata
+        waits_already = bool(completion.to_retry)
+        for partition, error in answers.items():
+            if partition not in metadata.partitions:
+                continue  # answered before
+            reaction = REACTIONS.get(error)
+            if reaction is Reaction.DONE:
+                metadata.remove_partition(partition)
+            elif reaction is Reaction.RETRY:
+                completion.to_retry[partition] = None
+            else:
+                self._give_up(completion, partition, error)
+        if not self._is_current(completion):
+            return
+        if completion.to_retry and not waits_already:
+            self._later(completion, self._send_again)
+        if not metadata.partitions and not completion.is_marked:
+            self._finish(completion)
+
+    def _give_up(self, completion: Completion, partition: TopicPartition, error: Error | None) -> None:
+        """It stays prepared, and pending, until the shard is loaded anew: as in Kafka."""
+        transactional_id = completion.metadata.transactional_id
+        log.log(
+            logging.INFO if error in REACTIONS else logging.ERROR,
+            "the markers of %s end here: %s of %s-%d",
+            transactional_id,
+            error and error.name,
+            *partition,
+        )
+        self.completions.pop(transactional_id, None)
+        self._manager.runtime.cancel(_key(completion))
+
+    def _send_again(self, completion: Completion) -> None:
+        awaited = completion.metadata.partitions
+        partitions = [each for each in completion.to_retry if each in awaited]
+        completion.to_retry = {}
+        if partitions:
+            self._send(completion, partitions)
+
+    # ---- the end
+
+    def _finish(self, completion: Completion) -> None:
+        """Every partition has its marker: log that. Where that has to wait it stays pending."""
+        completion.is_marked = True
+        transit = completion.transit
+        if self._manager.transaction_version() < 1 and transit.client_transaction_version:
+            # The level went down to 0 meanwhile: better a record without the client's version than none.
+            transit = transit._replace(client_transaction_version=0)
+        self._manager.log(completion.metadata, transit, lambda error: self._finished(completion, error))
+
+    def _finished(self, completion: Completion, error: KafkaError | None) -> None:
+        if not self._is_current(completion):
+            return
+        metadata = completion.metadata
+        if error is not None:
+            if error.error in RETRIED_APPENDS:
+                log.info("the completion of %s waits: %s", metadata.transactional_id, error)
+                self._later(completion, self._finish)
+                return
+            log.error("the completion of %s can't be logged: %s", metadata.transactional_id, error)
+            metadata.take_back()
+        del self.completions[metadata.transactional_id]
+        if completion.retries:
+            self._manager.runtime.cancel(_key(completion))
+
+    def _later(self, completion: Completion, step: Callable[[Completion], None]) -> None:
+        def go_on() -> None:
+            if self._is_current(completion):
+                step(completion)
+
+        backoff_ms = self._settings.retry_backoff_ms << min(completion.retries, 10)
+        completion.retries += 1
+        self._manager.runtime.schedule(_key(completion), min(backoff_ms, MAX_RETRY_BACKOFF_MS), go_on)
 
 
 def _key(completion: Completion) -> tuple[str, str]:
     return ("markers", completion.metadata.transactional_id)
-
-
-def _later(
-    shard: TransactionShard,
-    completion: Completion,
-    step: Callable[[TransactionShard, Completion], None],
-) -> None:
-    def go_on() -> None:
-        if _is_current(shard, completion):
-            step(shard, completion)
-
-    delay_ms = min(shard.settings.retry_backoff_ms << min(completion.retries, 10), MAX_RETRY_BACKOFF_MS)
-    completion.retries += 1
-    shard.runtime.schedule(_key(completion), delay_ms, go_on)

@@ -7,22 +7,24 @@ Source: `TransactionCoordinator.endTransaction`, `endTransactionWithTV1`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from coordinator.transaction import completing
+from coordinator.ports import Then
+from coordinator.transaction.completing import Completing
 from coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
-    MAX_EPOCH,
     ProducerIdAndEpoch,
+    Reply,
+    TransactionalProducer,
     TransactionMetadata,
     TransitMetadata,
 )
+from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import (
     AWAITS_MARKERS,
     CURRENT,
     END_TXN_V1,
     END_TXN_V2,
-    ONGOING,
     OTHER,
     PREPARE_ABORT,
     RETRY,
@@ -32,65 +34,110 @@ from coordinator.transaction.states import (
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-if TYPE_CHECKING:
-    from coordinator.transaction.shard import TransactionShard
-
 UNSAID = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
-def end_txn(
-    shard: TransactionShard,
-    transactional_id: str,
-    producer_id: int,
-    producer_epoch: int,
-    *,
-    commit: bool,
-    client_transaction_version: int,
-) -> ProducerIdAndEpoch:
-    """Commit or abort. It is so from the moment that this returns; the markers may still be on their way.
+class Ending:
+    """Ends transactions, for their producers and against them."""
 
-    `client_transaction_version`: 0 for EndTxn v0 to v4, whose answer is −1 and −1; 2 from v5 on, whose answer is what
-    the producer has to use next.
+    def __init__(
+        self, manager: TransactionStateManager, completing: Completing, next_producer_id: Callable[[], int]
+    ) -> None:
+        """`next_producer_id` raises KafkaError where none is to be had."""
+        self._manager = manager
+        self._completing = completing
+        self._next_producer_id = next_producer_id
 
-    Raises KafkaError: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
-    CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, UNSUPPORTED_VERSION (v5 at level 0), UNKNOWN_SERVER_ERROR (a commit at
-    epoch 32767); what the append or a new producer id raises.
-    """
-    if not transactional_id:
-        raise KafkaError(Error.INVALID_REQUEST)
-    metadata = shard.transactions.get(transactional_id)
-    if metadata is None:
-        raise KafkaError(Error.INVALID_PRODUCER_ID_MAPPING)
-    if client_transaction_version < 2:
-        answer = _answer_v1(metadata, producer_id, producer_epoch, commit)
-    else:
-        answer = _answer_v2(metadata, producer_id, producer_epoch, commit)
-    if isinstance(answer, TransactionState):
-        completed = _prepare(shard, metadata, answer, client_transaction_version)
-        if client_transaction_version < 2:
-            return UNSAID
-        return ProducerIdAndEpoch(completed.producer_id, completed.producer_epoch)
-    if answer is not Error.NONE:
-        raise KafkaError(answer)
-    if client_transaction_version < 2:
-        return UNSAID
-    return ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch)
+    def end_txn(
+        self, producer: TransactionalProducer, commit: bool, client_transaction_version: int, reply: Reply
+    ) -> None:
+        """See `TransactionShard.end_txn`."""
+        version = client_transaction_version
+        try:
+            metadata = self._manager.get(producer.transactional_id)
+            answer = (_answer_v1 if version < 2 else _answer_v2)(metadata, producer, commit)
+            if isinstance(answer, TransactionState):
+                transit = self._prepare(metadata, answer, version)
+            elif answer is not Error.NONE:
+                raise KafkaError(answer)
+            else:
+                transit = None
+        except KafkaError as refused:
+            reply(refused)
+            return
+        if transit is None:  # it has ended so before
+            is_told = version >= 2
+            reply(ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch) if is_told else UNSAID)
+        else:
+            self._end(metadata, transit, reply, version)
+
+    def fence_and_abort(self, metadata: TransactionMetadata, then: Then) -> None:
+        """Abort an ongoing transaction against its producer, who is fenced: its epoch is over.
+
+        The cluster's level decides how the epoch is bumped, as no client asked. `then` is given None once the abort is
+        logged; else the error of the log, or of the lack of producer ids.
+        """
+        version = self._manager.transaction_version()
+        if version < 2:
+            metadata.fence_producer_epoch()
+        try:
+            transit = self._prepare(metadata, PREPARE_ABORT, version)
+        except KafkaError as error:
+            then(error)
+            return
+
+        def reply(answer: ProducerIdAndEpoch | KafkaError) -> None:
+            if isinstance(answer, KafkaError):
+                if version < 2:  # the next try must not bump the epoch again
+                    metadata.has_failed_epoch_fence = True
+                then(answer)
+            else:
+                then(None)
+
+        self._end(metadata, transit, reply, version)
+
+    def _prepare(
+        self, metadata: TransactionMetadata, state: TransactionState, version: int
+    ) -> TransitMetadata:
+        next_producer_id = NO_PRODUCER_ID
+        if version >= 2 and metadata.is_exhausted:
+            next_producer_id = self._next_producer_id()
+        now_ms = self._manager.runtime.now_ms()
+        return metadata.prepare_abort_or_commit(state, version, next_producer_id, now_ms)
+
+    def _end(
+        self, metadata: TransactionMetadata, transit: TransitMetadata, reply: Reply, version: int
+    ) -> None:
+        """Log Prepare*. Once it is committed the answer leaves, and then the markers do."""
+
+        def prepared(error: KafkaError | None) -> None:
+            if error is not None:
+                reply(error)
+                return
+            completion = self._completing.begin(metadata)
+            completed = completion.transit
+            is_told = version >= 2
+            reply(ProducerIdAndEpoch(completed.producer_id, completed.producer_epoch) if is_told else UNSAID)
+            self._completing.send(completion)
+
+        self._manager.commit(metadata, transit, prepared)
 
 
-def _answer_v1(metadata: TransactionMetadata, producer_id: int, producer_epoch: int, commit: bool) -> Answer:
-    if metadata.producer_id != producer_id:
+def _answer_v1(metadata: TransactionMetadata, producer: TransactionalProducer, commit: bool) -> Answer:
+    if metadata.producer_id != producer.producer_id:
         return Error.INVALID_PRODUCER_ID_MAPPING
-    if metadata.producer_epoch != producer_epoch:
+    if metadata.producer_epoch != producer.producer_epoch:
         return Error.PRODUCER_FENCED
     if metadata.pending_state is not None:
         return Error.CONCURRENT_TRANSACTIONS
     return END_TXN_V1[metadata.state][commit]
 
 
-def _answer_v2(metadata: TransactionMetadata, producer_id: int, producer_epoch: int, commit: bool) -> Answer:
+def _answer_v2(metadata: TransactionMetadata, producer: TransactionalProducer, commit: bool) -> Answer:
     # What is pending goes before all else: the producer may use the id or the epoch that are only on their way.
     if metadata.pending_state is not None:
         return Error.CONCURRENT_TRANSACTIONS
+    _, producer_id, producer_epoch = producer
     stored = metadata.producer_epoch
     is_retry_of_rotation = (
         producer_id == metadata.previous_producer_id and producer_epoch == EXHAUSTED_EPOCH and stored == 0
@@ -105,80 +152,3 @@ def _answer_v2(metadata: TransactionMetadata, producer_id: int, producer_epoch: 
     else:
         relation = OTHER
     return END_TXN_V2[metadata.state][commit][relation]
-
-
-def fence_and_abort(shard: TransactionShard, metadata: TransactionMetadata) -> None:
-    """Abort an ongoing transaction against its producer, who is fenced: its epoch is over.
-
-    The cluster's level decides how the epoch is bumped, as no client asked. Raises KafkaError: what the append or a new
-    producer id raises.
-    """
-    version = shard.transaction_version()
-    if version >= 2:
-        _prepare(shard, metadata, PREPARE_ABORT, version)
-        return
-    epoch = metadata.producer_epoch
-    if not metadata.has_failed_epoch_fence and epoch < MAX_EPOCH:
-        epoch += 1
-    transit = _end_v1(shard, metadata, PREPARE_ABORT)
-    transit = transit._replace(producer_epoch=epoch, last_producer_epoch=NO_PRODUCER_EPOCH)
-    try:
-        shard.commit(metadata, transit)
-    except KafkaError:
-        # The producer is fenced all the same, and the next try must not bump the epoch again.
-        metadata.producer_epoch = epoch
-        metadata.last_producer_epoch = NO_PRODUCER_EPOCH
-        metadata.has_failed_epoch_fence = True
-        raise
-    completing.begin(shard, metadata)
-
-
-def _prepare(
-    shard: TransactionShard, metadata: TransactionMetadata, state: TransactionState, version: int
-) -> TransitMetadata:
-    """Log Prepare* and begin the completion; what the id will be once that is done."""
-    transit = _end_v1(shard, metadata, state) if version < 2 else _end_v2(shard, metadata, state, version)
-    shard.commit(metadata, transit)
-    return completing.begin(shard, metadata)
-
-
-def _end_v1(
-    shard: TransactionShard, metadata: TransactionMetadata, state: TransactionState
-) -> TransitMetadata:
-    return TransitMetadata(
-        state,
-        metadata.producer_id,
-        metadata.producer_id,
-        NO_PRODUCER_ID,
-        metadata.producer_epoch,
-        metadata.last_producer_epoch,
-        metadata.timeout_ms,
-        metadata.partitions,
-        metadata.start_timestamp_ms,
-        shard.runtime.now_ms(),
-        0,
-    )
-
-
-def _end_v2(
-    shard: TransactionShard, metadata: TransactionMetadata, state: TransactionState, version: int
-) -> TransitMetadata:
-    now_ms = shard.runtime.now_ms()
-    epoch = metadata.producer_epoch
-    next_producer_id = shard.next_producer_id() if metadata.is_exhausted else NO_PRODUCER_ID
-    # At 32767 nothing is left to bump: an abort goes through as it is, so that the id can be used on.
-    is_at_end = epoch == MAX_EPOCH and state is PREPARE_ABORT
-    return TransitMetadata(
-        state,
-        metadata.producer_id,
-        metadata.producer_id,
-        next_producer_id,
-        epoch if is_at_end else epoch + 1,
-        epoch,
-        metadata.timeout_ms,
-        metadata.partitions,
-        # A client that isn't sure whether it had begun may abort what it had not.
-        metadata.start_timestamp_ms if metadata.state is ONGOING else now_ms,
-        now_ms,
-        version,
-    )

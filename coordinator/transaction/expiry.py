@@ -6,19 +6,16 @@ Source: `TransactionCoordinator.abortTimedOutTransactions`, `TransactionStateMan
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
 
-from coordinator.transaction import ending
+from coordinator.transaction.ending import Ending
 from coordinator.transaction.metadata import NO_TIMEOUT_MS, TransactionMetadata
 from coordinator.transaction.records import encode_key
-from coordinator.transaction.states import DEAD, EXPIRES, TIMES_OUT
+from coordinator.transaction.settings import TransactionSettings
+from coordinator.transaction.state_manager import TransactionStateManager
+from coordinator.transaction.states import EXPIRES, TIMES_OUT
 from protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from coordinator.ports import Record
-    from coordinator.transaction.shard import TransactionShard
 
 log = logging.getLogger("barnabas.transactions")
 
@@ -29,80 +26,89 @@ _ABORT = ("abort timed out transactions",)
 _EXPIRE = ("remove expired transactional ids",)
 
 
-def tick(shard: TransactionShard) -> None:
-    """Look at the time again and again, from the moment that there is a transactional id on."""
-    if shard.is_ticking or not shard.transactions:
-        return
-    shard.is_ticking = True
-    settings = shard.settings
-    _every(shard, _ABORT, settings.abort_timed_out_interval_ms, abort_timed_out)
-    _every(shard, _EXPIRE, settings.remove_expired_interval_ms, remove_expired)
+class Expiry:
+    """Looks at the time again and again, as long as there is a transactional id."""
+
+    def __init__(
+        self, manager: TransactionStateManager, ending: Ending, settings: TransactionSettings
+    ) -> None:
+        self._manager = manager
+        self._ending = ending
+        self._settings = settings
+        self._is_ticking = False
+
+    def tick(self) -> None:
+        """Begin to look at the time, unless that goes on already or there is nothing to look at."""
+        if self._is_ticking or not self._manager.transactions:
+            return
+        self._is_ticking = True
+        self._every(_ABORT, self._settings.abort_timed_out_interval_ms, self.abort_timed_out)
+        self._every(_EXPIRE, self._settings.remove_expired_interval_ms, self.remove_expired)
+
+    def stop(self) -> None:
+        self._is_ticking = False
+        self._manager.runtime.cancel(_ABORT)
+        self._manager.runtime.cancel(_EXPIRE)
+
+    def _every(self, key: tuple[str], interval_ms: int, step: Callable[[], None]) -> None:
+        def go_on() -> None:
+            try:
+                step()
+            finally:  # a failure that nobody thought of must not be the last look
+                if self._manager.transactions:
+                    self._manager.runtime.schedule(key, interval_ms, go_on)
+                else:
+                    self.stop()
+
+        self._manager.runtime.schedule(key, interval_ms, go_on)
+
+    # ---- timeouts
+
+    def abort_timed_out(self) -> None:
+        """Fence and abort what has been open for longer than its timeout; what fails is tried at the next look."""
+        for metadata in self.timed_out():
+            self._ending.fence_and_abort(metadata, partial(_log_abort, metadata.transactional_id))
+
+    def timed_out(self) -> list[TransactionMetadata]:
+        """What has been open for longer than its timeout."""
+        now_ms = self._manager.runtime.now_ms()
+        return [
+            each
+            for each in self._manager.transactions.values()
+            if each.state in TIMES_OUT
+            and each.pending_state is None
+            and each.timeout_ms != NO_TIMEOUT_MS
+            and each.start_timestamp_ms + each.timeout_ms < now_ms
+        ]
+
+    # ---- transactional ids
+
+    def remove_expired(self) -> None:
+        """Forget the ids that nothing has happened to for long, with a tombstone each."""
+        limit_ms = self._manager.runtime.now_ms() - self._settings.transactional_id_expiration_ms
+        batch: list[TransactionMetadata] = []
+        size_bytes = 0
+        for metadata in [*self._manager.transactions.values()]:
+            if not _is_expired(metadata, limit_ms):
+                continue
+            key_bytes = len(encode_key(metadata.transactional_id))
+            if batch and size_bytes + key_bytes > TOMBSTONES_BYTES:
+                self._bury(batch)
+                batch, size_bytes = [], 0
+            batch.append(metadata)
+            size_bytes += key_bytes
+        if batch:
+            self._bury(batch)
+
+    def _bury(self, batch: list[TransactionMetadata]) -> None:
+        self._manager.bury(batch, partial(_log_burial, len(batch)))
 
 
-def stop(shard: TransactionShard) -> None:
-    shard.is_ticking = False
-    shard.runtime.cancel(_ABORT)
-    shard.runtime.cancel(_EXPIRE)
-
-
-def _every(
-    shard: TransactionShard, key: tuple[str], interval_ms: int, step: Callable[[TransactionShard], None]
-) -> None:
-    def go_on() -> None:
-        try:
-            step(shard)
-        finally:  # a failure that nobody thought of must not be the last look
-            if shard.transactions:
-                shard.runtime.schedule(key, interval_ms, go_on)
-            else:
-                stop(shard)
-
-    shard.runtime.schedule(key, interval_ms, go_on)
-
-
-# ---- timeouts
-
-
-def abort_timed_out(shard: TransactionShard) -> None:
-    """Fence and abort what has been open for longer than its timeout; what fails is tried at the next look."""
-    now_ms = shard.runtime.now_ms()
-    for metadata in [each for each in shard.transactions.values() if _is_timed_out(each, now_ms)]:
-        try:
-            ending.fence_and_abort(shard, metadata)
-        except KafkaError as error:
-            log.warning("the timed out transaction of %s stays open: %s", metadata.transactional_id, error)
-        else:
-            log.info("the transaction of %s timed out and was aborted", metadata.transactional_id)
-
-
-def _is_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
-    return (
-        metadata.state in TIMES_OUT
-        and metadata.pending_state is None
-        and metadata.timeout_ms != NO_TIMEOUT_MS
-        and metadata.start_timestamp_ms + metadata.timeout_ms < now_ms
-    )
-
-
-# ---- transactional ids
-
-
-def remove_expired(shard: TransactionShard) -> None:
-    """Forget the ids that nothing has happened to for long, with a tombstone each."""
-    limit_ms = shard.runtime.now_ms() - shard.settings.transactional_id_expiration_ms
-    batch: list[TransactionMetadata] = []
-    records: list[Record] = []
-    size_bytes = 0
-    for metadata in [each for each in shard.transactions.values() if _is_expired(each, limit_ms)]:
-        key = encode_key(metadata.transactional_id)
-        if batch and size_bytes + len(key) > TOMBSTONES_BYTES:
-            _bury(shard, batch, records)
-            batch, records, size_bytes = [], [], 0
-        batch.append(metadata)
-        records.append((key, None))
-        size_bytes += len(key)
-    if batch:
-        _bury(shard, batch, records)
+def _log_abort(transactional_id: str, error: KafkaError | None) -> None:
+    if error is not None:
+        log.warning("the timed out transaction of %s stays open: %s", transactional_id, error)
+    else:
+        log.info("the transaction of %s timed out and was aborted", transactional_id)
 
 
 def _is_expired(metadata: TransactionMetadata, limit_ms: int) -> bool:
@@ -113,15 +119,6 @@ def _is_expired(metadata: TransactionMetadata, limit_ms: int) -> bool:
     )
 
 
-def _bury(shard: TransactionShard, batch: list[TransactionMetadata], records: list[Record]) -> None:
-    for metadata in batch:
-        metadata.pending_state = DEAD
-    try:
-        shard.runtime.append(records)
-    except KafkaError as error:
-        log.warning("%d transactional ids can't be forgotten: %s", len(batch), error)
-        for metadata in batch:
-            metadata.pending_state = None
-        return
-    for metadata in batch:
-        shard.apply(metadata.transactional_id, None)
+def _log_burial(count: int, error: KafkaError | None) -> None:
+    if error is not None:
+        log.warning("%d transactional ids can't be forgotten: %s", count, error)

@@ -5,78 +5,110 @@ Source: `TransactionCoordinator.handleInitProducerId`, `TransactionMetadata`; KI
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from coordinator.transaction import ending
+from coordinator.transaction.ending import Ending
 from coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
     NO_TIMEOUT_MS,
     ProducerIdAndEpoch,
+    Reply,
+    TransactionalProducer,
     TransactionMetadata,
     TransitMetadata,
 )
+from coordinator.transaction.settings import TransactionSettings
+from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import EMPTY, INIT_PRODUCER_ID
 from protocol.errors import Error, KafkaError
-from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
-
-if TYPE_CHECKING:
-    from coordinator.transaction.shard import TransactionShard
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
-def init_producer_id(
-    shard: TransactionShard,
-    transactional_id: str,
-    *,
-    timeout_ms: int,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    enable_2pc: bool = False,
-    keep_prepared_txn: bool = False,
-) -> ProducerIdAndEpoch:
-    """Who the producer is from now on.
+class Initializing:
+    """Gives a transactional id the next epoch, or a new producer id."""
 
-    A producer id and an epoch, both or neither: a producer that goes on after an error (KIP-360); one without the
-    other is INVALID_REQUEST, which the handler answers.
+    def __init__(
+        self,
+        manager: TransactionStateManager,
+        ending: Ending,
+        settings: TransactionSettings,
+        next_producer_id: Callable[[], int],
+    ) -> None:
+        self._manager = manager
+        self._ending = ending
+        self._settings = settings
+        self._next_producer_id = next_producer_id
 
-    Raises KafkaError: INVALID_REQUEST (an empty id), TRANSACTIONAL_ID_AUTHORIZATION_FAILED (two-phase commit is
-    switched off), UNSUPPORTED_VERSION (keep_prepared_txn; level 0), INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED,
-    CONCURRENT_TRANSACTIONS (also where it aborted what was open: ask again), UNKNOWN_SERVER_ERROR (the epochs are used
-    up, and the one given isn't the current one); what the append raises.
-    """
-    if not transactional_id:
-        raise KafkaError(Error.INVALID_REQUEST)
-    settings = shard.settings
-    if enable_2pc and not settings.two_phase_commit_enable:
-        raise KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if keep_prepared_txn:
-        raise KafkaError(Error.UNSUPPORTED_VERSION)
-    if enable_2pc:
-        timeout_ms = NO_TIMEOUT_MS
-    elif not 0 < timeout_ms <= settings.max_timeout_ms:
-        raise KafkaError(Error.INVALID_TRANSACTION_TIMEOUT)
-    metadata = shard.transactions.get(transactional_id)
-    if metadata is None:
-        # It stays, should its first record fail to be written: then it has an id, and no epoch yet.
-        metadata = shard.create(transactional_id, timeout_ms)
-    given = None
-    if producer_id != NO_PRODUCER_ID and producer_epoch != NO_PRODUCER_EPOCH:
-        given = ProducerIdAndEpoch(producer_id, producer_epoch)
+    def check(
+        self, transactional_id: str, timeout_ms: int, *, enable_2pc: bool, keep_prepared_txn: bool
+    ) -> int:
+        """The timeout that counts, in milliseconds. Raises KafkaError for what no transactional id may ask."""
+        if not transactional_id:
+            raise KafkaError(Error.INVALID_REQUEST)
+        if enable_2pc and not self._settings.two_phase_commit_enable:
+            raise KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if keep_prepared_txn:
+            raise KafkaError(Error.UNSUPPORTED_VERSION)
+        if enable_2pc:
+            return NO_TIMEOUT_MS
+        if not 0 < timeout_ms <= self._settings.max_timeout_ms:
+            raise KafkaError(Error.INVALID_TRANSACTION_TIMEOUT)
+        return timeout_ms
+
+    def init_producer_id(self, producer: TransactionalProducer, timeout_ms: int, reply: Reply) -> None:
+        """See `TransactionShard.init_producer_id`; what is asked for has been checked."""
+        try:
+            metadata = self._metadata(producer.transactional_id, timeout_ms)
+            is_open = _has_transaction(metadata, producer)
+            transit = None if is_open else self._next_epoch(metadata, timeout_ms, producer)
+        except KafkaError as refused:
+            reply(refused)
+            return
+        if transit is None:
+            # Whoever asks has to ask again, once what was open is aborted.
+            self._ending.fence_and_abort(
+                metadata, lambda error: reply(error or KafkaError(Error.CONCURRENT_TRANSACTIONS))
+            )
+            return
+        answer = ProducerIdAndEpoch(transit.producer_id, transit.producer_epoch)
+        self._manager.commit(metadata, transit, lambda error: reply(error or answer))
+
+    def _metadata(self, transactional_id: str, timeout_ms: int) -> TransactionMetadata:
+        metadata = self._manager.transactions.get(transactional_id)
+        if metadata is None:
+            # It stays, should its first record fail to be written: then it has an id, and no epoch yet.
+            metadata = self._manager.create(transactional_id, self._next_producer_id(), timeout_ms)
+        return metadata
+
+    def _next_epoch(
+        self, metadata: TransactionMetadata, timeout_ms: int, producer: TransactionalProducer
+    ) -> TransitMetadata:
+        now_ms = self._manager.runtime.now_ms()
+        expected_epoch = producer.producer_epoch if _says_who(producer) else None
+        if metadata.is_exhausted and expected_epoch in (None, metadata.producer_epoch):
+            return metadata.prepare_producer_id_rotation(
+                self._next_producer_id(), timeout_ms, now_ms, knows_epoch=expected_epoch is not None
+            )
+        return metadata.prepare_increment_producer_epoch(timeout_ms, expected_epoch, now_ms)
+
+
+def _says_who(producer: TransactionalProducer) -> bool:
+    return producer.producer_id != NO_PRODUCER_ID and producer.producer_epoch != NO_PRODUCER_EPOCH
+
+
+def _has_transaction(metadata: TransactionMetadata, producer: TransactionalProducer) -> bool:
+    """Whether something is open, to be aborted first. Raises KafkaError for who has to wait, or isn't the owner."""
     if metadata.pending_state is not None:
         raise KafkaError(Error.CONCURRENT_TRANSACTIONS)
-    if given is not None and not _knows(metadata, given):
+    if _says_who(producer) and not _knows(metadata, producer):
         raise KafkaError(Error.PRODUCER_FENCED)
     answer = INIT_PRODUCER_ID[metadata.state]
     if isinstance(answer, Error):
         raise KafkaError(answer)
-    if answer is not EMPTY:
-        ending.fence_and_abort(shard, metadata)
-        raise KafkaError(Error.CONCURRENT_TRANSACTIONS)
-    transit = _next_epoch(shard, metadata, timeout_ms, given)
-    shard.commit(metadata, transit)
-    return ProducerIdAndEpoch(transit.producer_id, transit.producer_epoch)
+    return answer is not EMPTY
 
 
-def _knows(metadata: TransactionMetadata, given: ProducerIdAndEpoch) -> bool:
+def _knows(metadata: TransactionMetadata, given: TransactionalProducer) -> bool:
     """Whether the one who asks may be the owner. The epoch is looked at later, where it is to be bumped."""
     return (
         metadata.producer_epoch == NO_PRODUCER_EPOCH
@@ -84,34 +116,3 @@ def _knows(metadata: TransactionMetadata, given: ProducerIdAndEpoch) -> bool:
         # It asks again, having missed that it got a new id.
         or (given.producer_id == metadata.previous_producer_id and given.producer_epoch >= EXHAUSTED_EPOCH)
     )
-
-
-def _next_epoch(
-    shard: TransactionShard, metadata: TransactionMetadata, timeout_ms: int, given: ProducerIdAndEpoch | None
-) -> TransitMetadata:
-    current = metadata.producer_epoch
-    transit = metadata.as_transit()._replace(
-        state=EMPTY,
-        timeout_ms=timeout_ms,
-        partitions={},
-        start_timestamp_ms=NO_TIMESTAMP,
-        last_update_timestamp_ms=shard.runtime.now_ms(),
-    )
-    if metadata.is_exhausted:
-        if given is not None and given.producer_epoch != current:
-            # Kafka's IllegalStateException, even for a retry that would get the current epoch.
-            raise KafkaError(
-                Error.UNKNOWN_SERVER_ERROR, f"no epoch is left of producer id {metadata.producer_id}"
-            )
-        return transit._replace(
-            producer_id=shard.next_producer_id(),
-            producer_epoch=0,
-            last_producer_epoch=NO_PRODUCER_EPOCH if given is None else current,
-        )
-    if given is None:
-        return transit._replace(producer_epoch=current + 1, last_producer_epoch=NO_PRODUCER_EPOCH)
-    if current in (NO_PRODUCER_EPOCH, given.producer_epoch):
-        return transit._replace(producer_epoch=current + 1, last_producer_epoch=current)
-    if given.producer_epoch == metadata.last_producer_epoch:
-        return transit  # it asks again: nobody else came in between, or the last epoch would be −1
-    raise KafkaError(Error.PRODUCER_FENCED)

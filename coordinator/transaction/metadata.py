@@ -1,15 +1,26 @@
-"""What is known of one transactional id, and a proposal of what it is to become.
+"""What is known of one transactional id, and the proposals of what it is to become.
 
 Source: `TransactionMetadata`, `TxnTransitMetadata`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coordinator.ports import TopicPartition
-from coordinator.transaction.states import EMPTY, ENTERED_FROM, TransactionState
+from coordinator.transaction.states import (
+    AWAITS_MARKERS,
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    ENTERED_FROM,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    TransactionState,
+)
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 
@@ -24,11 +35,23 @@ Partitions = dict[TopicPartition, None]
 """A set that keeps the order of adding."""
 
 
+class TransactionalProducer(NamedTuple):
+    """Who asks."""
+
+    transactional_id: str
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
 class ProducerIdAndEpoch(NamedTuple):
     """Who a producer is from now on; −1 and −1 where the answer doesn't say."""
 
     producer_id: int
     producer_epoch: int
+
+
+Reply = Callable[[ProducerIdAndEpoch | KafkaError], None]
+"""Called exactly once, with the answer or with what the client is told in place of it."""
 
 
 class TransitMetadata(NamedTuple):
@@ -49,7 +72,14 @@ class TransitMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class TransactionMetadata:
-    """One transactional id. All but the last two fields are changed by `apply` alone."""
+    """One transactional id.
+
+    What its records say is changed by `apply`. Between two records there are three changes that no record says:
+    a partition gets its marker (`remove_partition`), a move is under way (`propose`, `take_back`), and a fenced epoch
+    holds before it is logged (`fence_producer_epoch`). A restart forgets these, and comes to the same end.
+
+    The methods `prepare_…` change nothing: each gives the proposal of one move. They have Kafka's names.
+    """
 
     transactional_id: str
     producer_id: int
@@ -68,7 +98,8 @@ class TransactionMetadata:
     start_timestamp_ms: int = NO_TIMESTAMP
     client_transaction_version: int = 0
     pending_state: TransactionState | None = None
-    """It is moving there: an append is under way, or markers are. Whoever comes meanwhile has to come again."""
+    """It is moving there: a record isn't committed yet, or markers are under way. Whoever comes meanwhile has to come
+    again."""
     has_failed_epoch_fence: bool = False
     """The epoch was bumped to fence the producer, and that couldn't be logged: the next try takes the same epoch."""
 
@@ -76,21 +107,138 @@ class TransactionMetadata:
     def is_exhausted(self) -> bool:
         return self.producer_epoch >= EXHAUSTED_EPOCH
 
-    def as_transit(self) -> TransitMetadata:
-        """Itself as a proposal, for `_replace`. The producer id before this record is the one that it has now."""
+    # ---- proposals
+
+    def prepare_no_transit(self) -> TransitMetadata:
+        """Itself as a proposal. The producer id before this record is the one that it has now."""
         return TransitMetadata(
-            self.state,
-            self.producer_id,
-            self.producer_id,
-            self.next_producer_id,
-            self.producer_epoch,
-            self.last_producer_epoch,
-            self.timeout_ms,
-            self.partitions,
-            self.start_timestamp_ms,
-            self.last_update_timestamp_ms,
-            self.client_transaction_version,
+            state=self.state,
+            producer_id=self.producer_id,
+            previous_producer_id=self.producer_id,
+            next_producer_id=self.next_producer_id,
+            producer_epoch=self.producer_epoch,
+            last_producer_epoch=self.last_producer_epoch,
+            timeout_ms=self.timeout_ms,
+            partitions=self.partitions,
+            start_timestamp_ms=self.start_timestamp_ms,
+            last_update_timestamp_ms=self.last_update_timestamp_ms,
+            client_transaction_version=self.client_transaction_version,
         )
+
+    def prepare_increment_producer_epoch(
+        self, timeout_ms: int, expected_epoch: int | None, now_ms: int
+    ) -> TransitMetadata:
+        """Empty, with the next epoch, or with the same one for who asks again. `expected_epoch` is what the producer
+        takes for its epoch; None where it doesn't say.
+
+        Raises KafkaError: PRODUCER_FENCED; UNKNOWN_SERVER_ERROR where the epochs are used up (Kafka's
+        IllegalStateException, even for a retry that would get the current epoch).
+        """
+        if self.is_exhausted:
+            raise KafkaError(
+                Error.UNKNOWN_SERVER_ERROR, f"no epoch is left of producer id {self.producer_id}"
+            )
+        epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
+        if expected_epoch is None:
+            epoch, last_epoch = epoch + 1, NO_PRODUCER_EPOCH
+        elif epoch in (NO_PRODUCER_EPOCH, expected_epoch):
+            epoch, last_epoch = epoch + 1, epoch
+        elif expected_epoch != last_epoch:
+            raise KafkaError(Error.PRODUCER_FENCED)
+        # Else it asks again: nobody else came in between, or the last epoch would be −1.
+        return self._prepare_empty(timeout_ms, now_ms)._replace(
+            producer_epoch=epoch, last_producer_epoch=last_epoch
+        )
+
+    def prepare_producer_id_rotation(
+        self, new_producer_id: int, timeout_ms: int, now_ms: int, *, knows_epoch: bool
+    ) -> TransitMetadata:
+        """Empty, with a new producer id, as the epochs are used up. `knows_epoch`: the producer said which one it has,
+        and may ask again with it."""
+        return self._prepare_empty(timeout_ms, now_ms)._replace(
+            producer_id=new_producer_id,
+            producer_epoch=0,
+            last_producer_epoch=self.producer_epoch if knows_epoch else NO_PRODUCER_EPOCH,
+        )
+
+    def _prepare_empty(self, timeout_ms: int, now_ms: int) -> TransitMetadata:
+        return self.prepare_no_transit()._replace(
+            state=EMPTY,
+            timeout_ms=timeout_ms,
+            partitions={},
+            start_timestamp_ms=NO_TIMESTAMP,
+            last_update_timestamp_ms=now_ms,
+        )
+
+    def prepare_add_partitions(
+        self, added: Collection[TopicPartition], now_ms: int, client_transaction_version: int
+    ) -> TransitMetadata:
+        """Ongoing; since now where it wasn't before."""
+        return TransitMetadata(
+            state=ONGOING,
+            producer_id=self.producer_id,
+            previous_producer_id=self.producer_id,
+            next_producer_id=self.next_producer_id,
+            producer_epoch=self.producer_epoch,
+            last_producer_epoch=self.last_producer_epoch,
+            timeout_ms=self.timeout_ms,
+            partitions=self.partitions | dict.fromkeys(added),
+            start_timestamp_ms=self.start_timestamp_ms if self.state is ONGOING else now_ms,
+            last_update_timestamp_ms=now_ms,
+            client_transaction_version=client_transaction_version,
+        )
+
+    def prepare_abort_or_commit(
+        self, state: TransactionState, transaction_version: int, next_producer_id: int, now_ms: int
+    ) -> TransitMetadata:
+        """PrepareCommit or PrepareAbort.
+
+        Up to version 1 the epoch stays; from version 2 on it is bumped, and `next_producer_id` is who the producer is
+        once this is complete, or −1 where it keeps its id.
+        """
+        epoch, last_epoch, start_ms = self.producer_epoch, self.last_producer_epoch, self.start_timestamp_ms
+        if transaction_version >= 2:
+            last_epoch = epoch
+            # At 32767 nothing is left to bump: an abort goes through as it is, so that the id can be used on.
+            if not (epoch == MAX_EPOCH and state is PREPARE_ABORT):
+                epoch += 1
+            # A client that isn't sure whether it had begun may abort what it had not.
+            if self.state is not ONGOING:
+                start_ms = now_ms
+        return TransitMetadata(
+            state=state,
+            producer_id=self.producer_id,
+            previous_producer_id=self.producer_id,
+            next_producer_id=next_producer_id,
+            producer_epoch=epoch,
+            last_producer_epoch=last_epoch,
+            timeout_ms=self.timeout_ms,
+            partitions=self.partitions,
+            start_timestamp_ms=start_ms,
+            last_update_timestamp_ms=now_ms,
+            client_transaction_version=transaction_version if transaction_version >= 2 else 0,
+        )
+
+    def prepare_complete(self, now_ms: int) -> TransitMetadata:
+        """CompleteCommit or CompleteAbort of what is prepared, with the next producer id where there is one."""
+        producer_id, epoch = self.producer_id, self.producer_epoch
+        if self.client_transaction_version >= 2 and self.next_producer_id != NO_PRODUCER_ID:
+            producer_id, epoch = self.next_producer_id, 0
+        return TransitMetadata(
+            state=COMPLETE_COMMIT if self.state is PREPARE_COMMIT else COMPLETE_ABORT,
+            producer_id=producer_id,
+            previous_producer_id=self.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+            producer_epoch=epoch,
+            last_producer_epoch=self.last_producer_epoch,
+            timeout_ms=self.timeout_ms,
+            partitions={},
+            start_timestamp_ms=self.start_timestamp_ms,
+            last_update_timestamp_ms=now_ms,
+            client_transaction_version=self.client_transaction_version,
+        )
+
+    # ---- changes
 
     def propose(self, state: TransactionState, producer_epoch: int) -> None:
         """The move is under way from here on. Raises KafkaError (UNKNOWN_SERVER_ERROR) where it makes no sense, as
@@ -106,19 +254,34 @@ class TransactionMetadata:
             )
         self.pending_state = state
 
+    def take_back(self) -> None:
+        """The proposal won't be committed: everything is as it was before it."""
+        self.pending_state = None
+
     def apply(self, transit: TransitMetadata) -> None:
         """Become what the record says."""
-        (
-            self.state,
-            self.producer_id,
-            self.previous_producer_id,
-            self.next_producer_id,
-            self.producer_epoch,
-            self.last_producer_epoch,
-            self.timeout_ms,
-            self.partitions,
-            self.start_timestamp_ms,
-            self.last_update_timestamp_ms,
-            self.client_transaction_version,
-        ) = transit
+        self.state = transit.state
+        self.producer_id = transit.producer_id
+        self.previous_producer_id = transit.previous_producer_id
+        self.next_producer_id = transit.next_producer_id
+        self.producer_epoch = transit.producer_epoch
+        self.last_producer_epoch = transit.last_producer_epoch
+        self.timeout_ms = transit.timeout_ms
+        self.partitions = transit.partitions
+        self.start_timestamp_ms = transit.start_timestamp_ms
+        self.last_update_timestamp_ms = transit.last_update_timestamp_ms
+        self.client_transaction_version = transit.client_transaction_version
         self.pending_state = None
+        if transit.state in AWAITS_MARKERS:
+            self.has_failed_epoch_fence = False
+
+    def remove_partition(self, partition: TopicPartition) -> None:
+        """The partition has its marker, or needs none."""
+        del self.partitions[partition]
+
+    def fence_producer_epoch(self) -> None:
+        """Fence whoever has the current epoch. That holds even if it can't be logged: then the next try finds the
+        epoch bumped already (`has_failed_epoch_fence`)."""
+        if not self.has_failed_epoch_fence and self.producer_epoch < MAX_EPOCH:
+            self.producer_epoch += 1
+        self.last_producer_epoch = NO_PRODUCER_EPOCH

@@ -1,27 +1,38 @@
-"""The transactional ids of one partition of `__transaction_state`, and how its records make them.
+"""The transaction coordinator of one partition of `__transaction_state`: what clients and the broker ask of it.
 
-Decide → append → apply: a request is answered by a proposal (`TransitMetadata`), which goes through `commit`; `apply`
-alone changes durable state. A start replays the log through the same `apply`, then calls `start`.
-Source: `TransactionCoordinator`, `TransactionStateManager`.
+The state is in `state_manager`; each verb has a module of its own above it: `adding`, `completing`, `ending`,
+`init_producer_id`, `expiry`, `admin`.
+Source: `TransactionCoordinator`.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import ClassVar
 
-from coordinator.ports import Bytes, Markers, Runtime
-from coordinator.transaction import adding, admin, completing, ending, expiry, init_producer_id
-from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
-from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
+from coordinator.ports import Bytes, Markers, Runtime, Then, TopicPartition
+from coordinator.transaction import adding, admin
+from coordinator.transaction.completing import Completing
+from coordinator.transaction.ending import Ending
+from coordinator.transaction.expiry import Expiry
+from coordinator.transaction.init_producer_id import Initializing
+from coordinator.transaction.metadata import (
+    Reply,
+    TransactionalProducer,
+    TransactionMetadata,
+    TransitMetadata,
+)
 from coordinator.transaction.settings import TransactionSettings
-
-log = logging.getLogger("barnabas.transactions")
+from coordinator.transaction.state_manager import TransactionStateManager
+from protocol.errors import Error, KafkaError
 
 
 class TransactionShard:
-    """One shard, of one thread. Who asks for a transactional id finds it here, or it is INVALID_PRODUCER_ID_MAPPING."""
+    """One shard, of one thread.
+
+    What changes something answers by a callback, which is called exactly once: in the same call where the partition's
+    log is committed as it is written, else later. Readers are told what is committed, at once.
+    """
 
     last_record_counts: ClassVar[bool] = True
 
@@ -31,94 +42,133 @@ class TransactionShard:
         markers: Markers,
         next_producer_id: Callable[[], int],
         settings: TransactionSettings,
+        *,
         transaction_version: Callable[[], int],
         coordinator_epoch: int,
     ) -> None:
         """`next_producer_id` raises KafkaError where none is to be had; `transaction_version` is the cluster's level
         of that feature, at each moment; `coordinator_epoch` the leader epoch of the shard's partition."""
         self.runtime = runtime
-        self.markers = markers
-        self.next_producer_id = next_producer_id
-        self.settings = settings
-        self.transaction_version = transaction_version
         self.coordinator_epoch = coordinator_epoch
-        self.transactions: dict[str, TransactionMetadata] = {}
-        self.completions: dict[str, completing.Completion] = {}
-        """By transactional id: Prepare* is logged, and Complete* not yet."""
-        self.is_ticking = False
+        self._manager = TransactionStateManager(runtime, transaction_version)
+        self.completing = Completing(self._manager, markers, settings, coordinator_epoch)
+        ending = Ending(self._manager, self.completing, next_producer_id)
+        self._ending = ending
+        self._initializing = Initializing(self._manager, ending, settings, next_producer_id)
+        self.expiry = Expiry(self._manager, ending, settings)
 
-    # ---- what it does, each verb in its own room
+    @property
+    def transactions(self) -> dict[str, TransactionMetadata]:
+        """The transactional ids. Not to be changed."""
+        return self._manager.transactions
 
-    init_producer_id = init_producer_id.init_producer_id
-    add_partitions = adding.add_partitions
-    verify_partitions = adding.verify_partitions
-    end_txn = ending.end_txn
-    describe = admin.describe
-    list = admin.list_transactions
+    # ---- what clients ask
 
-    # ---- records
+    def init_producer_id(
+        self,
+        producer: TransactionalProducer,
+        *,
+        timeout_ms: int,
+        reply: Reply,
+        enable_2pc: bool = False,
+        keep_prepared_txn: bool = False,
+    ) -> None:
+        """Answer who the producer is from now on.
 
-    def create(self, transactional_id: str, timeout_ms: int) -> TransactionMetadata:
-        """An id that nobody used before: Empty, with a producer id and no epoch. Raises KafkaError without an id."""
-        metadata = TransactionMetadata(
-            transactional_id, self.next_producer_id(), timeout_ms, self.runtime.now_ms()
-        )
-        self.transactions[transactional_id] = metadata
-        expiry.tick(self)
-        return metadata
+        A producer id and an epoch, both or neither: a producer that goes on after an error (KIP-360); one without the
+        other is INVALID_REQUEST, which the handler answers.
 
-    def commit(self, metadata: TransactionMetadata, transit: TransitMetadata) -> None:
-        """Append the proposal and apply it. Raises KafkaError where it can't be written: nothing is changed then."""
-        metadata.propose(transit.state, transit.producer_epoch)
-        try:
-            self.append(metadata, transit)
-        except BaseException:
-            metadata.pending_state = None
-            raise
-
-    def append(self, metadata: TransactionMetadata, transit: TransitMetadata) -> None:
-        """Append what was proposed, and apply it. Raises KafkaError; it is pending still then."""
-        value = encode_value(transit, self.transaction_version())
-        self.runtime.append(((encode_key(metadata.transactional_id), value),))
-        metadata.apply(transit)
-
-    def apply(self, transactional_id: str, transit: TransitMetadata | None) -> None:
-        """Change the durable state by one record of the log; None is a tombstone."""
-        if transit is None:
-            self.transactions.pop(transactional_id, None)
-            return
-        metadata = self.transactions.get(transactional_id)
-        if metadata is None:
-            metadata = TransactionMetadata(transactional_id, transit.producer_id, 0, 0)
-            self.transactions[transactional_id] = metadata
-        metadata.apply(transit)
-
-    def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None:
-        """One record of the log, at start; a version that Kafka doesn't know is passed over, as it does.
-
-        Raises CodecError for one that makes no sense. Kafka logs an error then and goes on with what it had read so
-        far, so that a prepared transaction further on would hang: don't serve a partition that can't be read.
+        Errors: INVALID_REQUEST (an empty id), TRANSACTIONAL_ID_AUTHORIZATION_FAILED (two-phase commit is switched off),
+        UNSUPPORTED_VERSION (keep_prepared_txn; level 0), INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED,
+        CONCURRENT_TRANSACTIONS (also where it aborted what was open: ask again), UNKNOWN_SERVER_ERROR (the epochs are
+        used up, and the one given isn't the current one); the log's, `append_error`.
         """
         try:
-            transactional_id, transit = decode_record(key, value)
-        except UnknownVersion as unknown:
-            log.warning("the record at offset %d has %s; it stays in the log", record_offset, unknown)
+            timeout_ms = self._initializing.check(
+                producer.transactional_id,
+                timeout_ms,
+                enable_2pc=enable_2pc,
+                keep_prepared_txn=keep_prepared_txn,
+            )
+        except KafkaError as refused:
+            reply(refused)
             return
-        self.apply(transactional_id, transit)
+        self._initializing.init_producer_id(producer, timeout_ms, reply)
+        self.expiry.tick()
+
+    def add_partitions(
+        self,
+        producer: TransactionalProducer,
+        partitions: Collection[TopicPartition],
+        *,
+        client_transaction_version: int,
+        then: Then,
+    ) -> None:
+        """Add partitions; the first ones begin the transaction, and so do none.
+
+        `client_transaction_version`: 0 for AddPartitionsToTxn v0 to v3 and for AddOffsetsToTxn, 2 for what came later.
+
+        Errors: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED,
+        UNSUPPORTED_VERSION (version 2 at level 0); the log's, `append_error`.
+        """
+        adding.add_partitions(self._manager, producer, partitions, client_transaction_version, then=then)
+
+    def verify_partitions(
+        self, producer: TransactionalProducer, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Error]:
+        """Whether partitions are in the transaction: NONE or TRANSACTION_ABORTABLE each, or one error for all of them.
+
+        INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS. What is
+        pending isn't looked at (KAFKA-14904): the append to the partition is checked once more.
+        """
+        return adding.verify_partitions(self._manager, producer, partitions)
+
+    def end_txn(
+        self, producer: TransactionalProducer, *, commit: bool, client_transaction_version: int, reply: Reply
+    ) -> None:
+        """Commit or abort. It is so from the moment of the answer; the markers may still be on their way.
+
+        `client_transaction_version`: 0 for EndTxn v0 to v4, whose answer is −1 and −1; 2 from v5 on, whose answer is
+        what the producer has to use next.
+
+        Errors: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
+        INVALID_TXN_STATE, UNSUPPORTED_VERSION (v5 at level 0), UNKNOWN_SERVER_ERROR (a commit at epoch 32767); those of
+        the log (`append_error`) and of a new producer id.
+        """
+        self._ending.end_txn(producer, commit, client_transaction_version, reply)
+
+    def describe(self, transactional_id: str) -> TransactionMetadata:
+        """The live thing: don't keep it. `partitions` are those that still await their marker, once it is prepared.
+
+        Raises KafkaError: INVALID_REQUEST (an empty id), TRANSACTIONAL_ID_NOT_FOUND.
+        """
+        return admin.describe(self._manager, transactional_id)
+
+    def list_transactions(self, wanted: admin.TransactionFilter) -> Iterator[TransactionMetadata]:
+        """Those that the filter lets through, in no order. An Empty one began long ago, as its start is −1."""
+        return admin.list_transactions(self._manager, wanted)
+
+    # ---- what the broker asks
+
+    def apply(self, transactional_id: str, transit: TransitMetadata | None) -> None:
+        """Change what is known by one record of the log; None is a tombstone."""
+        self._manager.apply(transactional_id, transit)
+
+    def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None:
+        """One record of the log, at a start. Raises CodecError for one that makes no sense."""
+        self._manager.replay(key, value, record_offset)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A marker in the shard's own partition: nobody has transactions there, and it would mean nothing."""
 
-    # ---- start and end
-
     def start(self) -> None:
         """Everything is replayed: what was prepared is driven on, and time runs."""
-        for metadata in [*self.transactions.values()]:
-            completing.resume(self, metadata)
-        expiry.tick(self)
+        self.completing.resume()
+        self.expiry.tick()
 
     def unload(self) -> None:
-        """The partition is led elsewhere, or gone: nothing more is written, and answers of markers are ignored."""
-        self.completions.clear()
-        self.transactions.clear()
-        expiry.stop(self)
+        """The partition is led elsewhere, or gone: nothing more is written, answers of markers are ignored, and who
+        waits is told NOT_COORDINATOR."""
+        self.completing.stop()
+        self._manager.close()
+        self.expiry.stop()

@@ -8,7 +8,6 @@ whose time is up; it is only taken while the file `time_is_up` exists. Markers g
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -87,9 +86,16 @@ def main() -> int:
 
 
 def note_requests(hook: FaultHook) -> None:
-    for module_name, api in REQUESTS.items():
-        module = importlib.import_module(f"broker.handlers.{module_name}")
-        module.handle = noted(module.handle, api, hook)
+    from broker.network import dispatch
+
+    with_ports = dispatch.with_ports
+
+    def noted_with_ports(handle: Callable[..., Any], server: Any) -> Callable[..., Any]:
+        bound = with_ports(handle, server)
+        api = REQUESTS.get(handle.__module__.removeprefix("broker.handlers."))
+        return bound if api is None else noted(bound, api, hook)
+
+    dispatch.with_ports = noted_with_ports
 
 
 def noted(handle: Callable[..., Any], api: str, hook: FaultHook) -> Callable[..., Any]:
@@ -105,23 +111,22 @@ def noted(handle: Callable[..., Any], api: str, hook: FaultHook) -> Callable[...
 
 
 def note_the_timeout(time_is_up: Path, hook: FaultHook) -> None:
-    from coordinator.transaction import expiry
+    from coordinator.transaction.expiry import Expiry
 
-    abort, is_timed_out = expiry.abort_timed_out, expiry._is_timed_out
+    abort = Expiry.abort_timed_out
 
-    def noted_abort(shard: Any) -> None:
+    def noted_abort(expiry: Expiry) -> None:
         global _request
         if time_is_up.exists():
-            now_ms = shard.runtime.now_ms()
-            if any(is_timed_out(each, now_ms) for each in shard.transactions.values()):
+            if expiry.timed_out():
                 _request = TIMEOUT
                 hook_begin()
-            abort(shard)
+            abort(expiry)
 
     def hook_begin() -> None:
         hook(BEGIN, "", 0)
 
-    expiry.abort_timed_out = noted_abort
+    Expiry.abort_timed_out = noted_abort  # type: ignore[method-assign]
 
 
 def note_appends_to_logs(hook: FaultHook) -> None:

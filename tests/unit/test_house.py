@@ -103,7 +103,6 @@ TWICE = {
 }
 
 BOUND = {
-    "coordinator/transaction/shard.py",
     "storage/directory/log_directory.py",
     "storage/log/partition_log.py",
 }
@@ -121,13 +120,6 @@ CIRCLES = {
     "broker.quotas.client_quotas",
     "broker.quotas.throttling",
     "broker.server",
-    "coordinator.transaction.adding",
-    "coordinator.transaction.admin",
-    "coordinator.transaction.completing",
-    "coordinator.transaction.ending",
-    "coordinator.transaction.expiry",
-    "coordinator.transaction.init_producer_id",
-    "coordinator.transaction.shard",
     "storage.directory.future_logs",
     "storage.directory.log_directory",
     "storage.log.appending",

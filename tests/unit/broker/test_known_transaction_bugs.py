@@ -39,7 +39,11 @@ def refuse_once(shard: object, method: str, error: Error) -> None:
 
     def refused(*arguments: Any, **options: Any) -> Any:
         setattr(shard, method, real)
-        raise KafkaError(error)
+        if "then" in options:
+            options["then"](KafkaError(error))
+            return None
+        _, partitions = arguments
+        return dict.fromkeys(partitions, error)
 
     setattr(shard, method, refused)
 

@@ -17,6 +17,7 @@ from protocol.messages.transactions_admin import (
     WriteTxnMarkersRequest,
 )
 from protocol.records.batch import TIMESTAMP_TYPE_BIT
+from tests.support.answers import answered
 from tests.support.topics import topics_of
 from tests.support.whole_server import clock_of, in_loop
 from tests.unit.broker.transactional import (
@@ -175,7 +176,7 @@ async def test_markers_for_many_partitions_are_answered_when_all_are_written(tmp
         node, WriteTxnMarkersRequest(markers=[mark(node, 5, 0, *[("t", index) for index in range(count)])]), 2
     )
     assert markers(node, index=PER_TURN) == []
-    answer = await waiting
+    answer = await answered(waiting)
 
     assert found_in(answer) == {5: {("t", index): Error.NONE for index in range(count)}}
     await node.stop()

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import count
-from typing import NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from coordinator.ports import MarkerAnswers, TopicPartition, TxnMarker
-from coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata, TransitMetadata
+from coordinator.transaction.completing import Completion
+from coordinator.transaction.metadata import (
+    ProducerIdAndEpoch,
+    TransactionalProducer,
+    TransactionMetadata,
+    TransitMetadata,
+)
 from coordinator.transaction.records import decode_record
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.shard import TransactionShard
@@ -72,8 +78,8 @@ class Coordinator:
             self.markers,
             self._next_producer_id,
             self.settings,
-            lambda: self.level,
-            self.coordinator_epoch,
+            transaction_version=lambda: self.level,
+            coordinator_epoch=self.coordinator_epoch,
         )
 
     def _next_producer_id(self) -> int:
@@ -86,11 +92,12 @@ class Coordinator:
     def init(
         self, producer_id: int = -1, epoch: int = -1, *, name: str = "x", timeout_ms: int = TIMEOUT_MS
     ) -> ProducerIdAndEpoch | Error:
-        return answer_of(
-            lambda: self.shard.init_producer_id(
-                name, timeout_ms=timeout_ms, producer_id=producer_id, producer_epoch=epoch
-            )
-        )
+        return self.init_as(TransactionalProducer(name, producer_id, epoch), timeout_ms=timeout_ms)
+
+    def init_as(self, producer: TransactionalProducer, **asked: Any) -> ProducerIdAndEpoch | Error:
+        answer: Answer[ProducerIdAndEpoch | KafkaError] = Answer()
+        self.shard.init_producer_id(producer, reply=answer, **asked)
+        return told(answer)
 
     def add(
         self,
@@ -100,26 +107,43 @@ class Coordinator:
         name: str = "x",
         version: int = 2,
     ) -> Error:
-        answer = answer_of(
-            lambda: self.shard.add_partitions(
-                name, producer_id, epoch, partitions or [T0], client_transaction_version=version
-            )
+        return self.add_all(producer_id, epoch, partitions or [T0], name=name, version=version)
+
+    def add_all(
+        self,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[TopicPartition],
+        *,
+        name: str = "x",
+        version: int,
+    ) -> Error:
+        answer: Answer[KafkaError | None] = Answer()
+        self.shard.add_partitions(
+            TransactionalProducer(name, producer_id, epoch),
+            partitions,
+            client_transaction_version=version,
+            then=answer,
         )
-        return Error.NONE if answer is None else answer
+        error = told(answer)
+        return Error.NONE if error is None else error
 
     def verify(self, producer_id: int, epoch: int, *partitions: TopicPartition) -> list[Error]:
         asked = partitions or (T0,)
-        answers = self.shard.verify_partitions("x", producer_id, epoch, asked)
+        answers = self.shard.verify_partitions(TransactionalProducer("x", producer_id, epoch), asked)
         return [answers[each] for each in asked]
 
     def end(
         self, producer_id: int, epoch: int, *, commit: bool, version: int = 2, name: str = "x"
     ) -> ProducerIdAndEpoch | Error:
-        return answer_of(
-            lambda: self.shard.end_txn(
-                name, producer_id, epoch, commit=commit, client_transaction_version=version
-            )
+        answer: Answer[ProducerIdAndEpoch | KafkaError] = Answer()
+        self.shard.end_txn(
+            TransactionalProducer(name, producer_id, epoch),
+            commit=commit,
+            client_transaction_version=version,
+            reply=answer,
         )
+        return told(answer)
 
     # --- what a test arranges and looks at --------------------------------------------------------------------
 
@@ -131,6 +155,16 @@ class Coordinator:
         assert isinstance(me, ProducerIdAndEpoch)
         assert self.add(*me, *partitions, version=version) is Error.NONE
         return me
+
+    def configure(self, **settings: Any) -> None:
+        """Other settings, of a shard that has nothing yet."""
+        assert not self.shard.transactions
+        self.settings = TransactionSettings(**settings)
+        self.shard = self._new_shard()
+
+    @property
+    def completions(self) -> dict[str, Completion]:
+        return self.shard.completing.completions
 
     def put(self, state: TransactionState, producer_id: int, epoch: int, **fields: object) -> None:
         """The id "x" as it is after a record of this state, whatever came before; T0 is in an open transaction."""
@@ -188,11 +222,21 @@ class Coordinator:
         return again
 
 
-def answer_of(ask: Callable[[], T]) -> T | Error:
-    try:
-        return ask()
-    except KafkaError as refused:
-        return refused.error
+class Answer(Generic[T]):
+    """What a callback was called with, once."""
+
+    def __init__(self) -> None:
+        self.all: list[T] = []
+
+    def __call__(self, answer: T) -> None:
+        assert not self.all, "answered twice"
+        self.all.append(answer)
+
+
+def told(answer: Answer[T | KafkaError]) -> T | Error:
+    """The answer that has come, or its Error."""
+    [found] = answer.all
+    return found.error if isinstance(found, KafkaError) else found
 
 
 def names(metadata: Collection[TransactionMetadata]) -> list[str]:

@@ -38,9 +38,9 @@ def test_partitions_that_are_in_already_are_not_logged_again() -> None:
 def test_no_partitions_begin_a_transaction_too_and_it_can_be_committed() -> None:
     it = Coordinator()
     it.init()
-    it.shard.add_partitions("x", 7, 0, [], client_transaction_version=0)
+    it.add_all(7, 0, [], version=0)
     assert it.state == "Ongoing"
-    it.shard.add_partitions("x", 7, 0, [], client_transaction_version=0)
+    it.add_all(7, 0, [], version=0)
     assert it.end(7, 0, commit=True, version=0) == (-1, -1)
     assert it.told() == ["Empty 7/0", "Ongoing 7/0", "PrepareCommit 7/0", "CompleteCommit 7/0"]
     assert it.marked() == []
@@ -108,6 +108,6 @@ def test_partitions_of_ten_thousand_names_stay_in_the_order_of_adding() -> None:
     it = Coordinator()
     it.init()
     many = [(f"topic-{index % 97}", index) for index in range(10_000)]
-    it.shard.add_partitions("x", 7, 0, many, client_transaction_version=2)
+    it.add_all(7, 0, many, version=2)
     assert [*it.x.partitions] == many
     assert set(it.restarted().x.partitions) == set(many)

@@ -64,12 +64,12 @@ def test_what_is_not_there_cannot_be_described(three: Coordinator, name: str, er
 def test_a_filter_lets_through_what_all_its_parts_let_through(
     three: Coordinator, wanted: TransactionFilter, expected: list[str]
 ) -> None:
-    assert names([*three.shard.list(wanted)]) == expected
+    assert names([*three.shard.list_transactions(wanted)]) == expected
 
 
 def test_the_dead_are_neither_listed_nor_described(three: Coordinator) -> None:
     three.put(DEAD, 12, 0)
-    assert "x" not in names([*three.shard.list(TransactionFilter())])
+    assert "x" not in names([*three.shard.list_transactions(TransactionFilter())])
     with pytest.raises(KafkaError, match="TRANSACTIONAL_ID_NOT_FOUND"):
         three.shard.describe("x")
 

@@ -28,7 +28,7 @@ def test_with_nothing_in_the_way_it_is_complete_before_the_answer(
     assert it.told(2) == [f"Prepare{word} 7/{epoch}", f"Complete{word} 7/{epoch}"]
     assert it.marked() == [f"{word.lower()} 7/{epoch} TV{version}: t-0 t-1"]
     assert it.state == f"Complete{word}"
-    assert it.shard.completions == {}
+    assert it.completions == {}
 
 
 def test_the_marker_carries_the_epoch_of_the_coordinator() -> None:
@@ -176,7 +176,7 @@ def test_a_completion_that_cannot_be_logged_now_is_logged_later(error: Error) ->
     it.runtime.pass_ms(1)
     assert it.state == "CompleteCommit"
     assert it.told(2) == ["PrepareCommit 7/1", "CompleteCommit 7/1"]
-    assert it.shard.completions == {}
+    assert it.completions == {}
 
 
 def test_a_completion_that_fails_for_good_is_not_pending_any_more(caplog: pytest.LogCaptureFixture) -> None:

@@ -114,4 +114,4 @@ def test_whatever_append_is_the_one_the_client_gets_what_it_asked_for(
         assert script.it.x.state in EXPIRES, f"append {at} {how}"
         assert script.it.x.pending_state is None
         assert script.it.x.producer_epoch == undisturbed.it.x.producer_epoch, f"append {at} {how}"
-        assert script.it.shard.completions == {}
+        assert script.it.completions == {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from coordinator.transaction.expiry import TOMBSTONES_BYTES
-from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.states import ONGOING
 from protocol.errors import Error
 from tests.unit.coordinator.transaction.coordinator import T0, TIMEOUT_MS, Coordinator, names
@@ -37,7 +36,7 @@ def test_the_timeout_counts_from_the_first_partition() -> None:
 
 def test_how_often_is_looked_is_a_setting() -> None:
     it = Coordinator()
-    it.shard.settings = TransactionSettings(abort_timed_out_interval_ms=100)
+    it.configure(abort_timed_out_interval_ms=100)
     it.begun(timeout_ms=250)
     it.runtime.pass_ms(299)
     assert it.state == "Ongoing"
@@ -149,7 +148,7 @@ def test_an_id_is_forgotten_at_the_first_look_seven_days_after_its_last_record()
 
 def test_only_what_nothing_is_under_way_for_is_forgotten() -> None:
     it = Coordinator()
-    it.shard.settings = TransactionSettings(max_timeout_ms=2**31 - 2, transactional_id_expiration_ms=DAY_MS)
+    it.configure(max_timeout_ms=2**31 - 2, transactional_id_expiration_ms=DAY_MS)
     for name in ("empty", "committed", "aborted", "open", "prepared"):
         it.init(name=name, timeout_ms=2**31 - 2)
     for index, name in enumerate(("committed", "aborted", "open", "prepared")):
@@ -194,7 +193,7 @@ def test_tombstones_that_cannot_be_written_are_tried_an_hour_later(caplog: pytes
 
 def test_many_tombstones_go_in_batches_of_bounded_size() -> None:
     it = Coordinator()
-    it.shard.settings = TransactionSettings(transactional_id_expiration_ms=HOUR_MS)
+    it.configure(transactional_id_expiration_ms=HOUR_MS)
     batches: list[int] = []
     append = it.runtime.append
 

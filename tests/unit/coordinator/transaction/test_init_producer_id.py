@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.transaction.settings import TransactionSettings
+from coordinator.transaction.metadata import TransactionalProducer
 from coordinator.transaction.states import EMPTY
 from protocol.errors import Error
-from tests.unit.coordinator.transaction.coordinator import Coordinator, answer_of
+from tests.unit.coordinator.transaction.coordinator import Coordinator
 
 
 def test_an_unknown_id_gets_a_new_producer_id_and_epoch_0() -> None:
@@ -39,12 +39,12 @@ def test_two_phase_commit_needs_its_setting_and_has_no_timeout() -> None:
     it = Coordinator()
 
     def ask(**flags: bool) -> object:
-        return answer_of(lambda: it.shard.init_producer_id("x", timeout_ms=0, **flags))
+        return it.init_as(TransactionalProducer("x"), timeout_ms=0, **flags)
 
     assert ask(enable_2pc=True) is Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert ask(enable_2pc=True, keep_prepared_txn=True) is Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert ask(keep_prepared_txn=True) is Error.UNSUPPORTED_VERSION
-    it.shard.settings = TransactionSettings(two_phase_commit_enable=True)
+    it.configure(two_phase_commit_enable=True)
     assert ask(enable_2pc=True) == (7, 0)
     assert it.x.timeout_ms == 2**31 - 1
     assert it.add(7, 0) is Error.NONE
@@ -185,7 +185,7 @@ def test_an_exception_while_appending_leaves_nothing_pending() -> None:
 
     it.runtime.append = fail  # type: ignore[method-assign]
     with pytest.raises(OSError, match="the disk is gone"):
-        it.shard.init_producer_id("x", timeout_ms=1)
+        it.init(timeout_ms=1)
     assert it.state == "Empty"
 
 

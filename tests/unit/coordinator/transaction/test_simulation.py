@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from coordinator.ports import Record, TopicPartition, TxnMarker
-from coordinator.transaction.metadata import ProducerIdAndEpoch, TransitMetadata
+from coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionalProducer, TransitMetadata
 from coordinator.transaction.records import encode_key, encode_value
 from coordinator.transaction.states import EMPTY, EXPIRES
 from protocol.errors import Error
@@ -31,7 +31,7 @@ class Crashed(BaseException):
     """The broker is gone, in the middle of an append."""
 
 
-class CrashingWorld(FakeRuntime):
+class CrashingRuntime(FakeRuntime):
     """An append may fail, or be the last thing that happens, with or without its record."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -169,7 +169,9 @@ class Producer:
         coordinator = self.simulation.coordinator
         error = coordinator.add(*self.me, partition, name=self.name, version=self.version)
         if error is Error.NONE and self.version == 0:
-            answers = coordinator.shard.verify_partitions(self.name, *self.me, [partition])
+            answers = coordinator.shard.verify_partitions(
+                TransactionalProducer(self.name, *self.me), [partition]
+            )
             error = answers[partition]
         if error is Error.NONE:
             error = self.simulation.leaders[partition].write(*self.me, self.transaction)
@@ -221,7 +223,7 @@ class Simulation:
         self.asked_to_commit: set[int] = set()
         self.level = self.rng.choice([1, 2, 2])
         self.crashes = 0
-        runtime = CrashingWorld(self.rng)
+        runtime = CrashingRuntime(self.rng)
         for index in range(3):  # some are near the end of their epochs
             it = TransitMetadata(
                 EMPTY, index, index, -1, self.rng.choice([0, 32_757]), -1, 1, {}, -1, START_MS, 0
@@ -232,7 +234,7 @@ class Simulation:
             Producer(self, f"p{index}", 0 if index == 0 or self.level < 2 else 2) for index in range(4)
         ]
 
-    def _coordinator(self, runtime: CrashingWorld, epoch: int) -> Coordinator:
+    def _coordinator(self, runtime: CrashingRuntime, epoch: int) -> Coordinator:
         made = Coordinator(runtime, level=self.level, epoch=epoch)
         made.producer_ids = self.producer_ids  # type: ignore[assignment]
         made.markers = self.network  # type: ignore[assignment]
@@ -252,8 +254,8 @@ class Simulation:
         while True:
             self.crashes += 1
             before = self.coordinator.runtime
-            assert isinstance(before, CrashingWorld)
-            runtime = CrashingWorld(self.rng)
+            assert isinstance(before, CrashingRuntime)
+            runtime = CrashingRuntime(self.rng)
             runtime.log, runtime.elapsed_ms, runtime.is_calm = before.log, before.elapsed_ms, before.is_calm
             self.coordinator.shard.unload()
             self.coordinator = self._coordinator(runtime, epoch=self.coordinator.coordinator_epoch + 1)
@@ -277,7 +279,7 @@ class Simulation:
 
     def come_to_rest(self) -> None:
         runtime = self.coordinator.runtime
-        assert isinstance(runtime, CrashingWorld)
+        assert isinstance(runtime, CrashingRuntime)
         runtime.is_calm = self.network.is_calm = True
         runtime.failing = None
         while self.network.in_flight:
@@ -288,7 +290,7 @@ class Simulation:
 
     def check(self) -> None:
         shard = self.coordinator.shard
-        assert shard.completions == {}
+        assert self.coordinator.completions == {}
         for metadata in shard.transactions.values():
             assert metadata.state in EXPIRES, f"{metadata} is stuck"
             assert metadata.pending_state is None

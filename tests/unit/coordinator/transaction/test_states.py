@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.transaction.metadata import ProducerIdAndEpoch
+from coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionalProducer
 from coordinator.transaction.states import (
     ADD_PARTITIONS,
     COMPLETE_ABORT,
@@ -262,5 +262,7 @@ def test_an_empty_transactional_id_is_an_invalid_request() -> None:
     assert it.add(ID, CURRENT, name="") is Error.INVALID_REQUEST
     assert it.end(ID, CURRENT, commit=True, name="") is Error.INVALID_REQUEST
     assert it.end(ID, CURRENT, commit=True, name="", version=0) is Error.INVALID_REQUEST
-    assert it.shard.verify_partitions("", ID, CURRENT, [T0]) == {T0: Error.INVALID_REQUEST}
+    assert it.shard.verify_partitions(TransactionalProducer("", ID, CURRENT), [T0]) == {
+        T0: Error.INVALID_REQUEST
+    }
     assert it.shard.transactions == {}

@@ -1,0 +1,159 @@
+"""Whether a transactional append is part of a transaction that its coordinator knows of (KIP-890).
+
+The first append of a transaction to a partition is announced to the log, the coordinator is asked, and what the log
+gave for the announcement goes with the append: so nothing that was on its way when its transaction ended can open
+another one that nobody would end. Clients of transactions version 2 don't add partitions themselves: the question
+adds them. Sources: `AddPartitionsToTxnManager`, `ReplicaManager.maybeSendPartitionsToTransactionCoordinator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.transaction.metadata import TransactionalProducer
+from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.coordination.transactions import Transactions
+    from broker.environment.clock import Clock
+    from broker.replicas.partitions import Partition
+    from coordinator.ports import TopicPartition
+    from storage.producers.announcements import Verification
+
+TRANSACTION_VERSION_2 = 2
+
+# the first versions whose clients know TRANSACTION_ABORTABLE, and whose appends add their partitions
+_PRODUCE_VERSIONS = (11, 12)
+_TXN_OFFSET_COMMIT_VERSIONS = (4, 5)
+
+
+class TransactionSupportedOperation(Enum):
+    """What is asked of the coordinator, and with which errors."""
+
+    DEFAULT_ERROR = "verify, with errors that old clients know"
+    GENERIC_ERROR = "verify"
+    ADD_PARTITION = "add"
+
+    @staticmethod
+    def of_produce(version: int) -> TransactionSupportedOperation:
+        return _operation(version, *_PRODUCE_VERSIONS)
+
+    @staticmethod
+    def of_txn_offset_commit(version: int) -> TransactionSupportedOperation:
+        return _operation(version, *_TXN_OFFSET_COMMIT_VERSIONS)
+
+
+DEFAULT_ERROR, GENERIC_ERROR, ADD_PARTITION = TransactionSupportedOperation
+
+
+def _operation(version: int, new_errors_from: int, adds_from: int) -> TransactionSupportedOperation:
+    if version >= adds_from:
+        return ADD_PARTITION
+    return GENERIC_ERROR if version >= new_errors_from else DEFAULT_ERROR
+
+
+class Verified(NamedTuple):
+    """`errors` of the partitions that may not be appended to; `guards` for the appends to the others.
+
+    A partition in which the transaction is open already has neither: nobody need be asked.
+    """
+
+    errors: dict[Partition, Error]
+    guards: dict[Partition, Verification]
+
+
+class AddPartitionsToTxnManager:
+    """Asks the coordinators of transactions, for those who append."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, transactions: Transactions) -> None:
+        self._config = config
+        self._clock = clock
+        self._transactions = transactions
+
+    def add_or_verify(
+        self,
+        producer: TransactionalProducer,
+        sequences: Mapping[Partition, int],
+        operation: TransactionSupportedOperation,
+        then: Callable[[Verified], None],
+    ) -> None:
+        """`sequences`: of each partition's batch the first one, or −1 where there are none. `then` is called once, in
+        this call where the coordinator's answer comes in it."""
+        verified = Verified({}, {})
+        adds = operation is ADD_PARTITION
+        if adds or self._config.get_boolean("transaction.partition.verification.enable"):
+            self._announce(producer, sequences, verified, adds=adds)
+        if not verified.guards:
+            then(verified)
+            return
+        asked = {(partition.topic.name, partition.index): partition for partition in verified.guards}
+
+        def answered(errors: Mapping[TopicPartition, Error]) -> None:
+            for name, error in errors.items():
+                if error is not Error.NONE:
+                    verified.errors[asked[name]] = _told(error, operation)
+            then(verified)
+
+        self._ask(producer, [*asked], answered, adds=adds)
+
+    def _announce(
+        self,
+        producer: TransactionalProducer,
+        sequences: Mapping[Partition, int],
+        verified: Verified,
+        *,
+        adds: bool,
+    ) -> None:
+        """Tell each partition's log what is about to come, and be given what to show with it."""
+        now_ms = self._clock.now_ms()
+        for partition, sequence in sequences.items():
+            try:
+                if partition.is_gone:
+                    raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+                guard = partition.log.start_verification(
+                    producer.producer_id, sequence, producer.producer_epoch, adds, now_ms
+                )
+            except KafkaError as error:
+                verified.errors[partition] = error.error
+            else:
+                if guard is not None:
+                    verified.guards[partition] = guard
+
+    def _ask(
+        self,
+        producer: TransactionalProducer,
+        partitions: list[TopicPartition],
+        then: Callable[[Mapping[TopicPartition, Error]], None],
+        *,
+        adds: bool,
+    ) -> None:
+        """What keeps the coordinator from having partitions in the transaction."""
+        try:
+            shard = self._transactions.shard_of(producer.transactional_id)
+        except KafkaError as failure:
+            none_there = failure.error is Error.NOT_COORDINATOR
+            error = Error.COORDINATOR_NOT_AVAILABLE if none_there else failure.error
+            then(dict.fromkeys(partitions, error))
+            return
+        if not adds:
+            then(shard.verify_partitions(producer, partitions))
+            return
+
+        def added(failure: KafkaError | None) -> None:
+            then({} if failure is None else dict.fromkeys(partitions, failure.error))
+
+        shard.add_partitions(
+            producer, partitions, client_transaction_version=TRANSACTION_VERSION_2, then=added
+        )
+
+
+def _told(error: Error, operation: TransactionSupportedOperation) -> Error:
+    """What producers expect to be told."""
+    if error is Error.PRODUCER_FENCED:
+        return Error.INVALID_PRODUCER_EPOCH
+    if error is Error.TRANSACTION_ABORTABLE and operation is DEFAULT_ERROR:
+        return Error.INVALID_TXN_STATE
+    return error

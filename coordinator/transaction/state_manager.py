@@ -1,0 +1,140 @@
+"""The transactional ids of one partition of `__transaction_state`, and how its records make them.
+
+Propose → append → committed → apply. Until its record is committed a move is only pending, so that whatever is known of
+a transactional id is committed: who reads it waits for nobody.
+Source: `TransactionStateManager`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from coordinator.gate import Gate
+from coordinator.ports import Bytes, Record, Runtime, Then
+from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
+from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
+from coordinator.transaction.states import DEAD
+from protocol.errors import Error, KafkaError
+
+log = logging.getLogger("barnabas.transactions")
+
+
+class TransactionStateManager:
+    """Knows the transactional ids, and changes them by records."""
+
+    __slots__ = ("_gate", "runtime", "transaction_version", "transactions")
+
+    def __init__(self, runtime: Runtime, transaction_version: Callable[[], int]) -> None:
+        """`transaction_version` is the cluster's level of that feature, at each moment."""
+        self.runtime = runtime
+        self.transaction_version = transaction_version
+        self.transactions: dict[str, TransactionMetadata] = {}
+        self._gate = Gate(runtime)
+
+    def get(self, transactional_id: str) -> TransactionMetadata:
+        """Raises KafkaError: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING."""
+        if not transactional_id:
+            raise KafkaError(Error.INVALID_REQUEST)
+        metadata = self.transactions.get(transactional_id)
+        if metadata is None:
+            raise KafkaError(Error.INVALID_PRODUCER_ID_MAPPING)
+        return metadata
+
+    def create(self, transactional_id: str, producer_id: int, timeout_ms: int) -> TransactionMetadata:
+        """An id that nobody used before: Empty, with a producer id and no epoch. No record says so."""
+        metadata = TransactionMetadata(transactional_id, producer_id, timeout_ms, self.runtime.now_ms())
+        self.transactions[transactional_id] = metadata
+        return metadata
+
+    # ---- moves
+
+    def commit(self, metadata: TransactionMetadata, transit: TransitMetadata, then: Then) -> None:
+        """Log a proposal, and apply it once its record is committed.
+
+        `then` is given None after that. Where the proposal makes no sense, or can't be logged, it is taken back, and
+        `then` is given the error for the client.
+        """
+        try:
+            metadata.propose(transit.state, transit.producer_epoch)
+        except KafkaError as error:
+            then(error)
+            return
+
+        def logged(error: KafkaError | None) -> None:
+            if error is not None:
+                metadata.take_back()
+            then(error)
+
+        self.log(metadata, transit, logged)
+
+    def log(self, metadata: TransactionMetadata, transit: TransitMetadata, then: Then) -> None:
+        """Log what was proposed, and apply it once its record is committed. With an error it is pending still."""
+        try:
+            value = encode_value(transit, self.transaction_version())
+            self._gate.append(((encode_key(metadata.transactional_id), value),))
+        except KafkaError as error:
+            then(error)
+            return
+        except BaseException:  # what nobody thought of must not leave it pending for ever
+            metadata.take_back()
+            raise
+
+        def committed(error: KafkaError | None) -> None:
+            if error is None:
+                metadata.apply(transit)
+            then(error)
+
+        self._gate.when_committed(committed)
+
+    def bury(self, batch: Sequence[TransactionMetadata], then: Then) -> None:
+        """Forget transactional ids, with a tombstone each in one batch, once that is committed."""
+        records: list[Record] = [(encode_key(each.transactional_id), None) for each in batch]
+        for metadata in batch:
+            metadata.pending_state = DEAD
+
+        def committed(error: KafkaError | None) -> None:
+            for metadata in batch:
+                if error is None:
+                    self.transactions.pop(metadata.transactional_id, None)
+                else:
+                    metadata.take_back()
+            then(error)
+
+        try:
+            self._gate.append(records)
+        except KafkaError as error:
+            committed(error)
+        else:
+            self._gate.when_committed(committed)
+
+    # ---- records
+
+    def apply(self, transactional_id: str, transit: TransitMetadata | None) -> None:
+        """Change what is known by one record of the log; None is a tombstone."""
+        if transit is None:
+            self.transactions.pop(transactional_id, None)
+            return
+        metadata = self.transactions.get(transactional_id)
+        if metadata is None:
+            metadata = TransactionMetadata(transactional_id, transit.producer_id, 0, 0)
+            self.transactions[transactional_id] = metadata
+        metadata.apply(transit)
+
+    def replay(self, key: Bytes, value: Bytes | None, record_offset: int) -> None:
+        """One record of the log, at a start; a version that Kafka doesn't know is passed over, as it does.
+
+        Raises CodecError for one that makes no sense. Kafka logs an error then and goes on with what it had read so
+        far, so that a prepared transaction further on would hang: don't serve a partition that can't be read.
+        """
+        try:
+            transactional_id, transit = decode_record(key, value)
+        except UnknownVersion as unknown:
+            log.warning("the record at offset %d has %s; it stays in the log", record_offset, unknown)
+            return
+        self.apply(transactional_id, transit)
+
+    def close(self) -> None:
+        """The partition is led elsewhere, or gone: what isn't committed yet is told NOT_COORDINATOR."""
+        self._gate.close()
+        self.transactions.clear()
