@@ -14,8 +14,16 @@ from protocol.errors import KafkaError
 from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
-    from broker.environment.scheduler import Scheduled
-    from broker.server import Server
+    from collections.abc import Sequence
+
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.snapshots import MetadataSnapshots
+    from broker.disks.failures import LogDirFailures
+    from broker.disks.log_dirs import LogDirs
+    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.network.listener import Listener
+    from broker.replicas.partitions import Partitions
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog
 
@@ -27,14 +35,32 @@ METADATA_CLEANING_MS = 60_000  # KafkaRaftClient.RaftMetadataLogCleanerManager
 
 
 class Housekeeping:
-    """Runs the periodic tasks of a server."""
+    """Runs the periodic tasks of a node."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        scheduler: Scheduler,
+        *,
+        log_dirs: LogDirs,
+        log_dir_failures: LogDirFailures,
+        partitions: Partitions,
+        snapshots: MetadataSnapshots,
+        listeners: Sequence[Listener],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._scheduler = scheduler
+        self._log_dirs = log_dirs
+        self._log_dir_failures = log_dir_failures
+        self._partitions = partitions
+        self._snapshots = snapshots
+        self._listeners = listeners
         self._timers: dict[str, Scheduled] = {}
 
     def start(self) -> None:
-        config = self._server.config
+        config = self._config
         checkpoint_ms = config.get_int("log.flush.offset.checkpoint.interval.ms")
         start_offset_ms = config.get_int("log.flush.start.offset.checkpoint.interval.ms")
         high_watermark_ms = config.get_int("replica.high.watermark.checkpoint.interval.ms")
@@ -74,7 +100,7 @@ class Housekeeping:
     def _every(
         self, name: str, interval_ms: int, task: Callable[[], None], first_ms: int | None = None
     ) -> None:
-        call_later = self._server.scheduler.call_later
+        call_later = self._scheduler.call_later
 
         def due() -> None:
             if interval_ms > 0:  # else once, as Kafka's scheduler
@@ -88,7 +114,7 @@ class Housekeeping:
         self._timers[name] = call_later(max(delay_ms, 0) / 1000, due)
 
     def _each_directory(self, what: str, task: Callable[[LogDirectory], object]) -> None:
-        for directory in self._server.log_dirs.all():
+        for directory in self._log_dirs.all():
             try:
                 task(directory)
             except (OSError, KafkaError) as error:
@@ -97,7 +123,7 @@ class Housekeeping:
     def _each_log(self, what: str, task: Callable[[PartitionLog], object]) -> None:
         """Of those that are on their way to another directory both. One that the disk refuses keeps the others from
         nothing."""
-        partitions = self._server.partitions.all()
+        partitions = self._partitions.all()
         futures = [partition.move.log for partition in partitions if partition.move is not None]
         for each in (*(partition.log for partition in partitions), *futures):
             try:
@@ -116,7 +142,7 @@ class Housekeeping:
 
     def flush_due_logs(self) -> None:
         """flush.ms: logs with records that have waited so long are synced."""
-        now_ms = self._server.clock.now_ms()
+        now_ms = self._clock.now_ms()
 
         def flush(log: PartitionLog) -> None:
             if log.config.flush_ms != LONG_MAX:
@@ -125,23 +151,23 @@ class Housekeeping:
         self._each_log("flush", flush)
 
     def enforce_retention(self) -> None:
-        now_ms = self._server.clock.now_ms()
+        now_ms = self._clock.now_ms()
         self._each_log("retention", lambda log: log.apply_retention(now_ms))
 
     def expire_producers(self) -> None:
-        now_ms = self._server.clock.now_ms()
+        now_ms = self._clock.now_ms()
         self._each_log("producer expiry", lambda log: log.expire_producers(now_ms))
 
     def clean_metadata(self) -> None:
         """metadata.max.retention.bytes and .ms: old snapshots go, and the log below the oldest that stays."""
-        self._server.metadata.snapshots.clean(self._server.clock.now_ms())
+        self._snapshots.clean(self._clock.now_ms())
 
     def record_failed_directories(self) -> None:
         """What the metadata log took none of when it happened."""
-        self._server.log_dir_failures.record()
+        self._log_dir_failures.record()
 
     def close_idle_connections(self) -> None:
-        max_idle_ms = self._server.config.get_int("connections.max.idle.ms")
-        before_s = self._server.scheduler.time() - max_idle_ms / 1000
-        for listener in self._server.listeners.values():
+        max_idle_ms = self._config.get_int("connections.max.idle.ms")
+        before_s = self._scheduler.time() - max_idle_ms / 1000
+        for listener in self._listeners:
             listener.close_idle(before_s, max_idle_ms)

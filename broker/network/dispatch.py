@@ -26,8 +26,9 @@ from protocol.headers import decode_request_header
 from protocol.wire.codec import decoder, encoder
 
 if TYPE_CHECKING:
+    from broker.environment.clock import Clock
     from broker.network.connection import Connection
-    from broker.server import Server
+    from broker.quotas.client_quotas import ClientQuotas
 
 log = logging.getLogger("barnabas.dispatch")
 
@@ -61,12 +62,12 @@ class Route:
         self.flexible_answer = api.response_header_version(api_version) >= 1
 
 
-def with_ports(handle: Callable[..., Any], server: Server) -> Callable[[RequestContext, Any], Any]:
-    """The handler, given the ports that its signature names: those of its parameters before context and request are
-    called as the server calls them."""
+def with_ports(handle: Callable[..., Any], node: object) -> Callable[[RequestContext, Any], Any]:
+    """The handler, given the ports that its signature names: its parameters before context and request are attributes
+    of the node."""
     code = handle.__code__
     names = code.co_varnames[: code.co_argcount - 2]
-    return partial(handle, *(server if name == "server" else getattr(server, name) for name in names))
+    return partial(handle, *(node if name == "server" else getattr(node, name) for name in names))
 
 
 class PendingAnswer:
@@ -106,9 +107,19 @@ class PendingAnswer:
 class Dispatcher:
     """Serves requests of any connection."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._monotonic_s = server.clock.monotonic_s
+    def __init__(
+        self,
+        node: object,
+        quotas: ClientQuotas,
+        clock: Clock,
+        stop_on_failure: Callable[[BaseException], None],
+    ) -> None:
+        """`node`: whose attributes are the ports of handlers, by their names."""
+        self._node = node
+        self._quotas = quotas
+        self._monotonic_s = clock.monotonic_s
+        self._now_ms = clock.now_ms
+        self._stop_on_failure = stop_on_failure
         self._routes: dict[int, Route] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -128,7 +139,7 @@ class Dispatcher:
             raise CloseConnectionError(f"a {APIS[api_key].name} request of {len(frame)} bytes")
         request, _ = route.decode(frame, header.body_pos, len(frame))
         context = RequestContext(connection, api_key, api_version, header.correlation_id, header.client_id)
-        quotas = self._server.quotas
+        quotas = self._quotas
         began_s = self._monotonic_s() if quotas.enforced else 0.0
         response = route.handle(context, request)
         if quotas.enforced and (response is None or isinstance(response, route.response)):
@@ -159,7 +170,7 @@ class Dispatcher:
     def finish(self, pending: PendingAnswer) -> Answer:
         """The answer that has come, charged for and encoded. Raises what the request failed with."""
         response = pending.later.result()
-        if self._server.quotas.enforced:
+        if self._quotas.enforced:
             began_s = self._monotonic_s() - pending.handled_s
             self._charge(pending.context, response, pending.frame_bytes, began_s)
         if response is None:
@@ -168,7 +179,7 @@ class Dispatcher:
 
     def _charge(self, context: RequestContext, response: Any, frame_bytes: int, began_s: float) -> None:
         handling_s = self._monotonic_s() - began_s if began_s else 0.0
-        charge(self._server.quotas, context, response, frame_bytes, handling_s, self._server.clock.now_ms())
+        charge(self._quotas, context, response, frame_bytes, handling_s, self._now_ms())
 
     def _route(self, api_key: int, api_version: int) -> Route | None:
         """The route of an API's version; None for ApiVersions of a version that isn't known."""
@@ -183,7 +194,7 @@ class Dispatcher:
                 f"{api.name} version {api_version} is not served ({lowest} to {api.max_version} are)"
             )
         route = Route(api_key, api_version)
-        route.handle = with_ports(route.handle, self._server)
+        route.handle = with_ports(route.handle, self._node)
         self._routes[api_key << 16 | api_version] = route
         return route
 
@@ -208,7 +219,7 @@ class Dispatcher:
             return
         log.error("a request of %s failed", connection, exc_info=error)
         if stops_the_broker(error):
-            self._server.stop_on_failure(error)
+            self._stop_on_failure(error)
 
 
 def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:

@@ -1,33 +1,69 @@
-"""Where clients are told to connect, by the listener that they come through (Kafka: `advertised.listeners`)."""
+"""The addresses that a node has bound, and those that its clients are told (Kafka: `advertised.listeners`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from broker.process.start_error import StartError
+
 if TYPE_CHECKING:
-    from broker.network.listener import Listener
+    from broker.config.listeners import ListenerConfig
+    from broker.environment.network import Bound, Network
 
 Address = tuple[str, int]
 """Host and port."""
 
 
-class Endpoints:
-    """The addresses of this node's listeners."""
+class BoundEndpoint:
+    """The address of one listener. Who connects waits until it is served."""
 
-    def __init__(self, listeners: Mapping[str, Listener]) -> None:
-        self._listeners = listeners
+    __slots__ = ("_advertised", "bound", "host", "name", "port")
+
+    def __init__(self, config: ListenerConfig, bound: Bound) -> None:
+        self.name = config.name
+        self.host = config.host
+        self.port = bound.port
+        self.bound = bound
+        self._advertised = config.advertised
+
+    @property
+    def advertised(self) -> Address | None:
+        """What clients are told, None where they aren't told of this listener.
+
+        A configured port 0 stands for the one that was bound.
+        """
+        if self._advertised is None:
+            return None
+        host, port = self._advertised
+        return host, port or self.port
+
+    @property
+    def text(self) -> str:
+        """What is advertised, or else what is bound, as host:port: IPv6 addresses in brackets."""
+        host, port = self.advertised or (self.host, self.port)
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Endpoints:
+    """Those of all listeners of a node."""
+
+    def __init__(self, all_bound: Sequence[BoundEndpoint]) -> None:
+        self._by_listener = {endpoint.name: endpoint for endpoint in all_bound}
+
+    def __iter__(self) -> Iterator[BoundEndpoint]:
+        return iter(self._by_listener.values())
 
     def advertised(self, listener_name: str) -> Address | None:
         """What a client of this listener is told to connect to; None where it isn't advertised."""
-        return self._listeners[listener_name].advertised
+        return self._by_listener[listener_name].advertised
 
     def all_advertised(self) -> Iterator[tuple[str, str, int]]:
         """(listener's name, host, port) of each that clients are told of; there is one at least."""
-        for name, listener in self._listeners.items():
-            told = listener.advertised
+        for endpoint in self:
+            told = endpoint.advertised
             if told is not None:
-                yield name, *told
+                yield endpoint.name, *told
 
     @property
     def first_advertised(self) -> Address:
@@ -36,5 +72,26 @@ class Endpoints:
 
     @property
     def bootstrap(self) -> str:
-        """host:port of the first listener that clients are told of; IPv6 addresses in brackets."""
-        return next(each.address for each in self._listeners.values() if each.advertised is not None)
+        """host:port of the first listener that clients are told of."""
+        return next(endpoint.text for endpoint in self if endpoint.advertised is not None)
+
+    def close(self) -> None:
+        """Nobody else comes in."""
+        for endpoint in self:
+            endpoint.bound.close()
+
+
+def bind_all(configs: Sequence[ListenerConfig], network: Network, backlog: int) -> Endpoints:
+    """Raises StartError where one of the addresses isn't to be had; none is bound then."""
+    found: list[BoundEndpoint] = []
+    for config in configs:
+        try:
+            bound = network.bind(config.host, config.port, backlog)
+        except OSError as error:
+            Endpoints(found).close()
+            where = f"{config.host or '*'}:{config.port}"
+            raise StartError(
+                f"listener {config.name}: can't listen on {where}: {error.strerror or error}"
+            ) from error
+        found.append(BoundEndpoint(config, bound))
+    return Endpoints(found)

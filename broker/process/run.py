@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from broker.environment.environment import Environment
 from broker.process.start_error import StartError
-from broker.server import Server
+from broker.starting import start
 
 if TYPE_CHECKING:
     from broker.process.command_line import Options
     from broker.process.parent import ParentTie
+    from broker.server import Server
 
 log = logging.getLogger("barnabas")
 
@@ -55,7 +56,6 @@ def run(options: Options) -> int:
 
 async def _run(options: Options, parent: ParentTie | None) -> int:
     loop = asyncio.get_running_loop()
-    server = Server(options.config, Environment.of_this_machine())
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, asked_to_stop.set)
@@ -63,7 +63,7 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
         parent.watch(asked_to_stop.set)
     gc.disable()  # what a start makes is there to stay: looking it through, again and again, finds nothing
     try:
-        await server.start()
+        server = await start(options.config, Environment.of_this_machine())
     except StartError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return 1
@@ -80,7 +80,7 @@ async def _serve(
     server: Server, options: Options, parent: ParentTie | None, asked_to_stop: asyncio.Event
 ) -> None:
     """Say where the server is, and wait for the signal, the parent's end or a failure."""
-    endpoints = {name: listener.address for name, listener in server.listeners.items()}
+    endpoints = {endpoint.name: endpoint.text for endpoint in server.endpoints}
     if parent is not None:
         parent.tell_ready(server.bootstrap, endpoints)
     # Testcontainers waits for "[KafkaServer id=N] started".

@@ -15,6 +15,7 @@ from broker.disks import moves
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.server import Server
+from broker.starting import start
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from protocol.records.records import build_batch
@@ -127,8 +128,7 @@ async def test_kafka_and_barnabas_share_several_folders(tmp_path: Path) -> None:
     log_dirs = ",".join(map(str, paths))
     port = ["--port", "0", "-o", f"log.dirs={log_dirs}"]
     with Turns(tmp_path, {"log.dirs": log_dirs}) as turns:
-        node = Server(parse_command_line(port, {}).config, Environment.of_this_machine())
-        await node.start()
+        node = await start(parse_command_line(port, {}).config, Environment.of_this_machine())
         create(node, "t", 4)
         await node.stop()
 
@@ -140,8 +140,7 @@ async def test_kafka_and_barnabas_share_several_folders(tmp_path: Path) -> None:
         moved_to = paths[1 - paths.index(where["t-0"])]
         (where["t-0"] / "t-0").rename(moved_to / "t-0")
 
-        again = Server(parse_command_line(port, {}).config, Environment.of_this_machine())
-        await again.start()
+        again = await start(parse_command_line(port, {}).config, Environment.of_this_machine())
         assert [again.partitions.get("t", index).log.log_end_offset for index in range(4)] == [1] * 4
         await again.stop()
 
@@ -164,8 +163,7 @@ async def test_the_two_end_each_others_moves_between_folders(
         return sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/t-0"))
 
     with Turns(tmp_path, {"log.dirs": log_dirs}) as turns:
-        node = Server(parse_command_line(port, {}).config, Environment.of_this_machine())
-        await node.start()
+        node = await start(parse_command_line(port, {}).config, Environment.of_this_machine())
         create(node, "t")
         partition = node.partitions.get("t", 0)
         for _ in range(500):
@@ -186,8 +184,7 @@ async def test_the_two_end_each_others_moves_between_folders(
         assert produce(turns, "t") == 500
         turns.kill()
 
-        again = Server(parse_command_line(port, {}).config, Environment.of_this_machine())
-        await again.start()
+        again = await start(parse_command_line(port, {}).config, Environment.of_this_machine())
         partition = again.partitions.get("t", 0)
         assert partition.log.log_end_offset == 501
         again.moves.begin(partition, ids["data"])

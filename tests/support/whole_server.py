@@ -9,10 +9,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from broker.config.broker_config import BrokerConfig
 from broker.environment.environment import Environment
 from broker.network.dispatch import with_ports
 from broker.process.command_line import parse_command_line
 from broker.server import Server
+from broker.starting import start
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 
@@ -27,19 +29,18 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     return run
 
 
-def server(folder: Path, *settings: str, port: int = 0, now_ms: int | None = None) -> Server:
-    """Not started yet; `settings` are `name=value`."""
+def configured(folder: Path, *settings: str, port: int = 0) -> BrokerConfig:
+    """`settings` are `name=value`."""
     arguments = ["--data", str(folder), "--port", str(port)]
     for setting in settings:
         arguments += ["-o", setting]
+    return parse_command_line(arguments, {}).config
+
+
+async def started(folder: Path, *settings: str, port: int = 0, now_ms: int | None = None) -> Server:
+    """Raises StartError as a start does."""
     clock = ManualClock() if now_ms is None else ManualClock(now_ms)
-    return Server(parse_command_line(arguments, {}).config, Environment.of_this_machine(clock, files))
-
-
-async def started(folder: Path, *settings: str, now_ms: int | None = None) -> Server:
-    node = server(folder, *settings, now_ms=now_ms)
-    await node.start()
-    return node
+    return await start(configured(folder, *settings, port=port), Environment.of_this_machine(clock, files))
 
 
 def clock_of(node: Server) -> ManualClock:

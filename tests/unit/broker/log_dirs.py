@@ -13,6 +13,7 @@ from broker.environment.environment import Environment
 from broker.handlers import alter_replica_log_dirs, produce
 from broker.process.command_line import parse_command_line
 from broker.server import Server
+from broker.starting import start
 from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
@@ -41,11 +42,8 @@ def refuse(part_of_path: str, *operations: str) -> None:
 async def started(folder: Path, *names: str, metadata: str = "a") -> Server:
     log_dirs = ",".join(str(folder / name) for name in names or "abc")
     arguments = ["--port", "0", "-o", f"log.dirs={log_dirs}", "-o", f"metadata.log.dir={folder / metadata}"]
-    node = Server(
-        parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock(NOW_MS), files)
-    )
-    await node.start()
-    return node
+    environment = Environment.of_this_machine(ManualClock(NOW_MS), files)
+    return await start(parse_command_line(arguments, {}).config, environment)
 
 
 async def filled(folder: Path) -> Server:

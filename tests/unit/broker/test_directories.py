@@ -13,6 +13,7 @@ from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.process.start_error import StartError
 from broker.server import Server
+from broker.starting import start
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
@@ -32,17 +33,12 @@ def _a_whole_disk_afterwards() -> Iterator[None]:
     files.set_fault_hook(None)
 
 
-def node(folder: Path, *names: str, metadata: str | None = None) -> Server:
+async def started(folder: Path, *names: str, metadata: str | None = None) -> Server:
     arguments = ["--port", "0", "-o", "log.dirs=" + ",".join(str(folder / name) for name in names)]
     if metadata is not None:
         arguments += ["-o", f"metadata.log.dir={folder / metadata}"]
-    return Server(parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock(), files))
-
-
-async def started(folder: Path, *names: str, metadata: str | None = None) -> Server:
-    server = node(folder, *names, metadata=metadata)
-    await server.start()
-    return server
+    environment = Environment.of_this_machine(ManualClock(), files)
+    return await start(parse_command_line(arguments, {}).config, environment)
 
 
 async def filled(folder: Path, *names: str, metadata: str | None = None) -> Server:
@@ -193,12 +189,10 @@ async def test_a_start_that_is_refused_changes_nothing(tmp_path: Path, setting: 
     arguments += (
         ["-o", "node.id=7"] if setting == "node.id=7" else ["-o", f"metadata.log.dir={tmp_path / 'b'}"]
     )
-    refused = Server(
-        parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock(), files)
-    )
+    environment = Environment.of_this_machine(ManualClock(), files)
     with pytest.raises(StartError):
-        await refused.start()
-    await refused.background.finish()
+        await start(parse_command_line(arguments, {}).config, environment)
+    await environment.background.finish()
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 

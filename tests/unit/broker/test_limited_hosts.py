@@ -15,9 +15,9 @@ import pytest
 from broker.config.connections_per_host import connections_per_host
 from broker.config.errors import ConfigError
 from broker.handlers import alter_client_quotas, incremental_alter_configs
-from broker.network import addresses, listener
+from broker.network import addresses, connection_limits
 from broker.network.addresses import address_of
-from broker.network.listener import ConnectionLimits
+from broker.network.connection_limits import ConnectionLimits
 from broker.process.start_error import StartError
 from broker.quotas import client_quotas
 from broker.server import Server
@@ -25,7 +25,7 @@ from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from tests.compare.plain import message_from
-from tests.support.whole_server import clock_of, handled, in_loop, server, started
+from tests.support.whole_server import clock_of, handled, in_loop, started
 
 OVERRIDES = "max.connections.per.ip.overrides"
 RATE = "connection_creation_rate"
@@ -42,7 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         hosts.append(host)
         return f"10.0.0.{ord(host)}" if len(host) == 1 else None
 
-    for module in (client_quotas, alter_client_quotas, listener):
+    for module in (client_quotas, alter_client_quotas, connection_limits):
         monkeypatch.setattr(module, "address_of", look_up)
     return hosts
 
@@ -183,7 +183,7 @@ def test_a_host_is_looked_up_when_it_comes_and_not_again(asked: list[str]) -> No
 def test_a_file_that_names_a_host_that_cannot_be_resolved_is_refused(tmp_path: Path, host: str) -> None:
     @in_loop
     async def begin() -> None:
-        await server(tmp_path, f"{OVERRIDES}={host}:3").start()
+        await started(tmp_path, f"{OVERRIDES}={host}:3")
 
     with pytest.raises(StartError, match=f"{OVERRIDES}: {host} can't be resolved") as refused:
         begin()

@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
+from broker import starting
+from broker.config.broker_config import BrokerConfig
+from broker.disks.log_dirs import LogDirs
+from broker.environment.environment import Environment
+from broker.environment.network import SocketNetwork
 from broker.handlers import describe_cluster, find_coordinator, metadata
+from broker.network.endpoints import bind_all
 from broker.process import run
 from broker.process.command_line import parse_command_line
 from broker.process.start_error import StartError
@@ -20,8 +26,9 @@ from protocol.errors import Error
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from protocol.messages.topics import CreatableTopic
+from tests.support.ports import free_ports
 from tests.support.topics import topics_of
-from tests.support.whole_server import handled, in_loop, server, started
+from tests.support.whole_server import configured, handled, in_loop, started
 
 TWO_LISTENERS = (
     "listeners=A://127.0.0.1:0,B://127.0.0.1:0",
@@ -86,38 +93,45 @@ async def test_accepted_connections_are_kept_alive(tmp_path: Path) -> None:
 
 @in_loop
 async def test_the_backlog_is_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = server(tmp_path, "socket.listen.backlog.size=7")
     asked: list[int] = []
     listen = socket.socket.listen
     monkeypatch.setattr(
         socket.socket, "listen", lambda self, backlog: (asked.append(backlog), listen(self, backlog))[1]
     )
-    await node.start()
+    node = await started(tmp_path, "socket.listen.backlog.size=7")
     assert set(asked) == {7}
     await node.stop()
 
 
 @in_loop
-async def test_who_connects_while_the_folders_are_opened_is_served_afterwards(tmp_path: Path) -> None:
-    node = server(tmp_path)
-    node.listeners["PLAINTEXT"].bind()
-    reader, writer = await asyncio.open_connection("127.0.0.1", node.listeners["PLAINTEXT"].port)
-    await node.listeners["PLAINTEXT"].listen()
+async def test_who_connects_while_the_folders_are_opened_is_served_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [port] = free_ports(1)
+    connected: list[socket.socket] = []
+    open_log_dirs = starting.open_log_dirs
+
+    def open_meanwhile(*arguments: Any) -> LogDirs:
+        connected.append(socket.create_connection(("127.0.0.1", port)))
+        return open_log_dirs(*arguments)
+
+    monkeypatch.setattr(starting, "open_log_dirs", open_meanwhile)
+    node = await started(tmp_path, port=port)
+    reader, writer = await asyncio.open_connection(sock=connected[0])
     writer.write((0).to_bytes(4, "big"))  # no request: served by being hung up on
     assert await asyncio.wait_for(reader.read(), 5) == b""
     writer.close()
-    node.listeners["PLAINTEXT"].stop_accepting()
+    await node.stop()
 
 
 @in_loop
 async def test_a_port_that_two_start_on_at_once_is_refused_to_the_second(tmp_path: Path) -> None:
-    first = server(tmp_path / "one")
-    first.listeners["PLAINTEXT"].bind()  # not serving yet
-    second = server(tmp_path / "two", port=first.listeners["PLAINTEXT"].port)
+    first = bind_all(configured(tmp_path / "one").listeners, SocketNetwork(), 50)  # not serving yet
+    [endpoint] = first
     with pytest.raises(StartError, match="can't listen"):
-        await second.start()
+        await started(tmp_path / "two", port=endpoint.port)
     assert not (tmp_path / "two").exists()
-    first.listeners["PLAINTEXT"].stop_accepting()
+    first.close()
 
 
 @in_loop
@@ -146,13 +160,14 @@ async def test_an_output_that_cannot_be_written_does_not_end_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[Server] = []
-    start = Server.start
+    start = run.start
 
-    async def start_and_fail(self: Server) -> None:
-        await start(self)
-        served.append(self)
+    async def start_and_tell(config: BrokerConfig, environment: Environment) -> Server:
+        node = await start(config, environment)
+        served.append(node)
+        return node
 
-    monkeypatch.setattr(Server, "start", start_and_fail)
+    monkeypatch.setattr(run, "start", start_and_tell)
     monkeypatch.setattr(sys, "stdout", FullOutput())
     options = parse_command_line(["--data", str(tmp_path), "--port", "0"], {})
     running = asyncio.ensure_future(run._run(options, None))

@@ -17,6 +17,7 @@ from broker.handlers import alter_replica_log_dirs, describe_log_dirs
 from broker.process.command_line import parse_command_line
 from broker.replicas.partitions import Partition
 from broker.server import Server
+from broker.starting import start
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     AlterReplicaLogDir,
@@ -55,11 +56,8 @@ async def started(folder: Path, *settings: str) -> Server:
     arguments = ["--port", "0", "-o", "log.dirs=" + ",".join(str(folder / name) for name in "abc")]
     for setting in ("metadata.log.dir=" + str(folder / "m"), *settings):
         arguments += ["-o", setting]
-    node = Server(
-        parse_command_line(arguments, {}).config, Environment.of_this_machine(ManualClock(NOW_MS), files)
-    )
-    await node.start()
-    return node
+    environment = Environment.of_this_machine(ManualClock(NOW_MS), files)
+    return await start(parse_command_line(arguments, {}).config, environment)
 
 
 async def filled(folder: Path, *settings: str, **configs: str) -> Server:

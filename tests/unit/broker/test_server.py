@@ -10,7 +10,7 @@ from broker.server import Server
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from tests.support.topics import topics_of
-from tests.support.whole_server import crash, in_loop, server, started
+from tests.support.whole_server import crash, in_loop, started
 
 
 def create(node: Server, name: str, partitions: int = 1) -> None:
@@ -26,7 +26,7 @@ def append(node: Server, topic: str, *values: bytes) -> None:
 
 async def refusal(folder: Path, *settings: str, port: int = 0) -> str:
     with pytest.raises(StartError) as refused:
-        await server(folder, *settings, port=port).start()
+        await started(folder, *settings, port=port)
     text = str(refused.value)
     assert "\n" not in text
     return text

@@ -1,0 +1,85 @@
+"""What the metadata says, made so: settings, quotas, partitions, coordinators (Kafka: `BrokerMetadataPublisher`)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.config.dynamic_settings import set_dynamic
+from broker.controller.image import BROKER_RESOURCE
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.metadata_log import MetadataLog
+    from broker.coordination.groups import Groups
+    from broker.coordination.transactions import Transactions
+    from broker.disks.log_dirs import LogDirs
+    from broker.network.connection_limits import ConnectionLimits
+    from broker.quotas.client_quotas import ClientQuotas
+    from broker.replicas.partitions import Partitions
+
+log = logging.getLogger("barnabas.server")
+
+
+class Followers(NamedTuple):
+    """Who does as the metadata says."""
+
+    config: BrokerConfig
+    quotas: ClientQuotas
+    connection_limits: ConnectionLimits
+    log_dirs: LogDirs
+    partitions: Partitions
+    groups: Groups
+    transactions: Transactions
+
+
+class BrokerMetadataPublisher:
+    """Tells each of a node's parts what has changed for it."""
+
+    def __init__(self, node_id: int, metadata: MetadataLog, followers: Followers) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._followers = followers
+
+    def start(self) -> None:
+        """At the start: settings first, then the partitions, then what is read from them. Raises one of
+        `replicas.partitions.FAULTS`."""
+        to = self._followers
+        self._publish_settings()
+        to.groups.follow(to.partitions.open_all(self._metadata.image))
+        to.transactions.follow()  # after the groups: it may end transactions, and their offsets
+        self._metadata.on_change = self._publish
+
+    def stop(self) -> None:
+        self._metadata.on_change = lambda: None
+
+    def _publish(self) -> None:
+        to = self._followers
+        self._publish_settings()
+        to.groups.follow(to.partitions.follow(self._metadata.image))
+        to.transactions.follow()
+
+    def _publish_settings(self) -> None:
+        image, to = self._metadata.image, self._followers
+        if image.kept.take_quota_change():
+            to.quotas.follow(image)
+        if image.take_broker_config_change():
+            complaints = set_dynamic(
+                to.config,
+                broker=image.configs.get((BROKER_RESOURCE, str(self._node_id)), {}),
+                cluster=image.configs.get((BROKER_RESOURCE, ""), {}),
+            )
+            for complaint in complaints:
+                log.warning("%s", complaint)
+            self._apply_settings()
+            to.partitions.configure_all()
+
+    def _apply_settings(self) -> None:
+        """Hand on what can be altered while we run, and isn't asked for each time."""
+        config, to = self._followers.config, self._followers
+        to.connection_limits.configure(
+            config.get_int("max.connections"),
+            config.get_int("max.connections.per.ip"),
+            config.max_connections_per_host,
+        )
+        to.log_dirs.cordon(config.get_list("cordoned.log.dirs"))

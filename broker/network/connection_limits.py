@@ -1,0 +1,66 @@
+"""How many connections there may be, in all and from one address."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+
+from broker.network.addresses import address_of
+
+log = logging.getLogger("barnabas.listener")
+
+
+class ConnectionLimits:
+    """How many connections there are, in all and by address (Kafka: `ConnectionQuotas`).
+
+    `unresolved`: the hosts that keep the overrides that were last wanted from being in force.
+    """
+
+    def __init__(self, max_connections: int, max_per_ip: int, per_ip_overrides: Mapping[str, int]) -> None:
+        self.unresolved: list[str] = []
+        self._count = 0
+        self._by_ip: Counter[str] = Counter()
+        self._wanted: Mapping[str, int] = {}
+        self._resolved: dict[str, str] = {}
+        self._overrides: dict[str, int] = {}
+        self.configure(max_connections, max_per_ip, per_ip_overrides)
+
+    def configure(self, max_connections: int, max_per_ip: int, per_ip_overrides: Mapping[str, int]) -> None:
+        """The overrides are by host name or address. A name is looked up once, when it comes; where one can't be
+        resolved all overrides stay as they were, as in Kafka.
+
+        What is lower than before lets nobody in, and closes no connection that there is.
+        """
+        self.max_connections = max_connections
+        self.max_per_ip = max_per_ip
+        if per_ip_overrides == self._wanted:
+            return
+        self._wanted = per_ip_overrides
+        found = {host: self._resolved.get(host) or address_of(host) for host in per_ip_overrides}
+        self.unresolved = [host for host, address in found.items() if address is None]
+        if self.unresolved:
+            log.warning(
+                "max.connections.per.ip.overrides: not in force, since these hosts can't be resolved: %s",
+                ", ".join(self.unresolved),
+            )
+            return
+        self._resolved = {host: address for host, address in found.items() if address is not None}
+        self._overrides = {self._resolved[host]: limit for host, limit in per_ip_overrides.items()}
+
+    def admit(self, host: str) -> str | None:
+        """Counts the connection in any case: `forget` follows when it is closed."""
+        self._count += 1
+        self._by_ip[host] += 1
+        limit = self._overrides.get(host, self.max_per_ip)
+        if self._by_ip[host] > limit:
+            return f"more than {limit} connections from {host} (max.connections.per.ip)"
+        if self._count > self.max_connections:
+            return f"more than {self.max_connections} connections (max.connections)"
+        return None
+
+    def forget(self, host: str) -> None:
+        self._count -= 1
+        self._by_ip[host] -= 1
+        if not self._by_ip[host]:
+            del self._by_ip[host]

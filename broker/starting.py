@@ -1,0 +1,184 @@
+"""How a node starts: bind the ports, lock the folders, replay the metadata log, register and be elected leader of the
+partitions, open their logs, and only then listen. What fails on the way lets go of all that came before."""
+
+from __future__ import annotations
+
+import logging
+import resource
+from typing import TYPE_CHECKING
+
+from broker.config.connections_per_host import CONNECTIONS_PER_HOST
+from broker.config.topic_config import log_config_of_metadata
+from broker.controller import assigned_directories, registration
+from broker.controller.bootstrap import bootstrap_records
+from broker.controller.image import ClusterImage, MetadataContradictionError
+from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
+from broker.controller.placement import Placement
+from broker.controller.registration import BrokerIncarnation
+from broker.controller.snapshots import SnapshotPolicy
+from broker.disks.folders import find_folders, settle_moves
+from broker.disks.opening import open_log_dirs
+from broker.fault_handler import FaultHandler
+from broker.network.connection_limits import ConnectionLimits
+from broker.network.endpoints import bind_all
+from broker.process.start_error import StartError
+from broker.replicas.partitions import FAULTS as LOG_FAULTS
+from broker.server import Opened, Server
+from protocol.errors import CodecError
+from protocol.wire.primitives import uuid_to_text
+from storage.directory.log_directory import METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.disks.log_dirs import LogDirs
+    from broker.environment.environment import Environment
+    from broker.network.endpoints import Endpoints
+
+log = logging.getLogger("barnabas.server")
+
+LEAST_OPEN_FILES = 64
+MOST_OPEN_FILES = 900  # 5,000 partitions need no more: what isn't used lately is closed
+
+# What a folder may be found with; a fault of ours is none of these and keeps its stack trace.
+_FOLDER_ERRORS = (*LOG_FAULTS, CodecError, MetadataContradictionError)
+
+MovesFound = list[tuple[str, int, bytes]]
+"""By topic, partition and directory id."""
+
+
+async def start(config: BrokerConfig, environment: Environment) -> Server:
+    """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
+    limits = _connection_limits(config)
+    endpoints = bind_all(config.listeners, environment.network, config.get_int("socket.listen.backlog.size"))
+    faults = FaultHandler(environment.scheduler)
+    log_dirs: LogDirs | None = None
+    try:
+        environment.files.limit_open_files(_open_files_limit())
+        log_dirs = open_log_dirs(config, environment.files, environment.background, environment.chance.uuid)
+        metadata = _open_metadata(config, environment, log_dirs)
+        moves_found = _correct_directories(config, environment, log_dirs, metadata)
+        incarnation = _register(config, environment, metadata, endpoints=endpoints, log_dirs=log_dirs)
+        server = Server(
+            Opened(
+                config=config,
+                environment=environment,
+                faults=faults,
+                connection_limits=limits,
+                endpoints=endpoints,
+                log_dirs=log_dirs,
+                metadata=metadata,
+                incarnation=incarnation,
+            )
+        )
+        server.open_partitions(moves_found)
+    except BaseException as error:
+        faults.forget()
+        endpoints.close()
+        if log_dirs is not None:
+            log_dirs.close(clean=False)
+        if isinstance(error, _FOLDER_ERRORS):
+            raise StartError(f"the data can't be opened: {error}") from error
+        raise
+    await server.serve()
+    return server
+
+
+def _connection_limits(config: BrokerConfig) -> ConnectionLimits:
+    """What a file says now has to hold; what a record of the past says is passed over."""
+    limits = ConnectionLimits(
+        config.get_int("max.connections"),
+        config.get_int("max.connections.per.ip"),
+        config.max_connections_per_host,
+    )
+    for host in limits.unresolved:
+        setting = config.static[CONNECTIONS_PER_HOST]
+        raise StartError(f"{setting.origin}: {CONNECTIONS_PER_HOST}: {host} can't be resolved")
+    return limits
+
+
+def _open_files_limit() -> int:
+    """Half of what the process may have open goes to logs, the rest to connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return MOST_OPEN_FILES
+    return min(MOST_OPEN_FILES, max(LEAST_OPEN_FILES, soft // 2))
+
+
+def _open_metadata(config: BrokerConfig, environment: Environment, log_dirs: LogDirs) -> MetadataLog:
+    """The cluster's metadata as the last run left it, with an epoch of ours begun; a new cluster's where none is."""
+    clock, directory = environment.clock, log_dirs.metadata
+    opened = directory.open_log(
+        METADATA_TOPIC,
+        0,
+        log_config_of_metadata(config),
+        now_ms=clock.now_ms(),
+        topic_id=uuid_to_text(METADATA_TOPIC_ID),
+    )
+    metadata = MetadataLog(opened, ClusterImage(), clock, SnapshotPolicy.of(config))
+    metadata.replay()
+    beginning = None
+    if not metadata.image.features:
+        min_in_sync = config.get_int("min.insync.replicas")
+        beginning = bootstrap_records(environment.files, directory.path, min_in_sync, clock.now_ms())
+    metadata.become_leader(config.node_id)
+    if beginning is not None:
+        metadata.append_transaction("Bootstrap records", beginning)
+    return metadata
+
+
+def _correct_directories(
+    config: BrokerConfig, environment: Environment, log_dirs: LogDirs, metadata: MetadataLog
+) -> MovesFound:
+    """Where a partition's folder is, counts; what is no partition of ours is set aside. Returns the moves between
+    directories that were under way."""
+    image, new_name = metadata.image, environment.chance.folder_name
+    found = find_folders(image, log_dirs.online, new_name)
+    any_failed = bool(log_dirs.offline_paths)
+    moves_found = settle_moves(image, log_dirs.online, found, any_failed, new_name)
+    placement = Placement(config.node_id, log_dirs.ids, log_dirs.is_cordoned)
+    corrected = assigned_directories.corrections(
+        image, config.node_id, found, log_dirs.ids, any_failed, placement.directory
+    )
+    if corrected:
+        metadata.append(corrected, may_split=True)
+    return moves_found
+
+
+def _register(
+    config: BrokerConfig,
+    environment: Environment,
+    metadata: MetadataLog,
+    *,
+    endpoints: Endpoints,
+    log_dirs: LogDirs,
+) -> BrokerIncarnation:
+    """Register anew and be elected: what the controller does when a broker comes back."""
+    image, node_id = metadata.image, config.node_id
+    previous = image.brokers.get(node_id)
+    lost = registration.take_leadership_away(image, node_id)
+    if lost:
+        # The last run was killed: it is fenced now, as its session's end would have fenced it.
+        if previous is not None:
+            lost.append(registration.fence(node_id, previous.broker_epoch))
+        metadata.append(lost, may_split=True)
+    broker_epoch = metadata.next_offset
+    metadata.append(
+        [
+            registration.register_broker(
+                node_id,
+                environment.chance.token_bytes(16),
+                broker_epoch,
+                [*endpoints.all_advertised()],
+                [*log_dirs.ids],
+                config.get_string("broker.rack"),
+            )
+        ]
+    )
+    metadata.append(
+        [
+            registration.unfence(node_id, broker_epoch),
+            *registration.elect(image, node_id, log_dirs.ids),
+        ],
+        may_split=True,
+    )
+    return BrokerIncarnation(node_id, broker_epoch)
