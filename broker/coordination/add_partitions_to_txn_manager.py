@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.replicas.partitions import Partition
     from coordinator.ports import TopicPartition
-    from storage.producers.announcements import Verification
+    from storage.producers.verification_guards import VerificationGuard
 
 TRANSACTION_VERSION_2 = 2
 
@@ -62,7 +62,7 @@ class Verified(NamedTuple):
     """
 
     errors: dict[Partition, Error]
-    guards: dict[Partition, Verification]
+    guards: dict[Partition, VerificationGuard]
 
 
 class AddPartitionsToTxnManager:

@@ -13,7 +13,7 @@ from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.records.records import COMMIT, build_batch, read_control_type, read_records
 from storage.log.results import AppendOrigin
-from storage.producers.announcements import Verification
+from storage.producers.verification_guards import VerificationGuard
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
@@ -71,7 +71,7 @@ class PartitionRuntime:
     def _append(
         self, records: Sequence[Record], producer_id: int, producer_epoch: int, guard: object | None
     ) -> None:
-        assert guard is None or isinstance(guard, Verification)
+        assert guard is None or isinstance(guard, VerificationGuard)
         partition = self._partition
         leader = partition.leader()
         now_ms = self._clock.now_ms()

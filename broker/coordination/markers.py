@@ -17,7 +17,7 @@ from protocol.errors import Error, KafkaError
 from protocol.records.batch import LOG_APPEND_TIME, patch_max_timestamp
 from protocol.records.records import ABORT, COMMIT, build_end_txn_marker
 from storage.log.results import AppendOrigin
-from storage.producers.producer_state import Marker
+from storage.producers.producer_state import EndTransactionMarker
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
@@ -54,7 +54,7 @@ class _Written(NamedTuple):
     """A marker as it is written: built once, and copied for each partition."""
 
     marker: TxnMarker
-    record: Marker
+    record: EndTransactionMarker
     batch: bytearray
 
 
@@ -134,7 +134,10 @@ class TxnMarkers:
             producer_epoch=marker.producer_epoch,
             timestamp=now_ms,
         )
-        return _Written(marker, Marker(marker.commit, marker.coordinator_epoch, now_ms), batch)
+        record = EndTransactionMarker(
+            marker.commit, marker.coordinator_epoch, now_ms, marker.transaction_version
+        )
+        return _Written(marker, record, batch)
 
     def _write_one(self, written: _Written, topic: str, index: int) -> Error | None:
         partition = self._partitions.find(topic, index)
@@ -179,6 +182,5 @@ class TxnMarkers:
             now_ms=now_ms,
             origin=AppendOrigin.COORDINATOR,
             marker=record,
-            transaction_version=marker.transaction_version,
         )
         leader.advance()

@@ -205,7 +205,7 @@ class LogDirMoves:
             return False
         if future.failure is not None:
             raise future.failure
-        if future.flush_running or not move.synced:
+        if future.flushing.running or not move.synced:
             self._sync(move)
             return False
         self._change_places(partition, move)
@@ -226,7 +226,7 @@ class LogDirMoves:
     def _change_places(self, partition: Partition, move: LogDirMove) -> None:
         """Record the new directory, then promote the future log. Raises one of `FAULTS`."""
         if move.log.recovery_point < partition.log.recovery_point:
-            moving.sync(move.log)
+            move.log.sync()
 
         def answered_later(error: KafkaError | None) -> None:
             move.assigning = False

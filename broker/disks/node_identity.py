@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from broker.process.start_error import StartError
 from protocol.wire.primitives import uuid_from_text, uuid_to_text
-from storage.directory.checkpoints import META_PROPERTIES_FILE
+from storage.checkpoints import META_PROPERTIES_FILE
 from storage.directory.log_directory import LogDirectory
 
 VERSION = "1"

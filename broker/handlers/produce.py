@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.partitions import Partition, Partitions
     from broker.security.authorizer import Authorizer
-    from storage.producers.announcements import Verification
+    from storage.producers.verification_guards import VerificationGuard
 
 ADMIN_CLIENT_ID = "__admin_client"  # AdminUtils: the one client that may write to internal topics
 FIRST_VERSION_TOLD_LEADERS = 10
 
-NO_GUARDS: Mapping[Partition, Verification] = MappingProxyType({})
+NO_GUARDS: Mapping[Partition, VerificationGuard] = MappingProxyType({})
 
 Answer = ProduceResponse | None
 
@@ -163,7 +163,7 @@ class _Producing:
                 self._refusals[key] = refused(partition.index, told, message)
                 del batches[key]
 
-    def append(self, batches: Batches, now_ms: int, guards: Mapping[Partition, Verification]) -> None:
+    def append(self, batches: Batches, now_ms: int, guards: Mapping[Partition, VerificationGuard]) -> None:
         self.appends.append(batches, now_ms, guards)
 
     def reply(self, scheduler: Scheduler, later: Later[Answer]) -> None:

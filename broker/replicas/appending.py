@@ -17,7 +17,7 @@ from protocol.records.checks import RecordValidationError, validate
 
 if TYPE_CHECKING:
     from broker.replicas.partitions import Partition
-    from storage.producers.announcements import Verification
+    from storage.producers.verification_guards import VerificationGuard
 
 Key = tuple[str | bytes, int]
 """A partition as the request names it: by the topic's name or its id, and its number."""
@@ -53,7 +53,7 @@ class Appends:
         self.answers: Answers = {}
         self.awaited: list[AwaitedAppend] = []
 
-    def append(self, batches: Batches, now_ms: int, guards: Mapping[Partition, Verification]) -> None:
+    def append(self, batches: Batches, now_ms: int, guards: Mapping[Partition, VerificationGuard]) -> None:
         """`guards`: what the transaction's coordinator was asked with, for the appends to show to the log."""
         if self._acks not in VALID_ACKS:
             for key in batches:
@@ -67,7 +67,7 @@ class Appends:
                 self.answers[key] = self._append(partition, batch, now_ms, guard)
 
     def _append(
-        self, partition: Partition, batch: memoryview, now_ms: int, guard: Verification | None
+        self, partition: Partition, batch: memoryview, now_ms: int, guard: VerificationGuard | None
     ) -> PartitionProduceResponse:
         """Check one batch and append it; whatever is wrong with it becomes the partition's answer."""
         leader = partition.role

@@ -18,8 +18,8 @@ from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
 from protocol.records.rules import RecordRules
 from protocol.wire.primitives import uuid_to_text
+from storage.checkpoints import CheckpointError
 from storage.directory import moving
-from storage.directory.checkpoints import CheckpointError
 from storage.log.log_config import LogConfig
 from storage.log.recovery import InconsistentTopicIdError
 from storage.log.segment_recovery import UnsupportedFormatError

@@ -6,14 +6,16 @@ Source: kafka.log.LogManager (getOrCreateLog of a future log, replaceCurrentWith
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
+from storage import checkpoints
 from storage.background import Lane
-from storage.directory import checkpoints, moving
-from storage.directory.checkpoints import TopicPartition
+from storage.checkpoints import TopicPartition
+from storage.directory import moving
 from storage.directory.partition_folder import PartitionFolder
+from storage.file_names import LOG_SUFFIX
 from storage.files import File
 from storage.log import removal
-from storage.log.partition_log import Jitter, PartitionLog
-from storage.log.segment_files import LOG_SUFFIX
+from storage.log.log_state import Jitter
+from storage.log.partition_log import PartitionLog
 from storage.log.storage_errors import told_to_clients
 
 if TYPE_CHECKING:
@@ -82,11 +84,11 @@ def leave_future(directory: "LogDirectory", log: PartitionLog) -> None:
         directory._left_futures[key] = log
         _note_unopened(directory, log)
     else:
-        removal.take_out_of_use(log)
+        log.take_out_of_use()
 
 
 def _put_back(directory: "LogDirectory", log: PartitionLog) -> None:
-    removal.take_out_of_use(log)
+    log.take_out_of_use()
     if log.created:
         _note_unopened(directory, log)
 
@@ -144,7 +146,7 @@ def forget_unopened(directory: "LogDirectory", key: TopicPartition) -> None:
     directory._unopened_futures.pop(key, None)
     left = directory._left_futures.pop(key, None)
     if left is not None:
-        removal.take_out_of_use(left)
+        left.take_out_of_use()
     if key not in directory.logs and key not in directory._unopened:
         directory._forget(key)
 

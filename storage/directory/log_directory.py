@@ -11,15 +11,17 @@ by the start that goes on with the directory, and written last of all. Source: k
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from storage import checkpoints
 from storage.background import Background, Lane, RunAll, Work, run_in_turn
-from storage.directory import checkpoints, future_logs
-from storage.directory.checkpoints import CheckpointError, TopicPartition
+from storage.checkpoints import CheckpointError, TopicPartition
+from storage.directory import future_logs
 from storage.directory.future_logs import FUTURE_DIRECTORY_SUFFIX
 from storage.directory.partition_folder import PartitionFolder
 from storage.files import Files
 from storage.log import removal
 from storage.log.log_config import LogConfig
-from storage.log.partition_log import Jitter, PartitionLog
+from storage.log.log_state import Jitter
+from storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +100,7 @@ class LogDirectory:
         return f"{self.path}/{name}"
 
     def _load(self) -> None:
-        self.meta_properties = checkpoints.read_properties(
+        self.meta_properties = checkpoints.read_meta_properties(
             self.files, self._path(checkpoints.META_PROPERTIES_FILE)
         )
         mark = self._path(checkpoints.CLEAN_SHUTDOWN_FILE)

@@ -7,17 +7,14 @@ one holds it takes over. Source: kafka.server ReplicaAlterLogDirsThread, LogMana
 
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import walk_batches
-from storage.log import flush_waiters, flushing, reads, recovery, removal, retention, truncation
+from storage.log import syncing
 from storage.log.log_config import LONG_MAX, LogConfig
+from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
-from storage.log.storage_errors import give_up, told_to_clients
-
-if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
+from storage.log.storage_errors import told_to_clients
 
 
 def config_of_future(config: LogConfig) -> LogConfig:
@@ -25,30 +22,29 @@ def config_of_future(config: LogConfig) -> LogConfig:
     return replace(config, flush_messages=LONG_MAX)
 
 
-def start_offset_of(present: "PartitionLog") -> int:
+def start_offset_of(present: PartitionLog) -> int:
     """Where a future log begins: at the batch that holds the log start."""
-    return reads.base_offset_of(present, present.log_start_offset)
+    return present.base_offset_of(present.log_start_offset)
 
 
-@told_to_clients
-def begin(future: "PartitionLog", present: "PartitionLog", now_ms: int) -> None:
+def begin(future: PartitionLog, present: PartitionLog, now_ms: int) -> None:
     """Makes the future log's directory. One that was found is cut where the present log ended the last epoch that it
     knows, or begins anew where that doesn't know the epoch (Kafka: `AbstractFetcherThread.getOffsetTruncationState`,
     which looks for an earlier one in common)."""
     if not future.created:
-        recovery.create_directory(future, now_ms)
+        future.create(now_ms)
         return
     latest = future.leader_epochs.latest
     epoch, end_offset = present.end_offset_for_epoch(latest)
     if latest < 0 or epoch != latest:
-        truncation.truncate_fully_and_start_at(future, start_offset_of(present), now_ms)
+        future.truncate_fully_and_start_at(start_offset_of(present), now_ms)
     else:
-        truncation.truncate_to(future, end_offset, now_ms)
+        future.truncate_to(end_offset, now_ms)
     future.update_high_watermark(future.log_end_offset)
 
 
 def copy(
-    future: "PartitionLog", present: "PartitionLog", *, max_bytes: int, max_batches: int, now_ms: int
+    future: PartitionLog, present: PartitionLog, *, max_bytes: int, max_batches: int, now_ms: int
 ) -> int:
     """Appends to the future log what it lacks, as much as the bounds allow though at least a batch. Returns how
     many bytes.
@@ -56,12 +52,12 @@ def copy(
     Raises `KafkaError` (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE), `CorruptRecordError`.
     """
     if present.log_start_offset == present.log_end_offset != future.log_end_offset:
-        truncation.truncate_fully_and_start_at(future, present.log_end_offset, now_ms)
+        future.truncate_fully_and_start_at(present.log_end_offset, now_ms)
     copied = 0
     if future.log_end_offset < present.log_end_offset:
         offset = max(future.log_end_offset, present.log_start_offset)
-        found = reads.read(
-            present, offset, max_bytes, upper_bound=present.log_end_offset, min_one_batch=True
+        found = present.read(
+            offset, max_bytes, upper_bound=present.log_end_offset, min_one_batch=True
         ).records
         copied = _append_all(future, bytearray(found), max_batches, now_ms)
         if not copied:
@@ -70,11 +66,11 @@ def copy(
             )
         future.update_high_watermark(future.log_end_offset)
     if future.log_start_offset < present.log_start_offset <= future.log_end_offset:
-        retention.delete_records_before(future, present.log_start_offset)
+        future.delete_records_before(present.log_start_offset)
     return copied
 
 
-def _append_all(future: "PartitionLog", records: bytearray, max_batches: int, now_ms: int) -> int:
+def _append_all(future: PartitionLog, records: bytearray, max_batches: int, now_ms: int) -> int:
     view = memoryview(records)
     end = 0
     for position, header in islice(walk_batches(records), max_batches):
@@ -83,7 +79,7 @@ def _append_all(future: "PartitionLog", records: bytearray, max_batches: int, no
     return end
 
 
-def is_caught_up(future: "PartitionLog", present: "PartitionLog") -> bool:
+def is_caught_up(future: PartitionLog, present: PartitionLog) -> bool:
     """Its log start may be the later one: it has segments, and so retention, of its own."""
     return (
         future.log_end_offset == present.log_end_offset
@@ -92,13 +88,7 @@ def is_caught_up(future: "PartitionLog", present: "PartitionLog") -> bool:
 
 
 @told_to_clients
-def sync(future: "PartitionLog") -> None:
-    """Waits until all of the future log is on the disk: what was synced once stays so. No flush of it may run."""
-    flushing.sync_now(future)
-
-
-@told_to_clients
-def take_over(future: "PartitionLog", present: "PartitionLog", path: str, doomed: str) -> None:
+def take_over(future: PartitionLog, present: PartitionLog, path: str, doomed: str) -> None:
     """The future log, caught up and with no flush under way, becomes the partition's at `path`; the present one's
     directory is renamed to `doomed`, and it is closed.
 
@@ -117,39 +107,29 @@ def take_over(future: "PartitionLog", present: "PartitionLog", path: str, doomed
         if present.created:
             _name_back(present, doomed)
         raise
-    _relocate(future, path)
+    future.relocate(path)
     future.producers = present.producers
     future.verifies_transactions = present.verifies_transactions
     future.update_high_watermark(present.high_watermark)
     future.update_first_unstable_offset()
-    future.last_flush_ms = present.last_flush_ms
-    wanted_to = present.flush_wanted_to
-    waiters, present.flush_waiters = present.flush_waiters, []
-    removal.take_out_of_use(present)
+    wanted_to = present.flushing.wanted_to
+    future.flushing.take_over(present.flushing)
+    present.take_out_of_use()
     if present.created:
         present.directory = doomed
         present.created = False
-    future.flush_waiters += waiters
-    flush_waiters.tell_flushed(future)
+    future.flushing.synced_to(future.recovery_point)
     if wanted_to > future.recovery_point:
-        flushing.flush_to(future, wanted_to, future.last_flush_ms)
+        syncing.flush_to(future, wanted_to, future.flushing.last_ms)
 
 
 @told_to_clients
-def _rename_present(present: "PartitionLog", doomed: str) -> None:
+def _rename_present(present: PartitionLog, doomed: str) -> None:
     present.files.rename(present.directory, doomed)
 
 
-def _name_back(present: "PartitionLog", doomed: str) -> None:
+def _name_back(present: PartitionLog, doomed: str) -> None:
     try:
         present.files.rename(doomed, present.directory)
     except OSError as failure:
-        give_up(present, failure)
-
-
-def _relocate(log: "PartitionLog", path: str) -> None:
-    log.directory = path
-    log.leader_epochs.relocate(path)
-    log.snapshots.relocate(path)
-    for segment in log.segments:
-        segment.relocate(path)
+        present.give_up(failure)

@@ -3,7 +3,7 @@
 Source: KIP-101, KIP-320; org.apache.kafka.storage LeaderEpochFileCache.
 """
 
-from storage.directory import checkpoints
+from storage import checkpoints
 from storage.files import Files
 
 UNDEFINED_EPOCH = -1

@@ -1,21 +1,15 @@
 """Finding offsets by time. Source: org.apache.kafka.storage UnifiedLog.fetchOffsetByTimestamp, LogSegment."""
 
-from typing import TYPE_CHECKING
-
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import BatchHeader, CorruptRecordError
 from protocol.records.compression import CodecUnavailableError, DecompressionError
 from protocol.records.records import read_records
+from storage.log.log_state import LogState
 from storage.log.results import TimestampOffset
 from storage.log.segment import Segment
-from storage.log.storage_errors import told_to_clients
-
-if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
 
 
-@told_to_clients
-def offset_for_timestamp(log: "PartitionLog", timestamp_ms: int) -> TimestampOffset | None:
+def offset_for_timestamp(log: LogState, timestamp_ms: int) -> TimestampOffset | None:
     """The first record, in log order and from the log start on, whose timestamp is at or after the given one.
 
     Only the first segment that reaches that time is searched, as in Kafka.
@@ -37,8 +31,7 @@ def offset_for_timestamp(log: "PartitionLog", timestamp_ms: int) -> TimestampOff
     return None
 
 
-@told_to_clients
-def offset_of_max_timestamp(log: "PartitionLog") -> TimestampOffset | None:
+def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
     """The first record that has the log's largest timestamp; possibly below the log start, as in Kafka."""
     if not log.created:
         return None

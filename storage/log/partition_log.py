@@ -5,17 +5,38 @@ wait for the disk goes through the `Background` port. No clock and no chance in 
 come in. Source: org.apache.kafka.storage UnifiedLog, LocalLog.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
-from storage.background import Background, Then
+from protocol.errors import Error, KafkaError
+from protocol.records.batch import (
+    CONTROL_BIT,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    patch_offset_and_epoch,
+    read_header,
+    walk_batches,
+)
+from storage.background import Background, Then, Work
 from storage.files import Files
-from storage.log import appending, flushing, lookups, reads, recovery, removal, retention, rolling, truncation
-from storage.log.leader_epochs import LeaderEpochs
+from storage.log import (
+    appending,
+    closing,
+    lookups,
+    reads,
+    recovery,
+    removal,
+    retention,
+    rolling,
+    syncing,
+    truncation,
+)
 from storage.log.log_config import LogConfig
+from storage.log.log_state import Jitter, LogPorts, LogState
 from storage.log.results import AbortedTransaction, AppendOrigin, AppendResult, ReadResult, TimestampOffset
-from storage.log.segment import Segment
-from storage.producers.producer_snapshot import Snapshots
-from storage.producers.producer_state import ProducerStates
+from storage.log.storage_errors import storage_error, told_to_clients
+from storage.producers.producer_state import EndTransactionMarker
+from storage.producers.txn_markers import read_marker
+from storage.producers.verification_guards import VerificationGuard
 
 __all__ = [
     "AbortedTransaction",
@@ -26,116 +47,17 @@ __all__ = [
     "TimestampOffset",
 ]
 
-Report = Callable[[OSError], object]
+_REPLAYED_BYTES = 1024 * 1024
 
 
-def _to_nobody(failure: OSError) -> None:
-    """Where a failure of the disk concerns the log alone."""
-
-
-Jitter = Callable[[int], int]
-"""A random number from 0 to below the one given."""
-
-
-class PartitionLog:
+class PartitionLog(LogState):
     """Made by `PartitionLog.open`. Offsets are ints; every call that touches files may raise
     `KafkaError` (KAFKA_STORAGE_ERROR), after which `failure` says whether the log is lost for good.
 
     A partition that was never appended to may have no directory: it is made at the first append.
     """
 
-    __slots__ = (
-        "active",
-        "background",
-        "base_offsets",
-        "closed",
-        "config",
-        "created",
-        "directory",
-        "failure",
-        "files",
-        "first_unstable_offset",
-        "flush_running",
-        "flush_waiters",
-        "flush_wanted_to",
-        "high_watermark",
-        "jitter",
-        "last_flush_ms",
-        "leader_epochs",
-        "log_end_offset",
-        "log_start_offset",
-        "logged_failures",
-        "partition",
-        "positions",
-        "producers",
-        "ready",
-        "recovery_point",
-        "report",
-        "segments",
-        "snapshots",
-        "topic",
-        "topic_id",
-        "truncations",
-        "verifies_transactions",
-    )
-
-    def __init__(
-        self,
-        directory: str,
-        topic: str,
-        partition: int,
-        config: LogConfig,
-        *,
-        files: Files,
-        background: Background,
-        jitter: Jitter,
-        topic_id: str | None,
-    ) -> None:
-        """For `recovery.open_log` alone."""
-        self.directory = directory
-        self.topic = topic
-        self.partition = partition
-        self.config = config
-        self.files = files
-        self.background = background
-        self.jitter = jitter
-        self.topic_id = topic_id
-        """Its text form, 22 characters."""
-        self.created = False
-        """Whether the directory and its files are there."""
-        self.closed = False
-        self.ready = False
-        """Whether it may be appended to as it is: created, not closed, not failed."""
-        self.failure: OSError | None = None
-        """Why nothing is appended any more: a write that couldn't be taken back, or a sync that failed."""
-        self.logged_failures: tuple[int | None, ...] = ()
-        """The errnos of those that the program's log tells of already."""
-        self.report: Report = _to_nobody
-        """Told of each failure of the disk."""
-        self.segments: list[Segment] = []
-        self.base_offsets: list[int] = []
-        self.active: Segment
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.high_watermark = 0
-        self.first_unstable_offset = -1
-        """Of the earliest undecided or unreplicated transaction; -1 without one. Where it began below the log start,
-        that of the batch in which the log starts, as Kafka has it."""
-        self.recovery_point = 0
-        """All before it is on the disk."""
-        self.flush_running = False
-        self.flush_wanted_to = 0
-        self.flush_waiters: list[tuple[int, Then]] = []
-        self.last_flush_ms = 0
-        self.truncations = 0
-        """How often the end was cut back: what was being synced then isn't what is there now."""
-        self.leader_epochs = LeaderEpochs(files, directory)
-        self.producers = ProducerStates(f"{topic}-{partition}")
-        self.snapshots = Snapshots(files, directory)
-        self.verifies_transactions = False
-        """Whether a transactional batch that opens a transaction must show a guard (`start_verification`)."""
-        self.positions: dict[int, tuple[int, int]] | None = None
-        """offset -> (segment's base offset, position), of offsets likely to be read next (`reads`)."""
+    __slots__ = ()
 
     @classmethod
     def open(
@@ -162,16 +84,8 @@ class PartitionLog:
         Raises `recovery.InconsistentTopicIdError` where partition.metadata says another topic id,
         `recovery.UnsupportedFormatError` for batches of Kafka's formats 0 and 1, `OSError`.
         """
-        log = cls(
-            directory,
-            topic,
-            partition,
-            config,
-            files=files,
-            background=background,
-            jitter=jitter,
-            topic_id=topic_id,
-        )
+        log = cls(directory, topic, partition, config, ports=LogPorts(files, background, jitter))
+        log.topic_id = topic_id
         recovery.open_log(
             log,
             now_ms=now_ms,
@@ -182,30 +96,276 @@ class PartitionLog:
         )
         return log
 
-    # ---- what it does, each verb in its own room
+    # ---- appending
 
-    append = appending.append
-    start_verification = appending.start_verification
+    def append(
+        self,
+        batch: bytearray | memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        header: BatchHeader | None = None,
+        guard: VerificationGuard | None = None,
+        marker: EndTransactionMarker | None = None,
+    ) -> AppendResult:
+        """Appends one batch of format 2, patching its base offset and leader epoch in place.
 
-    read = reads.read
-    batches = reads.batches
-    available_bytes = reads.available_bytes
-    aborted_transactions = reads.aborted_transactions
-    offset_for_timestamp = lookups.offset_for_timestamp
-    offset_of_max_timestamp = lookups.offset_of_max_timestamp
+        The batch was checked before (CRC, records, times); `header` is what `read_header` says of it *after*
+        those checks, if the caller has it. `guard` is what `start_verification` gave for a transactional
+        batch; `marker` is what a control batch says, if the caller has it. Where anything is raised nothing
+        is changed, except that the log may have rolled, as in Kafka. The high watermark is the caller's to
+        move.
 
-    flush = flushing.flush
-    flush_if_due = flushing.flush_if_due
-    when_flushed = flushing.when_flushed
-    roll = rolling.roll
-    truncate_to = truncation.truncate_to
-    truncate_fully_and_start_at = truncation.truncate_fully_and_start_at
-    delete_records_before = retention.delete_records_before
-    apply_retention = retention.apply_retention
-    close = flushing.close
-    begin_close = flushing.begin_close
-    end_close = flushing.end_close
-    delete = removal.delete
+        Raises `KafkaError`: RECORD_LIST_TOO_LARGE, INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
+        INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
+        """
+        if header is None:
+            header = read_header(batch)
+        if origin is AppendOrigin.REPLICATION:
+            leader_epoch = header.partition_leader_epoch
+            base_offset = appending.offset_of_replicated(self, header)
+        else:
+            base_offset = self.log_end_offset
+            if len(batch) > self.config.segment_bytes:
+                raise appending.too_large(self, len(batch))
+        last_offset = base_offset + header.last_offset_delta
+        produced = header.producer_id >= 0
+        aborted = None
+        try:
+            if not self.ready:
+                appending.make_ready(self, now_ms)
+            if leader_epoch != self.leader_epochs.latest and leader_epoch >= 0:
+                self.leader_epochs.assign(leader_epoch, base_offset)
+            segment = appending.segment_for(self, header, base_offset, now_ms)
+            if produced:
+                if header.attributes & CONTROL_BIT:
+                    if marker is None:
+                        marker = read_marker(batch)
+                    if marker is not None:
+                        aborted = appending.check_marker(self, header, origin, marker)
+                else:
+                    duplicate = appending.check_data(self, header, origin, guard)
+                    if duplicate is not None:
+                        return appending.result_of_duplicate(self, duplicate)
+            patch_offset_and_epoch(batch, 0, base_offset, leader_epoch)
+            segment.append(
+                batch,
+                last_offset,
+                header.max_timestamp,
+                aborted,
+                index_interval_bytes=self.config.index_interval_bytes,
+            )
+        except OSError as failure:
+            raise storage_error(self, failure) from failure
+        self.log_end_offset = self.producers.map_end_offset = end = last_offset + 1
+        if produced:
+            appending.apply_to_producers(self, header, marker, base_offset)
+        flush_due = end - self.flushing.recovery_point >= self.config.flush_messages
+        if flush_due:
+            syncing.flush_to(self, end, now_ms)
+        return AppendResult(
+            base_offset,
+            last_offset,
+            header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else -1,
+            self.log_start_offset,
+            flushing=flush_due,
+        )
+
+    def start_verification(
+        self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """Begins to verify a transactional append with the coordinator; what comes back is the append's `guard`.
+        None where the transaction is open here already, so that nobody need be asked (KIP-890).
+
+        Raises `KafkaError` (INVALID_PRODUCER_EPOCH).
+        """
+        producers = self.producers
+        producers.check_epoch(producer_id, epoch)
+        if producers.has_ongoing_transaction(producer_id, epoch):
+            return None
+        return producers.verifications.start(producer_id, sequence, epoch, supports_epoch_bump, now_ms)
+
+    # ---- reading
+
+    def read(
+        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = False
+    ) -> ReadResult:
+        """Batches from the one that holds `offset`, below the offset `upper_bound`, of one segment.
+
+        At most `max_bytes`, the last batch possibly torn; the first one whole whatever its size with
+        `min_one_batch`, else nothing where it doesn't fit. Raises `KafkaError`: OFFSET_OUT_OF_RANGE for an offset
+        below the log start or above the log end, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        """
+        try:
+            return reads.read(self, offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch)
+        except OSError as failure:
+            raise storage_error(self, failure) from failure
+
+    def batches(self, offset: int, *, upper_bound: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Each batch from the one that holds `offset`, below the offset `upper_bound`, of all segments: for who
+        replays.
+
+        Raises `KafkaError` as `read` does, KAFKA_STORAGE_ERROR too where no whole batch is left; `CorruptRecordError`.
+        """
+        while offset < upper_bound:
+            found = self.read(offset, _REPLAYED_BYTES, upper_bound=upper_bound, min_one_batch=True)
+            data = memoryview(found.records)
+            following = offset
+            for position, header in walk_batches(data):
+                yield header, data[position : position + header.size_bytes]
+                following = header.last_offset + 1
+            if following == offset:
+                raise KafkaError(
+                    Error.KAFKA_STORAGE_ERROR,
+                    f"nothing can be read at offset {offset} of {self.topic}-{self.partition}",
+                )
+            offset = following
+
+    @told_to_clients
+    def available_bytes(self, offset: int, upper_bound: int) -> int:
+        """Bytes from the batch that holds `offset` to `upper_bound`: a waiting Fetch sums up its minimum of them.
+
+        `reads.ENOUGH_BYTES` where the offset lies in an earlier segment than the bound: such a Fetch never waits. 0
+        for an offset outside of the log: reading it will say so.
+        """
+        return reads.available_bytes(self, offset, upper_bound)
+
+    @told_to_clients
+    def aborted_transactions(self, fetch_offset: int, result: ReadResult) -> list[AbortedTransaction]:
+        """Those that a read_committed consumer must drop from what was read, in the order of their markers."""
+        return reads.aborted_transactions(self, fetch_offset, result)
+
+    @told_to_clients
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record, in log order and from the log start on, whose timestamp is at or after the given one."""
+        return lookups.offset_for_timestamp(self, timestamp_ms)
+
+    @told_to_clients
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record that has the log's largest timestamp; possibly below the log start, as in Kafka."""
+        return lookups.offset_of_max_timestamp(self)
+
+    # ---- syncing
+
+    @property
+    def recovery_point(self) -> int:
+        """All before it is on the disk."""
+        return self.flushing.recovery_point
+
+    def flush(self, now_ms: int) -> None:
+        """Begins to sync all that was appended; `recovery_point` follows once it is done."""
+        syncing.flush_to(self, self.log_end_offset, now_ms)
+
+    def flush_if_due(self, now_ms: int) -> None:
+        """Flushes where the last flush was `flush.ms` ago."""
+        if (
+            now_ms - self.flushing.last_ms >= self.config.flush_ms
+            and self.recovery_point < self.log_end_offset
+        ):
+            self.flush(now_ms)
+
+    def when_flushed(self, offset: int, then: Then) -> None:
+        """Calls `then` once all below the offset is synced: with None, or with the failure that prevents it."""
+        if self.failure is not None:
+            then(self.failure)
+        elif offset <= self.recovery_point:
+            then(None)
+        elif self.closed:
+            then(self.closed_error())
+        else:
+            self.flushing.wait(offset, then)
+
+    @told_to_clients
+    def sync(self) -> None:
+        """Waits until all that was appended is on the disk. No flush of it may run."""
+        syncing.sync_now(self)
+
+    # ---- segments
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """Of its segments, ascending."""
+        return self.segments.base_offsets
+
+    @property
+    def size(self) -> int:
+        """Bytes of its `.log` files."""
+        return self.segments.size
+
+    @told_to_clients
+    def roll(self, now_ms: int) -> None:
+        """Begins a new segment at the log end, unless the active one is empty."""
+        if self.created and not self.closed:
+            rolling.roll_at(self, self.log_end_offset, now_ms)
+
+    @told_to_clients
+    def create(self, now_ms: int) -> None:
+        """Makes its directory, which otherwise comes with the first append."""
+        recovery.create_directory(self, now_ms)
+
+    @told_to_clients
+    def truncate_to(self, offset: int, now_ms: int) -> bool:
+        """Drops all batches from the one that holds the offset. Returns whether there were any."""
+        return truncation.truncate_to(self, offset, now_ms)
+
+    @told_to_clients
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """Drops everything; the log begins and ends at the offset."""
+        truncation.truncate_fully_and_start_at(self, offset, now_ms)
+
+    @told_to_clients
+    def delete_records_before(self, offset: int) -> int:
+        """Moves the log start to the offset; the segments below go at the next retention pass.
+
+        Returns the log start. Raises `KafkaError` (OFFSET_OUT_OF_RANGE) for an offset above the high watermark.
+        """
+        return retention.delete_records_before(self, offset)
+
+    @told_to_clients
+    def apply_retention(self, now_ms: int) -> int:
+        """Deletes the segments that lie below the log start, or that retention.ms or retention.bytes give up.
+
+        Returns how many. Files are renamed with `.deleted` at once, and unlinked after `file.delete.delay.ms`.
+        """
+        return retention.apply_retention(self, now_ms)
+
+    # ---- ending
+
+    @told_to_clients
+    def close(self, *, clean: bool = True) -> None:
+        """Ends the log. A clean end syncs all, and leaves the snapshot that the next start trusts.
+
+        It waits for the disk, without the background. Whoever waits for a flush that now won't be is told so.
+        """
+        work = closing.begin_close(self, clean)
+        if work is None:
+            return
+        try:
+            work()
+        except OSError as failure:
+            closing.end_close(self, failure)
+            raise
+        closing.end_close(self, None)
+
+    @told_to_clients
+    def begin_close(self) -> Work | None:
+        """The first half of a clean `close`: all is written. What remains to be synced may be so in any thread, and
+        `end_close` is told; None where nothing remains, the log being closed then."""
+        return closing.begin_close(self, True)
+
+    def end_close(self, failure: Exception | None) -> None:
+        """The second half of a clean `close`: all is synced, or isn't."""
+        closing.end_close(self, failure)
+
+    @told_to_clients
+    def delete(self, unique: str) -> str | None:
+        """Takes the log out of use and renames its directory to `<topic>-<partition>.<unique>-delete`.
+
+        `unique` is 32 hex digits. The directory goes after `file.delete.delay.ms`. Returns its new path, None
+        where there was none.
+        """
+        return removal.delete(self, unique)
 
     # ---- offsets
 
@@ -214,28 +374,6 @@ class PartitionLog:
         """All below it is decided and replicated: the first unstable offset, or else the high watermark."""
         first_unstable, high_watermark = self.first_unstable_offset, self.high_watermark
         return first_unstable if 0 <= first_unstable < high_watermark else high_watermark
-
-    @property
-    def size(self) -> int:
-        """Bytes of its `.log` files."""
-        return sum(segment.size for segment in self.segments)
-
-    def update_high_watermark(self, offset: int) -> None:
-        """The offset below which all is replicated, held between log start and log end."""
-        if offset > self.log_end_offset:
-            offset = self.log_end_offset
-        if offset < self.log_start_offset:
-            offset = self.log_start_offset
-        self.high_watermark = offset
-        if self.producers.has_unreplicated:
-            self.producers.on_high_watermark(offset)
-            self.update_first_unstable_offset()
-
-    def update_first_unstable_offset(self) -> None:
-        first = self.producers.first_unstable_offset
-        if first is not None and first < self.log_start_offset:
-            first = reads.base_offset_of(self, self.log_start_offset)
-        self.first_unstable_offset = -1 if first is None else first
 
     def assign_leader_epoch(self, epoch: int) -> None:
         """This node leads from here on: the epoch begins at the log end, before any record."""

@@ -5,41 +5,29 @@ no index. Source: org.apache.kafka.storage LocalLog.read, LogSegment.read.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import (
     BATCH_LENGTH_POS,
     LAST_OFFSET_DELTA_POS,
     LOG_OVERHEAD,
-    BatchHeader,
-    CorruptRecordError,
-    walk_batches,
 )
+from storage.log.log_state import LogState
+from storage.log.read_positions import ReadPositions
 from storage.log.results import AbortedTransaction, ReadResult
 from storage.log.segment import Segment
-from storage.log.storage_errors import told_to_clients
-
-if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
 
 ENOUGH_BYTES = 2**31 - 1
 """Of an offset in an earlier segment than the bound: a Fetch from there never waits."""
-REMEMBERED_POSITIONS = 16
-"""Per log: so many consumers read on from where they were without a search."""
-
-_REPLAYED_BYTES = 1024 * 1024
 _WALKED_BYTES = 8192
 _INT32 = Struct(">i")
 _OFFSET_AND_LENGTH = Struct(">qi")
 _NOTHING = ReadResult(b"")
 
 
-@told_to_clients
 def read(
-    log: "PartitionLog", offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = False
+    log: LogState, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = False
 ) -> ReadResult:
     """Batches from the one that holds `offset`, below the offset `upper_bound`, of one segment.
 
@@ -81,30 +69,7 @@ def read(
     return ReadResult(data, False, segment.base_offset, position)
 
 
-def batches(
-    log: "PartitionLog", offset: int, *, upper_bound: int
-) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Each batch from the one that holds `offset`, below the offset `upper_bound`, of all segments: for who replays.
-
-    Raises `KafkaError` as `read` does, KAFKA_STORAGE_ERROR too where no whole batch is left; `CorruptRecordError`.
-    """
-    while offset < upper_bound:
-        found = read(log, offset, _REPLAYED_BYTES, upper_bound=upper_bound, min_one_batch=True)
-        data = memoryview(found.records)
-        following = offset
-        for position, header in walk_batches(data):
-            yield header, data[position : position + header.size_bytes]
-            following = header.last_offset + 1
-        if following == offset:
-            raise KafkaError(
-                Error.KAFKA_STORAGE_ERROR,
-                f"nothing can be read at offset {offset} of {log.topic}-{log.partition}",
-            )
-        offset = following
-
-
-@told_to_clients
-def available_bytes(log: "PartitionLog", offset: int, upper_bound: int) -> int:
+def available_bytes(log: LogState, offset: int, upper_bound: int) -> int:
     """Bytes from the batch that holds `offset` to `upper_bound`: a waiting Fetch sums up its minimum of them.
 
     `ENOUGH_BYTES` where the offset lies in an earlier segment than the bound: such a Fetch never waits. 0 for
@@ -112,9 +77,9 @@ def available_bytes(log: "PartitionLog", offset: int, upper_bound: int) -> int:
     """
     if not log.log_start_offset <= offset < min(upper_bound, log.log_end_offset):
         return 0
-    slot = bisect_right(log.base_offsets, offset) - 1
-    following = slot + 1
-    if following < len(log.segments) and upper_bound >= log.base_offsets[following]:
+    segments = log.segments
+    following = bisect_right(segments.base_offsets, offset)
+    if following < len(segments.row) and upper_bound >= segments.base_offsets[following]:
         return ENOUGH_BYTES
     located = _locate(log, offset)
     if located is None:
@@ -124,55 +89,35 @@ def available_bytes(log: "PartitionLog", offset: int, upper_bound: int) -> int:
     return max(0, _position_of_bound(log, slot, segment, upper_bound) - position)
 
 
-def _locate(log: "PartitionLog", offset: int) -> tuple[int, Segment, int] | None:
+def _locate(log: LogState, offset: int) -> tuple[int, Segment, int] | None:
     """Number, segment and position of the first batch that ends at or after the offset; None where none does."""
     segments = log.segments
-    known = log.positions.pop(offset, None) if log.positions else None
+    base_offsets = segments.base_offsets
+    known = log.read_positions.pop(offset, None) if log.read_positions else None
     if known is not None:
         base_offset, position = known
-        slot = len(segments) - 1
-        if base_offset != log.base_offsets[slot]:
-            slot = bisect_left(log.base_offsets, base_offset)
-        if position < segments[slot].size:
-            return slot, segments[slot], position
-        slot += 1
-        position = 0
-    else:
-        slot = bisect_right(log.base_offsets, offset) - 1
-        if slot < 0:
-            return None
-        position = segments[slot].offset_index.lookup(offset)
-    while slot < len(segments):
-        segment = segments[slot]
-        found = segment.find(offset, position)
-        if found is not None:
-            return slot, segment, found[0]
-        slot += 1
-        position = 0
-    return None
+        slot = len(base_offsets) - 1
+        if base_offset != base_offsets[slot]:
+            slot = bisect_left(base_offsets, base_offset)
+        segment = segments.row[slot]
+        if position < segment.size:
+            return slot, segment, position
+        return segments.locate(offset, slot + 1, 0)
+    slot = bisect_right(base_offsets, offset) - 1
+    if slot < 0:
+        return None
+    return segments.locate(offset, slot, segments.row[slot].offset_index.lookup(offset))
 
 
-def base_offset_of(log: "PartitionLog", offset: int) -> int:
-    """Of the batch that holds the offset; the offset itself where it can't be read."""
-    try:
-        located = _locate(log, offset)
-        if located is None:
-            return offset
-        _, segment, position = located
-        found = segment.find(offset, position)
-    except (OSError, CorruptRecordError):
-        return offset
-    return offset if found is None else min(found[1].base_offset, offset)
-
-
-def _position_of_bound(log: "PartitionLog", slot: int, segment: Segment, upper_bound: int) -> int:
+def _position_of_bound(log: LogState, slot: int, segment: Segment, upper_bound: int) -> int:
     """Up to where the segment may be read: its end, unless the bound lies in it."""
     if upper_bound >= log.log_end_offset:
         return segment.size
+    base_offsets = log.segments.base_offsets
     following = slot + 1
-    if following < len(log.segments) and upper_bound >= log.base_offsets[following]:
+    if following < len(base_offsets) and upper_bound >= base_offsets[following]:
         return segment.size
-    known = log.positions.get(upper_bound) if log.positions else None
+    known = log.read_positions.get(upper_bound) if log.read_positions else None
     if known is not None and known[0] == segment.base_offset:
         return known[1]
     found = segment.find(upper_bound, segment.offset_index.lookup(upper_bound))
@@ -182,27 +127,24 @@ def _position_of_bound(log: "PartitionLog", slot: int, segment: Segment, upper_b
     return found[0]
 
 
-def _remember(log: "PartitionLog", offset: int, base_offset: int, position: int) -> None:
-    positions = log.positions
-    if positions is None:
-        positions = log.positions = {}
-    positions[offset] = (base_offset, position)
-    if len(positions) > REMEMBERED_POSITIONS:
-        del positions[next(iter(positions))]
+def _remember(log: LogState, offset: int, base_offset: int, position: int) -> None:
+    if log.read_positions is None:
+        log.read_positions = ReadPositions()
+    log.read_positions.remember(offset, base_offset, position)
 
 
-def _remember_limit(log: "PartitionLog", slot: int, segment: Segment, limit: int, upper_bound: int) -> None:
+def _remember_limit(log: LogState, slot: int, segment: Segment, limit: int, upper_bound: int) -> None:
     """All up to the bound or the segment's end was read: its reader goes on from there."""
     if limit < segment.size:
         _remember(log, upper_bound, segment.base_offset, limit)
-    elif segment is log.active:
+    elif segment is log.segments.active:
         _remember(log, log.log_end_offset, segment.base_offset, limit)
     else:
-        next_base_offset = log.base_offsets[slot + 1]
+        next_base_offset = log.segments.base_offsets[slot + 1]
         _remember(log, next_base_offset, next_base_offset, 0)
 
 
-def _remember_torn(log: "PartitionLog", segment: Segment, position: int, data: bytes) -> None:
+def _remember_torn(log: LogState, segment: Segment, position: int, data: bytes) -> None:
     """The read was cut by its size: its reader goes on from the first batch that isn't whole."""
     end = len(data)
     at = 0
@@ -221,23 +163,21 @@ def _remember_torn(log: "PartitionLog", segment: Segment, position: int, data: b
         _remember(log, next_offset, segment.base_offset, position + at)
 
 
-@told_to_clients
-def aborted_transactions(
-    log: "PartitionLog", fetch_offset: int, result: ReadResult
-) -> list[AbortedTransaction]:
+def aborted_transactions(log: LogState, fetch_offset: int, result: ReadResult) -> list[AbortedTransaction]:
     """Those that a read_committed consumer must drop from what was read, in the order of their markers.
 
     The bound is the first index entry behind what was read, since the batches themselves aren't looked at: so
     transactions may be listed that began behind the last record returned, as in Kafka.
     """
-    slot = bisect_left(log.base_offsets, result.segment_base_offset)
-    if result.position < 0 or slot == len(log.segments):
+    slot = bisect_left(log.segments.base_offsets, result.segment_base_offset)
+    if result.position < 0 or slot == len(log.segments.row):
         return []
     bound = log.segments[slot].offset_index.offset_at_or_after(result.position + len(result.records))
     if bound is None:
-        bound = log.base_offsets[slot + 1] if slot + 1 < len(log.segments) else log.log_end_offset
+        next_base_offset = log.segments.next_base_offset(slot)
+        bound = log.log_end_offset if next_base_offset is None else next_base_offset
     aborted = []
-    for segment in log.segments[slot:]:
+    for segment in log.segments.row[slot:]:
         found, complete = segment.txn_index.collect(fetch_offset, bound)
         aborted += [AbortedTransaction(txn.producer_id, txn.first_offset) for txn in found]
         if complete:

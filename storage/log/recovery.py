@@ -9,14 +9,10 @@ org.apache.kafka.storage LogLoader.
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
-from storage.directory import checkpoints
-from storage.files import Files
-from storage.log import removal, rolling, segment_recovery, side_files
-from storage.log.segment import Segment
-from storage.log.segment_files import (
+from storage import checkpoints
+from storage.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
@@ -25,11 +21,11 @@ from storage.log.segment_files import (
     SWAP_SUFFIX,
     offset_of,
 )
-from storage.producers import producer_replay
+from storage.files import Files
+from storage.log import producer_replay, removal, rolling, segment_recovery, side_files
+from storage.log.log_state import LogState
+from storage.log.segment import Segment
 from storage.producers.producer_state import ProducerStates
-
-if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +39,7 @@ class InconsistentTopicIdError(Exception):
 
 
 def open_log(
-    log: "PartitionLog",
+    log: LogState,
     *,
     now_ms: int,
     clean: bool,
@@ -52,7 +48,7 @@ def open_log(
     found_topic_id: str | None,
 ) -> None:
     """Fills in a log that was just made. See `PartitionLog.open`."""
-    log.last_flush_ms = now_ms
+    log.flushing.want(0, now_ms)
     try:
         names = set(log.files.list_directory(log.directory))
     except FileNotFoundError:
@@ -67,12 +63,12 @@ def open_log(
     if not base_offsets:
         _start_empty(log, log_start_offset, now_ms)
         return
-    log.created = log.ready = True
+    log.become_ready()
     log.log_start_offset = max(log_start_offset, base_offsets[0])
     for base_offset in base_offsets:
         segment = rolling.new_segment(log, base_offset, now_ms)
         segment.size = log.files.size_of(segment.log)
-        rolling.add(log, segment)
+        log.segments.add(segment)
     _drop_leftovers(log)
     epochs_known = checkpoints.LEADER_EPOCH_FILE in names and _load_leader_epochs(log)
     _load(
@@ -96,28 +92,28 @@ def open_log(
     log.leader_epochs.truncate_from_end(log.log_end_offset)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
     log.high_watermark = log.log_start_offset
-    log.active.check_full()
+    log.segments.active.check_full()
     log.update_first_unstable_offset()
 
 
-def create_directory(log: "PartitionLog", now_ms: int) -> None:
+def create_directory(log: LogState, now_ms: int) -> None:
     """Makes the directory with all that a log needs before its first batch."""
     log.files.make_directory(log.directory)
     write_partition_metadata(log)
     log.leader_epochs.start_writing()
-    log.active.created_ms = now_ms
-    log.active.create()
-    log.created = log.ready = True
+    log.segments.active.created_ms = now_ms
+    log.segments.active.create()
+    log.become_ready()
 
 
-def write_partition_metadata(log: "PartitionLog") -> None:
+def write_partition_metadata(log: LogState) -> None:
     """Without it Kafka would take the directory for a stray one."""
     if log.topic_id is not None:
         path = log.directory + "/" + checkpoints.PARTITION_METADATA_FILE
         log.files.replace_whole(path, checkpoints.encode_partition_metadata(log.topic_id), synced=False)
 
 
-def _check_topic_id(log: "PartitionLog", names: set[str], found: str | None) -> None:
+def _check_topic_id(log: LogState, names: set[str], found: str | None) -> None:
     if found is None and checkpoints.PARTITION_METADATA_FILE in names:
         path = f"{log.directory}/{checkpoints.PARTITION_METADATA_FILE}"
         found = checkpoints.read_partition_metadata(log.files, path)
@@ -183,31 +179,31 @@ def _remove_orphans(
             files.remove(f"{directory}/{name}")
 
 
-def _start_empty(log: "PartitionLog", offset: int, now_ms: int) -> None:
-    rolling.add(log, rolling.new_segment(log, offset, now_ms))
-    log.active.max_timestamp_ms = -1
+def _start_empty(log: LogState, offset: int, now_ms: int) -> None:
+    log.segments.begin_with(rolling.new_segment(log, offset, now_ms))
+    log.segments.active.max_timestamp_ms = -1
     log.snapshots.remove_all()
     log.producers.reset((), offset)
-    log.log_start_offset = log.log_end_offset = log.high_watermark = log.recovery_point = offset
+    log.begin_at(offset)
+    log.flushing.begin_at(offset)
 
 
-def _begin_anew(log: "PartitionLog", offset: int, now_ms: int) -> None:
-    removal.drop_segments(log, log.segments[::-1])
-    log.segments, log.base_offsets = [], []
-    rolling.add(log, rolling.new_segment(log, offset, now_ms))
-    log.active.create()
+def _begin_anew(log: LogState, offset: int, now_ms: int) -> None:
+    removal.drop_segments(log, log.segments.newest_first())
+    log.segments.begin_with(rolling.new_segment(log, offset, now_ms))
+    log.segments.active.create()
     log.snapshots.remove_all()
     log.producers.reset((), offset)
     log.leader_epochs.clear()
-    log.log_start_offset = log.log_end_offset = offset
-    log.recovery_point = min(log.recovery_point, offset)
+    log.begin_at(offset)
+    log.flushing.begin_at(min(log.flushing.recovery_point, offset))
 
 
-def _drop_leftovers(log: "PartitionLog") -> None:
+def _drop_leftovers(log: LogState) -> None:
     """Drops empty segments that a failed roll left behind: the one before holds the offsets that they begin at."""
     leftovers = []
     before = log.segments[0]
-    for segment in log.segments[1:]:
+    for segment in log.segments.row[1:]:
         if segment.size == 0 and _reaches(before, segment.base_offset):
             leftovers.append(segment)
         else:
@@ -230,7 +226,7 @@ def _reaches(segment: Segment, offset: int) -> bool:
         return False
 
 
-def _load_leader_epochs(log: "PartitionLog") -> bool:
+def _load_leader_epochs(log: LogState) -> bool:
     """Whether the file says anything that makes sense."""
     try:
         log.leader_epochs.load()
@@ -241,7 +237,7 @@ def _load_leader_epochs(log: "PartitionLog") -> bool:
 
 
 def _load(
-    log: "PartitionLog",
+    log: LogState,
     names: set[str],
     *,
     now_ms: int,
@@ -252,8 +248,8 @@ def _load(
     """Brings segments, their side files and the producers' state into agreement; sets end and recovery point."""
     states: ProducerStates | None = None
     cut = False
-    end_offset = log.base_offsets[0]
-    first_unflushed = len(log.segments) if clean else _slot_of(log, recovery_point)
+    end_offset = log.segments.base_offsets[0]
+    first_unflushed = len(log.segments) if clean else log.segments.slot_of(recovery_point)
     slot = 0
     while slot < len(log.segments):
         segment = log.segments[slot]
@@ -268,12 +264,14 @@ def _load(
             if slot < first_unflushed:
                 segment_recovery.recover(log, segment, states, ())
             else:
-                cut |= segment_recovery.recover(log, segment, states, log.segments[:slot:-1])
+                cut |= segment_recovery.recover(
+                    log, segment, states, log.segments.newest_first(above=segment.base_offset)
+                )
             end_offset = states.map_end_offset
         slot += 1
     log.log_end_offset = end_offset
-    log.recovery_point = end_offset if clean else min(recovery_point, end_offset)
-    log.snapshots.remove_strays(log.base_offsets)
+    log.flushing.begin_at(end_offset if clean else min(recovery_point, end_offset))
+    log.snapshots.remove_strays(log.segments.base_offsets)
     if states is not None and states.map_end_offset == end_offset:
         # Kafka reads its snapshot back, and so knows each producer's last batch alone. The others are kept here: a
         # producer that repeats what was in flight at the crash is answered as it would have been without one.
@@ -287,27 +285,19 @@ def _load(
         logger.warning("%s was cut at offset %d", log.directory, end_offset)
 
 
-def _slot_of(log: "PartitionLog", offset: int) -> int:
-    """The segment that holds the offset: the first one for an offset below all."""
-    slot = 0
-    while slot + 1 < len(log.base_offsets) and log.base_offsets[slot + 1] <= offset:
-        slot += 1
-    return slot
-
-
-def _states_at(log: "PartitionLog", slot: int, now_ms: int, checkpointed_start: int) -> ProducerStates:
+def _states_at(log: LogState, slot: int, now_ms: int, checkpointed_start: int) -> ProducerStates:
     """The producers as they were at the segment's base, as far as a snapshot and the segments before it can say.
 
     A snapshot counts that lies past the *checkpointed* log start: segments may have been deleted since, and who
     wrote in them alone is known from the snapshot at the base of the first one left (Kafka: `LogLoader`).
     """
-    base_offset = log.base_offsets[slot]
+    base_offset = log.segments.base_offsets[slot]
     states = ProducerStates(log.producers.topic_partition)
     log.snapshots.load_newest(
         states, checkpointed_start, base_offset, now_ms, log.config.producer_id_expiration_ms
     )
     for before in range(slot):
-        if log.base_offsets[before + 1] > states.map_end_offset:
+        if log.segments.base_offsets[before + 1] > states.map_end_offset:
             producer_replay.replay(log.segments[before], states, base_offset)
     states.map_end_offset = base_offset
     return states

@@ -3,16 +3,11 @@
 import logging
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from storage.background import Background, Lane
 from storage.files import Files
-from storage.log import flush_waiters
+from storage.log.log_state import LogState
 from storage.log.segment import Segment
-from storage.log.storage_errors import told_to_clients
-
-if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +16,7 @@ STRAY_DIRECTORY_SUFFIX = "-stray"
 MAX_NAME = 255
 
 
-def drop_segments(log: "PartitionLog", doomed: Sequence[Segment]) -> None:
+def drop_segments(log: LogState, doomed: Sequence[Segment]) -> None:
     """Takes the segments and the snapshots at their bases out of the log, in the order given: of a log's end
     the last one first, so that no hole is left by one who is killed meanwhile.
 
@@ -31,17 +26,14 @@ def drop_segments(log: "PartitionLog", doomed: Sequence[Segment]) -> None:
     try:
         for segment in doomed:
             paths += segment.mark_deleted()
-            log.segments = [other for other in log.segments if other is not segment]
-            log.base_offsets = [other.base_offset for other in log.segments]
-            log.positions = None
+            log.segments.drop(segment)
+            log.read_positions = None
             paths += log.snapshots.mark_deleted(segment.base_offset)
     finally:
-        if log.segments:
-            log.active = log.segments[-1]
         unlink_later(log, paths)
 
 
-def unlink_later(log: "PartitionLog", paths: list[str]) -> None:
+def unlink_later(log: LogState, paths: list[str]) -> None:
     files = log.files
 
     def work() -> None:
@@ -57,14 +49,10 @@ def log_failure(failure: Exception | None) -> None:
         logger.warning("Files that are out of use can't be deleted: %s", failure)
 
 
-@told_to_clients
-def delete(log: "PartitionLog", unique: str) -> str | None:
-    """Takes the log out of use and renames its directory to `<topic>-<partition>.<unique>-delete`.
-
-    `unique` is 32 hex digits. The directory goes after `file.delete.delay.ms`. Returns its new path, None
-    where there was none.
-    """
-    take_out_of_use(log)
+def delete(log: LogState, unique: str) -> str | None:
+    """Takes the log out of use and renames its directory to `<topic>-<partition>.<unique>-delete`. Returns its new
+    path, None where there was none."""
+    log.take_out_of_use()
     log.created = False
     if not log.files.exists(log.directory):
         return None
@@ -73,15 +61,6 @@ def delete(log: "PartitionLog", unique: str) -> str | None:
     log.directory = doomed
     remove_directory_later(log.files, doomed, log.background, log.config.file_delete_delay_ms)
     return doomed
-
-
-def take_out_of_use(log: "PartitionLog") -> None:
-    """Nothing is appended to it any more, and nobody waits for it."""
-    log.closed = True
-    log.ready = False
-    flush_waiters.tell_lost(log, flush_waiters.closed_error(log))
-    for segment in log.segments:
-        segment.close()
 
 
 def remove_directory_later(files: Files, directory: str, background: Background, delay_ms: int) -> None:

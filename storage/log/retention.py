@@ -7,15 +7,11 @@ UnifiedLog.deleteOldSegments.
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from protocol.errors import Error, KafkaError
 from storage.log import removal, rolling
+from storage.log.log_state import LogState
 from storage.log.segment import Segment
-from storage.log.storage_errors import told_to_clients
-
-if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -23,8 +19,7 @@ Breaches = Callable[[Segment, int | None], bool]
 """Of a segment and the base offset of the one behind it."""
 
 
-@told_to_clients
-def apply_retention(log: "PartitionLog", now_ms: int) -> int:
+def apply_retention(log: LogState, now_ms: int) -> int:
     """Deletes the segments that lie below the log start, or that retention.ms or retention.bytes give up.
 
     Returns how many. Files are renamed with `.deleted` at once, and unlinked after `file.delete.delay.ms`.
@@ -34,19 +29,19 @@ def apply_retention(log: "PartitionLog", now_ms: int) -> int:
         return 0
     deleted = _delete(log, now_ms, _below_log_start(log))
     if log.config.deletes:
-        if 0 <= log.config.retention_bytes <= log.size:
+        if 0 <= log.config.retention_bytes <= log.segments.size:
             deleted += _delete(log, now_ms, _too_large(log))
         if log.config.retention_ms >= 0:
             deleted += _delete(log, now_ms, _too_old(log, now_ms))
     return deleted
 
 
-def _below_log_start(log: "PartitionLog") -> Breaches:
+def _below_log_start(log: LogState) -> Breaches:
     return lambda segment, next_base: next_base is not None and next_base <= log.log_start_offset
 
 
-def _too_large(log: "PartitionLog") -> Breaches:
-    surplus = log.size - log.config.retention_bytes
+def _too_large(log: LogState) -> Breaches:
+    surplus = log.segments.size - log.config.retention_bytes
 
     def breaches(segment: Segment, next_base: int | None) -> bool:
         nonlocal surplus
@@ -58,25 +53,28 @@ def _too_large(log: "PartitionLog") -> Breaches:
     return breaches
 
 
-def _too_old(log: "PartitionLog", now_ms: int) -> Breaches:
+def _too_old(log: LogState, now_ms: int) -> Breaches:
     retention_ms = log.config.retention_ms
     return lambda segment, next_base: now_ms - segment.largest_timestamp_ms() > retention_ms
 
 
-def _delete(log: "PartitionLog", now_ms: int, breaches: Breaches) -> int:
+def _delete(log: LogState, now_ms: int, breaches: Breaches) -> int:
     doomed = []
     for slot, segment in enumerate(log.segments):
-        last = segment is log.active
-        next_base = None if last else log.base_offsets[slot + 1]
+        next_base = log.segments.next_base_offset(slot)
         end = log.log_end_offset if next_base is None else next_base
-        if (last and segment.size == 0) or log.high_watermark < end or not breaches(segment, next_base):
+        if (
+            (next_base is None and segment.size == 0)
+            or log.high_watermark < end
+            or not breaches(segment, next_base)
+        ):
             break
         doomed.append(segment)
     if not doomed:
         return 0
     if len(doomed) == len(log.segments):
         rolling.roll_at(log, log.log_end_offset, now_ms)
-    log_start_offset = log.base_offsets[len(doomed)]
+    log_start_offset = log.segments.base_offsets[len(doomed)]
     logger.info(
         "%s-%d: %d segments before offset %d are deleted",
         log.topic,
@@ -84,13 +82,12 @@ def _delete(log: "PartitionLog", now_ms: int, breaches: Breaches) -> int:
         len(doomed),
         log_start_offset,
     )
-    move_log_start(log, log_start_offset)
+    log.move_log_start(log_start_offset)
     removal.drop_segments(log, doomed)
     return len(doomed)
 
 
-@told_to_clients
-def delete_records_before(log: "PartitionLog", offset: int) -> int:
+def delete_records_before(log: LogState, offset: int) -> int:
     """Moves the log start to the offset; the segments below go at the next retention pass.
 
     Returns the log start. Raises `KafkaError` (OFFSET_OUT_OF_RANGE) for an offset above the high watermark.
@@ -100,20 +97,5 @@ def delete_records_before(log: "PartitionLog", offset: int) -> int:
             Error.OFFSET_OUT_OF_RANGE,
             f"{offset} isn't between 0 and the high watermark {log.high_watermark}",
         )
-    move_log_start(log, offset)
+    log.move_log_start(offset)
     return log.log_start_offset
-
-
-def move_log_start(log: "PartitionLog", offset: int) -> None:
-    """The log begins at the offset, if it didn't begin behind it already; all other offsets follow."""
-    if offset <= log.log_start_offset:
-        return
-    # first, since it alone may fail: then nothing has moved
-    log.leader_epochs.truncate_from_start(offset)
-    log.log_start_offset = offset
-    log.high_watermark = max(log.high_watermark, offset)
-    log.recovery_point = max(log.recovery_point, offset)
-    log.producers.on_high_watermark(offset)
-    log.producers.map_end_offset = max(log.producers.map_end_offset, offset)
-    log.snapshots.on_log_start(offset)
-    log.update_first_unstable_offset()

@@ -1,31 +1,19 @@
 """Beginning a new segment."""
 
-from typing import TYPE_CHECKING
-
 from storage.files import TornWriteError
-from storage.log import flushing
+from storage.log import syncing
+from storage.log.log_state import LogState
 from storage.log.segment import Segment
-from storage.log.storage_errors import told_to_clients
-
-if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
 
 
-@told_to_clients
-def roll(log: "PartitionLog", now_ms: int) -> None:
-    """Begins a new segment at the log end, unless the active one is empty."""
-    if log.created and not log.closed:
-        roll_at(log, log.log_end_offset, now_ms)
-
-
-def roll_at(log: "PartitionLog", base_offset: int, now_ms: int) -> Segment:
+def roll_at(log: LogState, base_offset: int, now_ms: int) -> Segment:
     """Makes a segment at the offset the active one, unless that one is empty and begins there.
 
     The producers' state is written down at its base, and the old segment synced behind it; once that is done
     the recovery point is the new base. A roll that fails leaves no file of the new segment: the next start
     would take it for the active one, and what the old one holds from there on for nothing.
     """
-    old = log.active
+    old = log.segments.active
     if base_offset == old.base_offset:
         return old
     old.become_inactive()
@@ -38,8 +26,8 @@ def roll_at(log: "PartitionLog", base_offset: int, now_ms: int) -> Segment:
     except OSError as failure:
         _take_back(segment, failure)
         raise
-    add(log, segment)
-    flushing.flush_to(log, base_offset, now_ms)
+    log.segments.add(segment)
+    syncing.flush_to(log, base_offset, now_ms)
     return segment
 
 
@@ -54,7 +42,7 @@ def _take_back(segment: Segment, failure: OSError) -> None:
         ) from failure
 
 
-def new_segment(log: "PartitionLog", base_offset: int, now_ms: int) -> Segment:
+def new_segment(log: LogState, base_offset: int, now_ms: int) -> Segment:
     """A segment whose files are not touched yet, with its own share of chance in when it is rolled."""
     limit_ms = min(log.config.segment_jitter_ms, log.config.segment_ms)
     return Segment(
@@ -67,14 +55,8 @@ def new_segment(log: "PartitionLog", base_offset: int, now_ms: int) -> Segment:
     )
 
 
-def add(log: "PartitionLog", segment: Segment) -> None:
-    log.segments.append(segment)
-    log.base_offsets.append(segment.base_offset)
-    log.active = segment
-
-
-def keep_txn_index(log: "PartitionLog") -> None:
-    """Leaves the active segment a transaction index, though maybe an empty one, where its partition knows
-    transactions: a missing one then means a lost one."""
-    if log.producers.knows_transactions and not log.active.txn_index.exists():
-        log.active.txn_index.create()
+def keep_txn_index(log: LogState) -> None:
+    """Leaves the active segment a transaction index, perhaps an empty one, where its partition knows transactions: a
+    missing one then means a lost one."""
+    if log.producers.knows_transactions and not log.segments.active.txn_index.exists():
+        log.segments.active.txn_index.create()

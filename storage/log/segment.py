@@ -15,12 +15,7 @@ from protocol.records.batch import (
     BatchHeader,
     read_header,
 )
-from storage.files import File, Files, TornWriteError
-from storage.indexes import offset_index, time_index
-from storage.indexes.offset_index import OffsetIndex
-from storage.indexes.time_index import TimeIndex
-from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
-from storage.log.segment_files import (
+from storage.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -29,6 +24,11 @@ from storage.log.segment_files import (
     TXN_INDEX_SUFFIX,
     file_path,
 )
+from storage.files import File, Files, TornWriteError
+from storage.indexes import offset_index, time_index
+from storage.indexes.offset_index import OffsetIndex
+from storage.indexes.time_index import TimeIndex
+from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
 
 logger = logging.getLogger(__name__)
 
@@ -125,8 +125,9 @@ class Segment:
         batch: bytearray | memoryview,
         last_offset: int,
         max_timestamp_ms: int,
-        index_interval_bytes: int,
         aborted: AbortedTxn | None,
+        *,
+        index_interval_bytes: int,
     ) -> None:
         """Writes one batch with what the indexes must know of it. Where any of it fails all is taken back."""
         position = self.size

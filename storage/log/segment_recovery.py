@@ -7,7 +7,6 @@ import logging
 import zlib
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from protocol.records.batch import (
     BATCH_OVERHEAD,
@@ -22,13 +21,10 @@ from protocol.records.batch import (
 )
 from storage.files import Files
 from storage.indexes.transaction_index import AbortedTxn
-from storage.log import removal
+from storage.log import producer_replay, removal
+from storage.log.log_state import LogState
 from storage.log.segment import MAX_RELATIVE_OFFSET, Segment
-from storage.producers import producer_replay
 from storage.producers.producer_state import ProducerStates
-
-if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +38,7 @@ class UnsupportedFormatError(Exception):
     """Batches of format 0 or 1, which Kafka stopped writing in 4.0 (KIP-724): not ours to cut off."""
 
 
-def recover(
-    log: "PartitionLog", segment: Segment, states: ProducerStates, following: Sequence[Segment]
-) -> bool:
+def recover(log: LogState, segment: Segment, states: ProducerStates, following: Sequence[Segment]) -> bool:
     """Makes the segment's indexes anew, where they aren't what they ought to be, and applies its batches to
     `states`, which are those at its base.
 

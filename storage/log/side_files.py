@@ -4,19 +4,15 @@ Kafka checks that a segment has an offset index, and trusts the rest. Here a seg
 of its indexes is missing or contradicts the `.log`.
 """
 
-from typing import TYPE_CHECKING
-
 from protocol.errors import KafkaError
 from protocol.records.batch import CONTROL_BIT, CorruptRecordError
+from storage.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+from storage.log.log_state import LogState
 from storage.log.segment import Segment
-from storage.log.segment_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from storage.producers.txn_markers import read_marker
 
-if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
 
-
-def trusted_end(log: "PartitionLog", slot: int, names: set[str]) -> int | None:
+def trusted_end(log: LogState, slot: int, names: set[str]) -> int | None:
     """The offset at which the segment ends, None where it must be read again.
 
     `names` are those in the log's directory. Zeros that Kafka left behind its index entries are cut.
@@ -27,7 +23,7 @@ def trusted_end(log: "PartitionLog", slot: int, names: set[str]) -> int | None:
         return None
     segment.offset_index.trim()
     segment.time_index.trim()
-    next_base_offset = None if slot + 1 == len(log.segments) else log.base_offsets[slot + 1]
+    next_base_offset = log.segments.next_base_offset(slot)
     try:
         if not _indexes_agree(segment, next_base_offset):
             return None
@@ -59,13 +55,13 @@ def _whole_end(segment: Segment) -> int | None:
     return end_offset if end == segment.size else None
 
 
-def _keeps_txn_index(log: "PartitionLog", segment: Segment, end_offset: int, is_there: bool) -> bool:
+def _keeps_txn_index(log: LogState, segment: Segment, end_offset: int, is_there: bool) -> bool:
     if is_there:
         return segment.txn_index.is_sane(segment.base_offset)
     return not _lost_txn_index(log, segment, end_offset)
 
 
-def _lost_txn_index(log: "PartitionLog", segment: Segment, end: int) -> bool:
+def _lost_txn_index(log: LogState, segment: Segment, end: int) -> bool:
     """Whether a segment without a transaction index holds a marker that aborted something.
 
     Only where the snapshot at its end knows transactions, or is missing, need it be read. Where no abort is
@@ -88,7 +84,7 @@ def _lost_txn_index(log: "PartitionLog", segment: Segment, end: int) -> bool:
     return False
 
 
-def rebuild_leader_epochs(log: "PartitionLog") -> None:
+def rebuild_leader_epochs(log: LogState) -> None:
     """Makes the leader epochs anew from the batches."""
     for segment in log.segments:
         for _position, header in segment.batches():

@@ -3,28 +3,26 @@
 import logging
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from protocol.errors import Error, KafkaError
 from storage.files import TornWriteError
-from storage.log import flush_waiters
-
-if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
+from storage.log.log_state import LogState
 
 logger = logging.getLogger(__name__)
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_Log = TypeVar("_Log", bound=LogState)
 
 
-def storage_error(log: "PartitionLog", failure: OSError) -> KafkaError:
+def storage_error(log: LogState, failure: OSError) -> KafkaError:
     """KAFKA_STORAGE_ERROR; a failure that left the files in disorder ends all appending to the log.
 
     Each kind of failure of a log is logged once: clients try again many times a second.
     """
     if isinstance(failure, TornWriteError):
-        give_up(log, failure)
+        log.give_up(failure)
         return KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
     if not log.closed:
         log.report(failure)
@@ -34,23 +32,11 @@ def storage_error(log: "PartitionLog", failure: OSError) -> KafkaError:
     return KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
 
 
-def give_up(log: "PartitionLog", failure: OSError) -> None:
-    """The log takes nothing more: what is written and what is believed to be may differ (as in Kafka)."""
-    logger.error("%s is not appended to any more: %s", log.directory, failure)
-    if log.failure is None:
-        log.failure = failure
-    log.ready = False
-    log.report(failure)
-    flush_waiters.tell_lost(log, failure)
-
-
-def told_to_clients(
-    function: Callable[Concatenate["PartitionLog", _P], _R],
-) -> Callable[Concatenate["PartitionLog", _P], _R]:
+def told_to_clients(function: Callable[Concatenate[_Log, _P], _R]) -> Callable[Concatenate[_Log, _P], _R]:
     """Makes `OSError` in the function a `KafkaError` (KAFKA_STORAGE_ERROR)."""
 
     @wraps(function)
-    def guarded(log: "PartitionLog", /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def guarded(log: _Log, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
             return function(log, *args, **kwargs)
         except OSError as failure:

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from struct import Struct
 
 from protocol.records.checksum import crc32c
+from storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_path
 from storage.files import Files
-from storage.log.segment_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_path
 from storage.producers.producer_state import Producer, ProducerStates, cached_batch, is_expired
 
 logger = logging.getLogger(__name__)

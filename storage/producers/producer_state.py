@@ -19,8 +19,7 @@ from protocol.records.batch import (
     decrement_sequence,
 )
 from storage.indexes.transaction_index import AbortedTxn
-from storage.log.results import AppendOrigin
-from storage.producers.announcements import Verification, Verifications
+from storage.producers.verification_guards import VerificationGuard, Verifications
 
 BATCHES_TO_RETAIN = 5
 NO_OFFSET = -1
@@ -37,12 +36,14 @@ class CachedBatch(NamedTuple):
     timestamp_ms: int
 
 
-class Marker(NamedTuple):
-    """A transaction marker's record."""
+class EndTransactionMarker(NamedTuple):
+    """The record inside a transaction marker, and what its writer said besides."""
 
     commit: bool
     coordinator_epoch: int
     timestamp_ms: int
+    transaction_version: int = 0
+    """That of the WriteTxnMarkers request, by which its epoch is checked; no record says it."""
 
 
 class Producer:
@@ -125,7 +126,7 @@ class ProducerStates:
                 return batch
         return None
 
-    def check_data(self, header: BatchHeader, origin: AppendOrigin, base_offset: int) -> None:
+    def check_data(self, header: BatchHeader, base_offset: int, *, checks_sequence: bool) -> None:
         """Refuses a batch that may not follow what is known of its producer.
 
         Raises `KafkaError`: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
@@ -139,7 +140,7 @@ class ProducerStates:
                 f"Epoch of producer {header.producer_id} at offset {base_offset} in {self.topic_partition} is "
                 f"{epoch}, which is smaller than the last seen epoch {known_epoch}",
             )
-        if origin is AppendOrigin.CLIENT:
+        if checks_sequence:
             self._check_sequence(header, producer, known_epoch)
         if producer is not None and producer.txn_first_offset >= 0 and not header.is_transactional:
             raise KafkaError(
@@ -183,7 +184,7 @@ class ProducerStates:
                 f"the earliest seen in this transaction is {verification.lowest_sequence}",
             )
 
-    def check_verified(self, header: BatchHeader, guard: Verification | None) -> None:
+    def check_verified(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
         """Refuses a transactional batch that the coordinator wasn't asked about, unless one is open here.
 
         Raises `KafkaError`: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
@@ -207,7 +208,7 @@ class ProducerStates:
                 f"{producer.epoch}",
             )
 
-    def check_marker(self, header: BatchHeader, marker: Marker, transaction_version: int) -> None:
+    def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
         """Refuses a marker of an earlier epoch or of a coordinator that was replaced.
 
         From transaction version 2 on a marker's epoch must be above the known one, since the coordinator adds
@@ -220,11 +221,11 @@ class ProducerStates:
         epoch = header.producer_epoch
         known = producer.epoch
         retried = producer.txn_first_offset < 0 or epoch == MAX_EPOCH
-        if epoch < known or (transaction_version >= 2 and epoch == known and not retried):
+        if epoch < known or (marker.transaction_version >= 2 and epoch == known and not retried):
             raise KafkaError(
                 Error.INVALID_PRODUCER_EPOCH,
                 f"Epoch of producer {header.producer_id} in {self.topic_partition} is {epoch}, which may not end a "
-                f"transaction of epoch {known} (TV{transaction_version})",
+                f"transaction of epoch {known} (TV{marker.transaction_version})",
             )
         if producer.coordinator_epoch > marker.coordinator_epoch:
             raise KafkaError(
@@ -261,7 +262,7 @@ class ProducerStates:
             if self.verifications:
                 self.verifications.pop(producer_id, None)
 
-    def aborted_by(self, header: BatchHeader, marker: Marker, offset: int) -> AbortedTxn | None:
+    def aborted_by(self, header: BatchHeader, marker: EndTransactionMarker, offset: int) -> AbortedTxn | None:
         """What the transaction index must say of the marker to stand at `offset`: None unless it aborts data.
 
         The last stable offset in it is the first offset of the earliest transaction that another producer has
@@ -277,7 +278,7 @@ class ProducerStates:
                 break
         return AbortedTxn(header.producer_id, producer.txn_first_offset, offset, stable)
 
-    def apply_marker(self, header: BatchHeader, marker: Marker, offset: int) -> None:
+    def apply_marker(self, header: BatchHeader, marker: EndTransactionMarker, offset: int) -> None:
         """The marker stands at `offset`: the open transaction, if there is one, is over."""
         producer_id = header.producer_id
         producer = self.producers.get(producer_id)

@@ -6,10 +6,10 @@ versions only add to them. Source: org.apache.kafka.common.record EndTransaction
 
 from protocol.records.batch import Bytes
 from protocol.records.records import ABORT, COMMIT, read_control_type, read_coordinator_epoch, read_records
-from storage.producers.producer_state import Marker
+from storage.producers.producer_state import EndTransactionMarker
 
 
-def read_marker(batch: Bytes) -> Marker | None:
+def read_marker(batch: Bytes) -> EndTransactionMarker | None:
     """The marker that a control batch holds; None for another kind of control record, or no record at all.
 
     Compaction may have emptied the batch. Raises `CorruptRecordError`.
@@ -17,6 +17,8 @@ def read_marker(batch: Bytes) -> Marker | None:
     for record in read_records(batch):
         control_type = read_control_type(record.key)
         if control_type in (ABORT, COMMIT):
-            return Marker(control_type == COMMIT, read_coordinator_epoch(record.value), record.timestamp)
+            return EndTransactionMarker(
+                control_type == COMMIT, read_coordinator_epoch(record.value), record.timestamp
+            )
         return None
     return None

@@ -28,7 +28,7 @@ import pytest
 from broker.server import Server
 from protocol.records.batch import walk_batches
 from protocol.records.records import read_records
-from storage.directory.checkpoints import read_offsets
+from storage.checkpoints import read_offsets
 from storage.files import OPERATIONS
 from storage.log.partition_log import PartitionLog
 from tests.crash.doomed_broker import AT_THE_STOP

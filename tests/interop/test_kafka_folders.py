@@ -12,7 +12,7 @@ from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.server import Server
 from protocol.records.batch import walk_batches
 from protocol.wire.primitives import uuid_to_text
-from storage.directory.checkpoints import read_partition_metadata
+from storage.checkpoints import read_partition_metadata
 from tests.support import kafka_folders
 from tests.support.disk import files
 from tests.support.kafka_folders import DOWN, KILL, NAMES, NOW_MS, SNAPSHOT

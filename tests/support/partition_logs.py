@@ -10,9 +10,10 @@ from typing import Any
 from protocol.records.batch import BatchHeader, read_header, walk_batches
 from protocol.records.records import ABORT, COMMIT, build_batch, build_end_txn_marker, read_records
 from storage.background import Background, Lane, Then, Work, run_at_once
+from storage.file_names import file_path
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import AppendOrigin, AppendResult, PartitionLog
-from storage.log.segment_files import file_path
+from storage.producers.txn_markers import read_marker
 from tests.support.disk import files
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -110,11 +111,14 @@ def append(
 def end_transaction(
     log: PartitionLog, commit: bool, *, transaction_version: int = 0, **options: Any
 ) -> AppendResult:
+    data = marker(commit, **options)
+    written = read_marker(data)
+    assert written is not None
     return append(
         log,
-        marker(commit, **options),
+        data,
         origin=AppendOrigin.COORDINATOR,
-        transaction_version=transaction_version,
+        marker=written._replace(transaction_version=transaction_version),
     )
 
 

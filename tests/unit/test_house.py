@@ -98,12 +98,10 @@ UNTOLD = {
 TWICE = {
     "decode_record",
     "encode_record",
-    "read_properties",
 }
 
 BOUND = {
     "storage/directory/log_directory.py",
-    "storage/log/partition_log.py",
 }
 
 CIRCLES = {
@@ -117,19 +115,4 @@ CIRCLES = {
     "broker.quotas.throttling",
     "storage.directory.future_logs",
     "storage.directory.log_directory",
-    "storage.log.appending",
-    "storage.log.flush_waiters",
-    "storage.log.flushing",
-    "storage.log.lookups",
-    "storage.log.partition_log",
-    "storage.log.reads",
-    "storage.log.recovery",
-    "storage.log.removal",
-    "storage.log.retention",
-    "storage.log.rolling",
-    "storage.log.segment_recovery",
-    "storage.log.side_files",
-    "storage.log.storage_errors",
-    "storage.log.truncation",
-    "storage.producers.producer_replay",
 }

@@ -18,7 +18,7 @@ from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from protocol.wire.primitives import uuid_from_text
-from storage.directory.checkpoints import read_properties
+from storage.checkpoints import read_meta_properties
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 from tests.support.topics import topics_of
@@ -62,7 +62,7 @@ def folders(folder: Path, name: str) -> set[str]:
 
 
 def id_of(folder: Path, name: str) -> bytes:
-    properties = read_properties(files, str(folder / name / "meta.properties"))
+    properties = read_meta_properties(files, str(folder / name / "meta.properties"))
     assert properties is not None
     return uuid_from_text(properties["directory.id"])
 
@@ -86,7 +86,7 @@ async def test_partitions_are_spread_and_their_records_say_where(tmp_path: Path)
 @in_loop
 async def test_the_folders_have_one_cluster_and_ids_of_their_own(tmp_path: Path) -> None:
     server = await started(tmp_path, "a", "b")
-    found = [read_properties(files, str(tmp_path / name / "meta.properties")) for name in ("a", "b")]
+    found = [read_meta_properties(files, str(tmp_path / name / "meta.properties")) for name in ("a", "b")]
     assert {properties["cluster.id"] for properties in found if properties} == {server.cluster_id}
     assert id_of(tmp_path, "a") != id_of(tmp_path, "b")
     broker = server.metadata.image.brokers[1]

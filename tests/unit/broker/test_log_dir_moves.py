@@ -28,7 +28,7 @@ from protocol.messages.cluster_admin import (
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from protocol.wire.primitives import uuid_from_text
-from storage.directory.checkpoints import read_properties
+from storage.checkpoints import read_meta_properties
 from storage.log.results import AppendOrigin
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
@@ -135,7 +135,7 @@ def folders(folder: Path, name: str) -> list[str]:
 
 
 def id_of(folder: Path, name: str) -> bytes:
-    properties = read_properties(files, str(folder / name / "meta.properties"))
+    properties = read_meta_properties(files, str(folder / name / "meta.properties"))
     assert properties is not None
     return uuid_from_text(properties["directory.id"])
 

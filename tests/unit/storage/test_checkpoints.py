@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.directory import checkpoints
-from storage.directory.checkpoints import CheckpointError
+from storage import checkpoints
+from storage.checkpoints import CheckpointError
 from tests.support.disk import files
 
 
@@ -95,7 +95,7 @@ def test_meta_properties_are_read_as_java_wrote_them(tmp_path: Path) -> None:
         "#\n#Sat Nov 21 07:27:45 UTC 2026\nnode.id=1\ndirectory.id=bHqe5RBLgqa5wkxO6iXQHg\n"
         "version=1\ncluster.id = 4L6g3nShT-eMCtK--X86sw\n"
     )
-    assert checkpoints.read_properties(files, str(path)) == {
+    assert checkpoints.read_meta_properties(files, str(path)) == {
         "node.id": "1",
         "directory.id": "bHqe5RBLgqa5wkxO6iXQHg",
         "version": "1",
@@ -106,8 +106,8 @@ def test_meta_properties_are_read_as_java_wrote_them(tmp_path: Path) -> None:
 def test_properties_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "meta.properties"
     path.write_bytes(checkpoints.encode_properties({"version": "1", "node.id": "7"}))
-    assert checkpoints.read_properties(files, str(path)) == {"version": "1", "node.id": "7"}
-    assert checkpoints.read_properties(files, str(tmp_path / "missing")) is None
+    assert checkpoints.read_meta_properties(files, str(path)) == {"version": "1", "node.id": "7"}
+    assert checkpoints.read_meta_properties(files, str(tmp_path / "missing")) is None
 
 
 def test_the_clean_mark_says_the_brokers_epoch(tmp_path: Path) -> None:

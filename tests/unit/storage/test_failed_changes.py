@@ -101,7 +101,7 @@ def test_segments_that_couldnt_be_deleted_go_at_the_next_pass(tmp_path: Path) ->
         append(log, batch_of_bytes(200))
     refused(lambda: log.apply_retention(NOW_MS + 1000), ("rename", "2.log"))
     assert (log.log_start_offset, log.base_offsets) == (4, [2, 3, 4])
-    assert log.active.base_offset == 4
+    assert log.segments.active.base_offset == 4
     assert log.apply_retention(NOW_MS + 1000) == 2
     assert (log.log_start_offset, log.base_offsets) == (4, [4])
     log.close()
@@ -157,7 +157,7 @@ def test_a_leader_epoch_that_couldnt_be_written_is_written_at_the_next_append(tm
 def test_a_file_shorter_than_it_is_believed_to_be_is_told_to_the_reader(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch())
-    size = log.active.size
+    size = log.segments.active.size
     append(log, batch())
     assert len(log.read(0, size, upper_bound=2).records) == size
     with file(log, 0, ".log").open("r+b") as stream:
@@ -172,11 +172,11 @@ def test_nothing_is_written_where_the_time_index_cant_be_read(tmp_path: Path) ->
     log = open_log(tmp_path)
     files.limit_open_files(0)
     files.limit_open_files(DEFAULT_OPEN_FILES)
-    log.active.max_timestamp_ms = None
-    log.active.time_index._last_entry = None
+    log.segments.active.max_timestamp_ms = None
+    log.segments.active.time_index._last_entry = None
     size = file(log, 0, ".log").stat().st_size
     refused(lambda: append(log, batch(5)), ("open_existing", ".timeindex"))
-    assert file(log, 0, ".log").stat().st_size == size == log.active.size
+    assert file(log, 0, ".log").stat().st_size == size == log.segments.active.size
 
 
 def test_each_kind_of_failure_of_a_log_is_logged_once(

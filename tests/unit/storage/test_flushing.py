@@ -7,7 +7,6 @@ import pytest
 
 from protocol.errors import Error, KafkaError
 from storage.log.partition_log import PartitionLog
-from storage.log.storage_errors import give_up
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, open_log
 
@@ -236,7 +235,7 @@ def test_a_waiter_that_fails_keeps_nobody_from_being_told(tmp_path: Path, backgr
     [
         lambda log: log.delete("0" * 32),
         lambda log: log.close(clean=False),
-        lambda log: give_up(log, OSError(5, "Input/output error")),
+        lambda log: log.give_up(OSError(5, "Input/output error")),
         lambda log: log.truncate_to(0, NOW_MS),
     ],
     ids=["deleted", "closed", "given up", "truncated"],

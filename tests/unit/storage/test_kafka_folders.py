@@ -10,7 +10,7 @@ import pytest
 from protocol.records.batch import walk_batches
 from protocol.records.records import ABORT, read_control_type, read_records
 from storage.background import run_at_once
-from storage.directory.checkpoints import read_partition_metadata
+from storage.checkpoints import read_partition_metadata
 from storage.directory.log_directory import METADATA_TOPIC, LogDirectory, PartitionFolder
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import AppendOrigin, PartitionLog

@@ -8,8 +8,8 @@ import pytest
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import read_header, walk_batches
 from storage.disk_files import DEFAULT_OPEN_FILES
-from storage.log import reads
 from storage.log.partition_log import AppendOrigin, PartitionLog
+from storage.log.read_positions import REMEMBERED_POSITIONS
 from storage.log.reads import ENOUGH_BYTES
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, headers, open_log
@@ -225,8 +225,8 @@ def test_remembered_positions_are_bounded(log: PartitionLog) -> None:
     for max_bytes in range(1071, 1071 + 40):
         for offset in range(9):
             read(log, offset, max_bytes)
-    assert log.positions is not None
-    assert len(log.positions) <= reads.REMEMBERED_POSITIONS
+    assert log.read_positions is not None
+    assert len(log.read_positions) <= REMEMBERED_POSITIONS
 
 
 def test_nothing_stale_is_remembered_after_a_truncation(log: PartitionLog) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.log.segment_files import file_path, offset_of
+from storage.file_names import file_path, offset_of
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def encode_properties(properties: Mapping[str, str], comment: str = "") -> bytes
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def read_properties(files: Files, path: str) -> dict[str, str] | None:
+def read_meta_properties(files: Files, path: str) -> dict[str, str] | None:
     """The names and values of a meta.properties; None where the file is missing."""
     try:
         text = files.read_whole(path).decode("latin-1")

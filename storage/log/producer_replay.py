@@ -3,19 +3,15 @@
 Source: org.apache.kafka.storage UnifiedLog.rebuildProducerState.
 """
 
-from typing import TYPE_CHECKING
-
 from protocol.records.batch import CONTROL_BIT, BatchHeader, Bytes
 from storage.indexes.transaction_index import AbortedTxn
+from storage.log.log_state import LogState
 from storage.log.segment import Segment
 from storage.producers.producer_state import ProducerStates
 from storage.producers.txn_markers import read_marker
 
-if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
 
-
-def rebuild(log: "PartitionLog", end_offset: int, now_ms: int) -> None:
+def rebuild(log: LogState, end_offset: int, now_ms: int) -> None:
     """Makes `log.producers` what the log says up to the offset, with snapshots at the last two segments'
     bases and the end. Kafka reads nothing where a clean stop left no snapshot; here a missing one is made up
     for.
@@ -26,9 +22,10 @@ def rebuild(log: "PartitionLog", end_offset: int, now_ms: int) -> None:
         states, log.log_start_offset, end_offset, now_ms, log.config.producer_id_expiration_ms
     )
     if states.map_end_offset < end_offset:
-        snapshot_at = log.base_offsets[-2:]
+        snapshot_at = log.segments.base_offsets[-2:]
         for slot, segment in enumerate(log.segments):
-            if slot + 1 < len(log.segments) and log.base_offsets[slot + 1] <= states.map_end_offset:
+            next_base_offset = log.segments.next_base_offset(slot)
+            if next_base_offset is not None and next_base_offset <= states.map_end_offset:
                 continue
             if segment.base_offset >= end_offset:
                 break

@@ -1,0 +1,203 @@
+"""What a partition's log is made of. What is done with it is done by the other files of this room, and
+`partition_log` is the front of them all.
+"""
+
+import errno
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from protocol.records.batch import CorruptRecordError
+from storage.background import Background
+from storage.files import Files
+from storage.log.flushing import Flushing
+from storage.log.leader_epochs import LeaderEpochs
+from storage.log.log_config import LogConfig
+from storage.log.read_positions import ReadPositions
+from storage.log.segments import Segments
+from storage.producers.producer_snapshot import Snapshots
+from storage.producers.producer_state import ProducerStates
+
+logger = logging.getLogger(__name__)
+
+Report = Callable[[OSError], object]
+
+
+def _to_nobody(failure: OSError) -> None:
+    """Where a failure of the disk concerns the log alone."""
+
+
+Jitter = Callable[[int], int]
+"""A random number from 0 to below the one given."""
+
+
+class LogPorts(NamedTuple):
+    """What a log needs of the world."""
+
+    files: Files
+    background: Background
+    jitter: Jitter = lambda limit: 0
+
+
+class LogState:
+    """The parts of a log, each of which changes itself alone, and what belongs to none of them.
+
+    Who changes what belongs to none: `append` the log end; truncation and recovery the offsets, by `begin_at` and
+    `end_at`; `move_log_start` the log start.
+    """
+
+    __slots__ = (
+        "background",
+        "closed",
+        "config",
+        "created",
+        "directory",
+        "failure",
+        "files",
+        "first_unstable_offset",
+        "flushing",
+        "high_watermark",
+        "jitter",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "logged_failures",
+        "partition",
+        "producers",
+        "read_positions",
+        "ready",
+        "report",
+        "segments",
+        "snapshots",
+        "topic",
+        "topic_id",
+        "verifies_transactions",
+    )
+
+    def __init__(
+        self, directory: str, topic: str, partition: int, config: LogConfig, *, ports: LogPorts
+    ) -> None:
+        """For `PartitionLog.open` alone."""
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.config = config
+        self.files, self.background, self.jitter = ports
+        self.topic_id: str | None = None
+        """Its text form, 22 characters."""
+        self.created = False
+        """Whether the directory and its files are there."""
+        self.closed = False
+        self.ready = False
+        """Whether it may be appended to as it is: created, not closed, not failed."""
+        self.failure: OSError | None = None
+        """Why nothing is appended any more: a write that couldn't be taken back, or a sync that failed."""
+        self.logged_failures: tuple[int | None, ...] = ()
+        """The errnos of those that the program's log tells of already."""
+        self.report: Report = _to_nobody
+        """Told of each failure of the disk."""
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.first_unstable_offset = -1
+        """Of the earliest undecided or unreplicated transaction; -1 without one. Where it began below the log start,
+        that of the batch in which the log starts, as Kafka has it."""
+        self.segments = Segments()
+        self.flushing = Flushing()
+        self.leader_epochs = LeaderEpochs(self.files, directory)
+        self.producers = ProducerStates(f"{topic}-{partition}")
+        self.snapshots = Snapshots(self.files, directory)
+        self.read_positions: ReadPositions | None = None
+        """None until something is read: most partitions of a node are idle."""
+        self.verifies_transactions = False
+        """Whether a transactional batch that opens a transaction must show a guard (`start_verification`)."""
+
+    # ---- what it can be used for
+
+    def become_ready(self) -> None:
+        """The directory and its files are there."""
+        self.created = self.ready = True
+
+    def close_down(self) -> None:
+        """Nothing is appended to it any more. Who waits for a flush stays, since one may still come."""
+        self.closed = True
+        self.ready = False
+
+    def take_out_of_use(self) -> None:
+        """Nothing is appended to it any more, and nobody waits for it."""
+        self.close_down()
+        self.flushing.tell_lost(self.closed_error())
+        self.segments.close()
+
+    def give_up(self, failure: OSError) -> None:
+        """The log takes nothing more: what is written and what is believed to be may differ (as in Kafka)."""
+        logger.error("%s is not appended to any more: %s", self.directory, failure)
+        if self.failure is None:
+            self.failure = failure
+        self.ready = False
+        self.report(failure)
+        self.flushing.tell_lost(failure)
+
+    def closed_error(self) -> OSError:
+        """What is told to those who come to a closed log, or wait for it."""
+        return OSError(errno.EBADF, f"{self.directory} is closed")
+
+    def relocate(self, directory: str) -> None:
+        """The log's directory was renamed."""
+        self.directory = directory
+        self.leader_epochs.relocate(directory)
+        self.snapshots.relocate(directory)
+        self.segments.relocate(directory)
+
+    # ---- offsets
+
+    def begin_at(self, offset: int) -> None:
+        """The log is empty, and begins and ends at the offset."""
+        self.log_start_offset = self.log_end_offset = self.high_watermark = offset
+
+    def end_at(self, offset: int) -> None:
+        """The log's end was cut off at the offset."""
+        self.log_start_offset = min(offset, self.log_start_offset)
+        self.log_end_offset = offset
+        self.high_watermark = min(self.high_watermark, offset)
+        self.flushing.cut_at(offset, OSError(f"{self.directory} was truncated to {offset}"))
+        self.read_positions = None
+
+    def move_log_start(self, offset: int) -> None:
+        """The log begins at the offset, unless it began behind it already; all other offsets follow."""
+        if offset <= self.log_start_offset:
+            return
+        # first, since it alone may fail: then nothing has moved
+        self.leader_epochs.truncate_from_start(offset)
+        self.log_start_offset = offset
+        self.high_watermark = max(self.high_watermark, offset)
+        self.flushing.begin_at(max(self.flushing.recovery_point, offset))
+        self.producers.on_high_watermark(offset)
+        self.producers.map_end_offset = max(self.producers.map_end_offset, offset)
+        self.snapshots.on_log_start(offset)
+        self.update_first_unstable_offset()
+
+    def update_high_watermark(self, offset: int) -> None:
+        """The offset below which all is replicated, held between log start and log end."""
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        if offset < self.log_start_offset:
+            offset = self.log_start_offset
+        self.high_watermark = offset
+        if self.producers.has_unreplicated:
+            self.producers.on_high_watermark(offset)
+            self.update_first_unstable_offset()
+
+    def update_first_unstable_offset(self) -> None:
+        """Something was learnt of the transactions, or of the log start."""
+        first = self.producers.first_unstable_offset
+        if first is not None and first < self.log_start_offset:
+            first = self.base_offset_of(self.log_start_offset)
+        self.first_unstable_offset = -1 if first is None else first
+
+    def base_offset_of(self, offset: int) -> int:
+        """Of the batch that holds the offset; the offset itself where it can't be read."""
+        try:
+            return self.segments.base_offset_of(offset)
+        except (OSError, CorruptRecordError):
+            return offset

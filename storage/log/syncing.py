@@ -1,0 +1,102 @@
+"""Syncing a log.
+
+The background is given paths only. Closed segments are synced with their indexes and snapshots, which a start
+trusts below the recovery point; of the active one only the `.log`, since a start that isn't clean makes the
+rest of it anew.
+"""
+
+from storage import checkpoints
+from storage.background import Lane, Work
+from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, file_path
+from storage.files import Files
+from storage.log.log_state import LogState
+
+
+def flush_to(log: LogState, offset: int, now_ms: int) -> None:
+    """Begins to sync all below the offset."""
+    log.flushing.want(offset, now_ms)
+    if not log.flushing.running:
+        _start(log)
+
+
+def _start(log: LogState) -> None:
+    flushing = log.flushing
+    target = min(flushing.wanted_to, log.log_end_offset)
+    if target <= flushing.recovery_point or not log.ready:
+        return
+    files = log.files
+    paths, directory = unsynced(log, target)
+    begun = flushing.start()
+
+    def work() -> None:
+        sync_all(files, paths, directory)
+
+    def then(failure: Exception | None) -> None:
+        if failure is not None:
+            flushing.stop()
+            _fail(log, failure)
+            return
+        flushing.end(begun, target)
+        _start(log)
+
+    log.background(work, then, lane=Lane.FLUSHING)
+
+
+def _fail(log: LogState, failure: Exception) -> None:
+    # what the page cache held may be gone from it, and a second sync would succeed over the loss
+    log.give_up(failure if isinstance(failure, OSError) else OSError(str(failure)))
+
+
+def unsynced(log: LogState, target: int) -> tuple[list[str], str | None]:
+    """What must be synced for the recovery point to become `target`: files, and the directory of new ones."""
+    paths = []
+    new_names = False
+    recovery_point = log.flushing.recovery_point
+    for slot, segment in enumerate(log.segments):
+        next_base = log.segments.next_base_offset(slot)
+        end = log.log_end_offset if next_base is None else next_base
+        if end <= recovery_point or segment.base_offset >= target:
+            continue
+        new_names = new_names or segment.base_offset >= recovery_point
+        paths.append(file_path(log.directory, segment.base_offset, LOG_SUFFIX))
+        if next_base is not None:
+            paths += [file_path(log.directory, segment.base_offset, suffix) for suffix in INDEX_SUFFIXES]
+            paths.append(log.snapshots.path(next_base))
+    if new_names:
+        paths.append(f"{log.directory}/{checkpoints.PARTITION_METADATA_FILE}")
+    epochs_path = log.leader_epochs.unsynced_path()
+    if epochs_path is not None:
+        paths.append(epochs_path)
+    return paths, log.directory if new_names else None
+
+
+def sync_all(files: Files, paths: list[str], directory: str | None) -> None:
+    """Waits for the disk. In any thread."""
+    for path in paths:
+        files.sync(path)
+    if directory is not None:
+        files.sync_directory(directory)
+
+
+def sync_now(log: LogState) -> None:
+    """Waits for the disk until all that was appended is synced; no flush may be running. Raises `OSError`."""
+    paths, directory = unsynced(log, log.log_end_offset)
+    try:
+        sync_all(log.files, paths, directory)
+    except OSError as failure:
+        _fail(log, failure)
+        raise
+    log.flushing.synced_to(log.log_end_offset)
+
+
+def last_sync(log: LogState, snapshot: str | None) -> Work:
+    """What a clean end leaves to be synced, in any thread; `snapshot` is the path of one just taken."""
+    files = log.files
+    paths, directory = unsynced(log, log.log_end_offset)
+    if snapshot is not None:
+        paths.append(snapshot)
+        directory = log.directory
+    if paths:
+        active = log.segments.active.base_offset
+        paths += [file_path(log.directory, active, suffix) for suffix in INDEX_SUFFIXES]
+    return lambda: sync_all(files, paths, directory)
