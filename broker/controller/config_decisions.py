@@ -7,7 +7,7 @@ resource's alterations are all made or none.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from broker.config.alterations import (
     Alteration,
@@ -47,42 +47,45 @@ RESOURCE_TYPES = (
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
+ConfigResource: TypeAlias = tuple[int, str]
+"""Type and name of what has settings; a broker without a name stands for all of them."""
+
 
 def altered(
-    image: ClusterImage,
-    config: BrokerConfig,
-    resource_type: int,
-    name: str,
-    alterations: Sequence[Alteration],
+    image: ClusterImage, config: BrokerConfig, resource: ConfigResource, alterations: Sequence[Alteration]
 ) -> list[Message]:
     """The records of an incremental alteration, after `alterations.check_request`. Raises KafkaError."""
-    stored = image.configs.get((resource_type, name), {})
+    resource_type, name = resource
+    stored = image.configs.get(resource, {})
     if resource_type == TOPIC_RESOURCE:
         check_topic_name(name)
         changes = alter_topic(config, stored, alterations)
         _check_topic_exists(image, name)
     elif resource_type == BROKER_RESOURCE:
-        elr_enabled = image.features.get(ELR_VERSION, 0) > 0
-        changes = alter_broker(config, stored, alterations, per_broker=bool(name), elr_enabled=elr_enabled)
+        changes = alter_broker(
+            config, stored, alterations, per_broker=bool(name), elr_enabled=is_elr_enabled(image)
+        )
     elif resource_type == GROUP_RESOURCE:
         changes = _checked(stored, alterations, lambda after: _check_group(config, name, after))
     else:
         changes = _checked(stored, alterations, lambda after: _check_client_metrics(config, name, after))
-    return _records(resource_type, name, changes)
+    return _records(resource, changes)
 
 
 def replaced(
-    image: ClusterImage, config: BrokerConfig, resource_type: int, name: str, wanted: Mapping[str, str]
+    image: ClusterImage, config: BrokerConfig, resource: ConfigResource, wanted: Mapping[str, str]
 ) -> list[Message]:
     """The records of an alteration that replaces all of a resource's settings. Raises KafkaError."""
-    stored = image.configs.get((resource_type, name), {})
+    resource_type, name = resource
+    stored = image.configs.get(resource, {})
     if resource_type == TOPIC_RESOURCE:
         check_topic_name(name)
         changes = replace_topic(config, stored, wanted)
         _check_topic_exists(image, name)
     elif resource_type == BROKER_RESOURCE:
-        elr_enabled = image.features.get(ELR_VERSION, 0) > 0
-        changes = replace_broker(config, stored, wanted, per_broker=bool(name), elr_enabled=elr_enabled)
+        changes = replace_broker(
+            config, stored, wanted, per_broker=bool(name), elr_enabled=is_elr_enabled(image)
+        )
     else:
         if resource_type == GROUP_RESOURCE:
             _check_group(config, name, wanted)
@@ -90,12 +93,17 @@ def replaced(
             _check_client_metrics(config, name, wanted)
         changes = {key: text for key, text in wanted.items() if stored.get(key) != text}
         changes.update(dict.fromkeys(key for key in stored if key not in wanted))
-    return _records(resource_type, name, changes)
+    return _records(resource, changes)
+
+
+def is_elr_enabled(image: ClusterImage) -> bool:
+    """Whether the cluster has eligible leader replicas (KIP-966)."""
+    return image.features.get(ELR_VERSION, 0) > 0
 
 
 def cleared_elr(image: ClusterImage, decided: Sequence[Message]) -> list[Message]:
     """What follows from other numbers of replicas to be in sync: who is eligible has to be found out anew (KIP-966)."""
-    if not image.features.get(ELR_VERSION, 0):
+    if not is_elr_enabled(image):
         return []
     return [
         records.ClearElrRecord(
@@ -143,7 +151,8 @@ def _checked(
     return {name: text for name, text in changes.items() if stored.get(name) != text}
 
 
-def _records(resource_type: int, name: str, changes: Mapping[str, str | None]) -> list[Message]:
+def _records(resource: ConfigResource, changes: Mapping[str, str | None]) -> list[Message]:
+    resource_type, name = resource
     return [
         records.ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=text)
         for key, text in changes.items()

@@ -7,31 +7,66 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.config.alterations import Alteration, Operation, check_request
-from broker.config.resources import alter, check_resource
+from broker.config.alterations import Alteration, Operation, check_request, replace_broker
 from broker.controller import config_decisions
+from broker.controller.config_requests import ConfigRequest, check_resource
+from broker.controller.image import BROKER_RESOURCE
+from broker.network.later import Later
+from broker.security import authorizer as security
+from broker.security.config_resources import ConfigRights
+from protocol.errors import KafkaError
 from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
-from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.controller import Controller
+    from broker.controller.image import ClusterImage
+    from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
+    from protocol.wire.schema import Message
 
 
-def handle(server: Server, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    def check(resource: AlterConfigsResource) -> None:
-        check_request([Alteration(config.name, Operation.SET, config.value) for config in resource.configs])
-        check_resource(server, resource.resource_type, resource.resource_name, loggers=False)
+def handle(
+    controller: Controller,
+    metadata: MetadataLog,
+    config: BrokerConfig,
+    authorizer: Authorizer,
+    node_id: int,
+    context: RequestContext,
+    request: AlterConfigsRequest,
+) -> AlterConfigsResponse | Later[AlterConfigsResponse]:
+    def check(resource: AlterConfigsResource) -> bool:
+        kind, name = resource.resource_type, resource.resource_name
+        check_request([Alteration(each.name, Operation.SET, each.value) for each in resource.configs])
+        check_resource(node_id, kind, name, loggers=False)
+        if kind == BROKER_RESOURCE:
+            stored = metadata.image.configs.get((kind, name), {})
+            replace_broker(config, stored, _wanted(resource), per_broker=bool(name), elr_enabled=False)
+        return True
 
-    def decide(resource: AlterConfigsResource) -> list[Message]:
-        return _decide(server, resource)
+    def decide(image: ClusterImage, resource: AlterConfigsResource) -> list[Message]:
+        of = (resource.resource_type, resource.resource_name)
+        return config_decisions.replaced(image, config, of, _wanted(resource))
 
-    return AlterConfigsResponse(
-        responses=alter(server, request.resources, check, decide, validate_only=request.validate_only)
-    )
+    asked = ConfigRequest(request.resources)
+    asked.preprocess(check)
+    asked.authorize(ConfigRights(authorizer, context, security.Operation.ALTER_CONFIGS).refusal)
+    later: Later[AlterConfigsResponse] = Later()
+
+    def reply(refusal: KafkaError | None) -> None:
+        if refusal is not None:
+            asked.refuse_remaining(refusal)
+        later.reply(AlterConfigsResponse(responses=asked.responses))
+
+    if asked.remaining:
+        controller.submit(
+            lambda image: asked.decide(image, decide, validate_only=request.validate_only), reply
+        )
+    else:
+        reply(None)
+    return later.answer()
 
 
-def _decide(server: Server, resource: AlterConfigsResource) -> list[Message]:
-    kind, name = resource.resource_type, resource.resource_name
-    wanted = {config.name: config.value for config in resource.configs if config.value is not None}
-    return config_decisions.replaced(server.metadata.image, server.config, kind, name, wanted)
+def _wanted(resource: AlterConfigsResource) -> dict[str, str]:
+    return {each.name: each.value for each in resource.configs if each.value is not None}

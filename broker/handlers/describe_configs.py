@@ -9,8 +9,8 @@ are ours, not Kafka's classes. Settings come by name, where Kafka's order is tha
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from broker.config.client_metrics_config import describe_client_metrics
 from broker.config.definitions import ConfigType
@@ -18,10 +18,12 @@ from broker.config.describe import describe_broker, describe_cluster_defaults, d
 from broker.config.entries import ConfigEntry, ConfigSource
 from broker.config.group_config import describe_group
 from broker.config.logger_levels import logger_levels
-from broker.config.resources import check_broker_name
 from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
+from broker.controller.config_requests import check_broker_name
 from broker.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from broker.controller.topic_names import invalid_name_reason
+from broker.security.authorizer import Operation
+from broker.security.config_resources import ConfigRights
 from protocol.errors import Error, KafkaError
 from protocol.messages.configs import (
     DescribeConfigsRequest,
@@ -33,64 +35,78 @@ from protocol.messages.configs import (
 )
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.image import ClusterImage
+    from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: DescribeConfigsRequest
+    metadata: MetadataLog,
+    config: BrokerConfig,
+    authorizer: Authorizer,
+    node_id: int,
+    context: RequestContext,
+    request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse:
+    """Those that the client may not see come last, as in Kafka."""
     unknown = next((r for r in request.resources if r.resource_type not in RESOURCE_TYPES), None)
     if unknown is not None:
         refusal = KafkaError(Error.INVALID_REQUEST, f"Unknown resource type {unknown.resource_type}")
         return DescribeConfigsResponse(
             results=[_refused(resource, refusal) for resource in request.resources]
         )
-    results = []
+    described = _Described(metadata.image, config, node_id)
+    rights = ConfigRights(authorizer, context, Operation.DESCRIBE_CONFIGS)
+    results, denied = [], []
     for resource in request.resources:
+        refused = rights.refusal(resource.resource_type, resource.resource_name)
+        if refused is not None:
+            denied.append(_refused(resource, refused))
+            continue
         try:
-            entries = _entries(server, resource)
+            entries = _ENTRIES[resource.resource_type](
+                described, resource.resource_name, resource.configuration_keys
+            )
         except KafkaError as error:
             results.append(_refused(resource, error))
         else:
-            results.append(
-                DescribeConfigsResult(
-                    error_message="",
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                    configs=[_result(resource.resource_type, entry, request) for entry in entries],
-                )
-            )
-    return DescribeConfigsResponse(results=results)
+            results.append(_result(resource, entries, request))
+    return DescribeConfigsResponse(results=results + denied)
 
 
-def _entries(server: Server, resource: DescribeConfigsResource) -> list[ConfigEntry]:
-    kind, name, names = resource.resource_type, resource.resource_name, resource.configuration_keys
-    image = server.metadata.image
-    if kind == TOPIC_RESOURCE:
-        reason = invalid_name_reason(name)
-        if reason is not None:
-            raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-        if name not in image.topics:
-            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, "")
-        return describe_topic(server.config, image.config_of_topic(name), names)
-    if kind == BROKER_RESOURCE:
-        if not name:
-            return describe_cluster_defaults(server.config, names)
-        check_broker_name(server, name)
-        return describe_broker(server.config, names)
+class _Described(NamedTuple):
+    """What the settings of all resources are in."""
+
+    image: ClusterImage
+    config: BrokerConfig
+    node_id: int
+
+
+Names: TypeAlias = Collection[str] | None
+"""The settings that are asked for; all of them where there are none."""
+
+
+def _topic_entries(described: _Described, name: str, names: Names) -> list[ConfigEntry]:
+    reason = invalid_name_reason(name)
+    if reason is not None:
+        raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+    if name not in described.image.topics:
+        raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, "")
+    return describe_topic(described.config, described.image.config_of_topic(name), names)
+
+
+def _broker_entries(described: _Described, name: str, names: Names) -> list[ConfigEntry]:
     if not name:
-        raise KafkaError(Error.INVALID_REQUEST, "The resource's name must not be empty")
-    if kind == BROKER_LOGGER_RESOURCE:
-        check_broker_name(server, name)
-        return _logger_entries(names)
-    stored = image.configs.get((kind, name), {})
-    if kind == CLIENT_METRICS_RESOURCE:
-        return describe_client_metrics(stored, names)
-    return describe_group(server.config, stored, names)
+        return describe_cluster_defaults(described.config, names)
+    check_broker_name(described.node_id, name)
+    return describe_broker(described.config, names)
 
 
-def _logger_entries(names: Collection[str] | None) -> list[ConfigEntry]:
+def _logger_entries(described: _Described, name: str, names: Names) -> list[ConfigEntry]:
+    _check_name(name)
+    check_broker_name(described.node_id, name)
     return [
         ConfigEntry(name, level, ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG, False, False, ConfigType.UNKNOWN)
         for name, level in logger_levels().items()
@@ -98,7 +114,44 @@ def _logger_entries(names: Collection[str] | None) -> list[ConfigEntry]:
     ]
 
 
-def _result(kind: int, entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _client_metrics_entries(described: _Described, name: str, names: Names) -> list[ConfigEntry]:
+    _check_name(name)
+    return describe_client_metrics(described.image.configs.get((CLIENT_METRICS_RESOURCE, name), {}), names)
+
+
+def _group_entries(described: _Described, name: str, names: Names) -> list[ConfigEntry]:
+    _check_name(name)
+    stored = described.image.configs.get((GROUP_RESOURCE, name), {})
+    return describe_group(described.config, stored, names)
+
+
+def _check_name(name: str) -> None:
+    if not name:
+        raise KafkaError(Error.INVALID_REQUEST, "The resource's name must not be empty")
+
+
+_ENTRIES: dict[int, Callable[[_Described, str, Names], list[ConfigEntry]]] = {
+    TOPIC_RESOURCE: _topic_entries,
+    BROKER_RESOURCE: _broker_entries,
+    BROKER_LOGGER_RESOURCE: _logger_entries,
+    CLIENT_METRICS_RESOURCE: _client_metrics_entries,
+    GROUP_RESOURCE: _group_entries,
+}
+
+
+def _result(
+    resource: DescribeConfigsResource, entries: list[ConfigEntry], request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    kind = resource.resource_type
+    return DescribeConfigsResult(
+        error_message="",
+        resource_type=kind,
+        resource_name=resource.resource_name,
+        configs=[_setting(kind, entry, request) for entry in entries],
+    )
+
+
+def _setting(kind: int, entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     result = DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

@@ -9,60 +9,90 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.config import logger_levels
-from broker.config.alterations import Alteration, Operation, check_request
-from broker.config.resources import alter, check_resource
+from broker.config.alterations import Alteration, Operation, alter_broker, check_request
 from broker.controller import config_decisions
 from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE
+from broker.controller.config_requests import ConfigRequest, check_resource
 from broker.controller.image import BROKER_RESOURCE
+from broker.network.later import Later
+from broker.security import authorizer as security
+from broker.security.config_resources import ConfigRights
 from protocol.errors import Error, KafkaError
 from protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
-from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.controller import Controller
+    from broker.controller.image import ClusterImage
+    from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
+    from protocol.wire.schema import Message
 
 
 def handle(
-    server: Server, context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> IncrementalAlterConfigsResponse:
-    unheard_of = any(_has_unknown_operation(resource) for resource in request.resources)
-
-    def check(resource: IncrementalAlterConfigsResource) -> None:
-        check_request(_alterations(resource))
-        check_resource(server, resource.resource_type, resource.resource_name, loggers=True)
-
-    def decide(resource: IncrementalAlterConfigsResource) -> list[Message]:
-        return _decide(server, resource, request.validate_only, unheard_of=unheard_of)
-
-    return IncrementalAlterConfigsResponse(
-        responses=alter(server, request.resources, check, decide, validate_only=request.validate_only)
+    controller: Controller,
+    metadata: MetadataLog,
+    config: BrokerConfig,
+    authorizer: Authorizer,
+    node_id: int,
+    context: RequestContext,
+    request: IncrementalAlterConfigsRequest,
+) -> IncrementalAlterConfigsResponse | Later[IncrementalAlterConfigsResponse]:
+    has_unknown_operation = any(
+        each.config_operation not in tuple(Operation)
+        for resource in request.resources
+        for each in resource.configs
     )
+    rights = ConfigRights(authorizer, context, security.Operation.ALTER_CONFIGS)
+
+    def check(resource: IncrementalAlterConfigsResource) -> bool:
+        kind, name = resource.resource_type, resource.resource_name
+        alterations = _alterations(resource)
+        check_request(alterations)
+        if kind == BROKER_LOGGER_RESOURCE:
+            refusal = rights.refusal(kind, name)
+            if refusal is not None:
+                raise refusal
+        check_resource(node_id, kind, name, loggers=True)
+        if kind == BROKER_LOGGER_RESOURCE:
+            logger_levels.check_alterations(alterations)
+            if not request.validate_only:
+                logger_levels.alter(alterations)
+            return False
+        if kind == BROKER_RESOURCE:
+            stored = metadata.image.configs.get((kind, name), {})
+            alter_broker(config, stored, alterations, per_broker=bool(name), elr_enabled=False)
+        return True
+
+    def decide(image: ClusterImage, resource: IncrementalAlterConfigsResource) -> list[Message]:
+        if has_unknown_operation:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Kafka's controller fails on the request as a whole
+        of = (resource.resource_type, resource.resource_name)
+        return config_decisions.altered(image, config, of, _alterations(resource))
+
+    asked = ConfigRequest(request.resources)
+    asked.preprocess(check)
+    asked.authorize(rights.refusal)
+    later: Later[IncrementalAlterConfigsResponse] = Later()
+
+    def reply(refusal: KafkaError | None) -> None:
+        if refusal is not None:
+            asked.refuse_remaining(refusal)
+        later.reply(IncrementalAlterConfigsResponse(responses=asked.responses))
+
+    if asked.remaining:
+        controller.submit(
+            lambda image: asked.decide(image, decide, validate_only=request.validate_only), reply
+        )
+    else:
+        reply(None)
+    return later.answer()
 
 
 def _alterations(resource: IncrementalAlterConfigsResource) -> list[Alteration]:
-    return [Alteration(config.name, config.config_operation, config.value) for config in resource.configs]
-
-
-def _decide(
-    server: Server, resource: IncrementalAlterConfigsResource, validate_only: bool, *, unheard_of: bool
-) -> list[Message]:
-    kind, name = resource.resource_type, resource.resource_name
-    alterations = _alterations(resource)
-    if kind == BROKER_LOGGER_RESOURCE:
-        logger_levels.check_alterations(alterations)
-        if not validate_only:
-            logger_levels.alter(alterations)
-        return []
-    if unheard_of and not (kind == BROKER_RESOURCE and _has_unknown_operation(resource)):
-        # Kafka's controller fails on the request as a whole.
-        raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
-    return config_decisions.altered(server.metadata.image, server.config, kind, name, alterations)
-
-
-def _has_unknown_operation(resource: IncrementalAlterConfigsResource) -> bool:
-    return any(config.config_operation not in tuple(Operation) for config in resource.configs)
+    return [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]

@@ -70,7 +70,7 @@ def setting(kind: int, name: str, key: str, value: str | None) -> Message:
 def test_what_is_set_becomes_a_record(image: ClusterImage, config: BrokerConfig) -> None:
     wanted = [Alteration("retention.ms", SET, "5"), Alteration("segment.ms", DELETE, None)]
 
-    decided = config_decisions.altered(image, config, TOPIC_RESOURCE, "t", wanted)
+    decided = config_decisions.altered(image, config, (TOPIC_RESOURCE, "t"), wanted)
 
     assert decided == [setting(TOPIC_RESOURCE, "t", "retention.ms", "5")]
 
@@ -80,14 +80,14 @@ def test_what_is_as_wanted_already_needs_no_record(image: ClusterImage, config: 
 
     same = [Alteration("retention.ms", SET, "5")]
 
-    assert config_decisions.altered(image, config, TOPIC_RESOURCE, "t", same) == []
+    assert config_decisions.altered(image, config, (TOPIC_RESOURCE, "t"), same) == []
 
 
 def test_replacing_takes_away_what_is_not_named(image: ClusterImage, config: BrokerConfig) -> None:
     apply(image, setting(GROUP_RESOURCE, "g", "consumer.session.timeout.ms", "50000"))
 
     decided = config_decisions.replaced(
-        image, config, GROUP_RESOURCE, "g", {"consumer.heartbeat.interval.ms": "6000"}
+        image, config, (GROUP_RESOURCE, "g"), {"consumer.heartbeat.interval.ms": "6000"}
     )
     apply(image, *decided)
 
@@ -106,7 +106,9 @@ def test_a_topic_that_is_not_there_has_no_settings(
     image: ClusterImage, config: BrokerConfig, name: str, error: Error
 ) -> None:
     with pytest.raises(KafkaError) as refused:
-        config_decisions.altered(image, config, TOPIC_RESOURCE, name, [Alteration("retention.ms", SET, "5")])
+        config_decisions.altered(
+            image, config, (TOPIC_RESOURCE, name), [Alteration("retention.ms", SET, "5")]
+        )
     assert refused.value.error is error
 
 
@@ -115,7 +117,7 @@ def test_replacing_a_brokers_settings_writes_those_that_stay_too(
 ) -> None:
     for key, value in (("log.retention.ms", "7"), ("log.roll.ms", "9")):
         image.apply(setting(BROKER_RESOURCE, "1", key, value))
-    decided = config_decisions.replaced(image, config, BROKER_RESOURCE, "1", {"log.retention.ms": "7"})
+    decided = config_decisions.replaced(image, config, (BROKER_RESOURCE, "1"), {"log.retention.ms": "7"})
     assert decided == [
         setting(BROKER_RESOURCE, "1", "log.retention.ms", "7"),
         setting(BROKER_RESOURCE, "1", "log.roll.ms", None),

@@ -46,13 +46,13 @@ def _a_whole_disk_afterwards() -> Iterator[None]:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small bound, where what is counted takes long to make."""
-    import broker.config.resources
+    import broker.controller.config_requests
     import broker.controller.topic_requests
 
     for module in (
         record_bounds,
         broker.controller.topic_requests,
-        broker.config.resources,
+        broker.controller.config_requests,
         alter_partition_reassignments,
     ):
         monkeypatch.setattr(module, "MAX_RECORDS_PER_REQUEST", FEW)
