@@ -74,6 +74,8 @@ class PartitionRuntime:
         assert guard is None or isinstance(guard, VerificationGuard)
         partition = self._partition
         leader = partition.leader()
+        if leader.is_under_min_isr:  # as for all that needs acks=all
+            raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
         now_ms = self._clock.now_ms()
         batch = build_batch(
             [(now_ms, key, value, ()) for key, value in records],

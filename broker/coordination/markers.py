@@ -1,8 +1,9 @@
 """Transaction markers on their way into the partitions: the one path by which a marker gets into a log.
 
 WriteTxnMarkers from outside and the coordinators of this broker (their port is `coordinator.ports.Markers`) both end
-here. A marker for `__consumer_offsets` is answered once the group's shard has let its offsets count, so that nobody
-who learns of the end finds the offsets of before (KAFKA-17507). Sources: `KafkaApis.handleWriteTxnMarkersRequest`,
+here. A marker is answered once it is committed. One for `__consumer_offsets` goes through the shard of the partition's
+groups, which lets its offsets count in the order of the log and keeps them behind its gate until then: so nobody who
+learns of the end finds the offsets of before (KAFKA-17507). Sources: `KafkaApis.handleWriteTxnMarkersRequest`,
 `TransactionMarkerChannelManager`, `GroupCoordinatorService.completeTransaction`.
 """
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.replicas.leader import Leader
     from broker.replicas.partitions import Partition, Partitions
     from coordinator.ports import MarkerAnswers, TopicPartition, TxnMarker
 
@@ -34,6 +36,12 @@ PER_TURN = 100
 
 AT_ONCE_PER_TURN = 1_000
 """And so many of all transactions that end in one turn: many that time out together, a request with many markers."""
+
+_AS_LEADER = dict.fromkeys(
+    (Error.COORDINATOR_NOT_AVAILABLE, Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR),
+    Error.NOT_LEADER_OR_FOLLOWER,
+)
+"""The transaction's coordinator knows no errors of the group's: it is to come again."""
 
 UNKNOWN_TRANSACTION_VERSION = -1
 """What Kafka's `TransactionVersion` has for those who forgot to say: it fails on it."""
@@ -48,6 +56,29 @@ class _Row:
         self.marker = marker
         self.partitions = deque(dict.fromkeys(partitions))
         self.done = done
+
+
+class _Answers:
+    """What the partitions answer to whom a marker is written in one turn: those that are known by its end together,
+    the others as they come."""
+
+    __slots__ = ("_done", "_together")
+
+    def __init__(self, done: Done) -> None:
+        self._done = done
+        self._together: dict[TopicPartition, Error | None] | None = {}
+
+    def add(self, partition: TopicPartition, error: Error | None) -> None:
+        if self._together is None:
+            self._done({partition: error})
+        else:
+            self._together[partition] = error
+
+    def tell(self) -> None:
+        """The turn is over."""
+        together, self._together = self._together, None
+        if together:
+            self._done(together)
 
 
 class _Written(NamedTuple):
@@ -118,12 +149,11 @@ class TxnMarkers:
                 self._again()
 
     def _write_some(self, row: _Row) -> None:
-        answers: dict[TopicPartition, Error | None] = {}
+        answers = _Answers(row.done)
         written = self._build(row.marker)
-        while row.partitions and len(answers) < PER_TURN:
-            topic_partition = row.partitions.popleft()
-            answers[topic_partition] = self._write_one(written, *topic_partition)
-        row.done(answers)
+        for _ in range(min(len(row.partitions), PER_TURN)):
+            self._write_one(written, row.partitions.popleft(), answers)
+        answers.tell()
 
     def _build(self, marker: TxnMarker) -> _Written:
         now_ms = self._clock.now_ms()
@@ -139,33 +169,41 @@ class TxnMarkers:
         )
         return _Written(marker, record, batch)
 
-    def _write_one(self, written: _Written, topic: str, index: int) -> Error | None:
+    def _write_one(self, written: _Written, name: TopicPartition, answers: _Answers) -> None:
+        """Write it, and take note of the answer once it is committed, or refused."""
+
+        def then(error: KafkaError | None) -> None:
+            answers.add(name, Error.NONE if error is None else _AS_LEADER.get(error.error, error.error))
+
+        topic, index = name
         partition = self._partitions.find(topic, index)
         if partition is None:
             image = self._image.topics.get(topic)
             known = image is not None and index in image.partitions
-            return Error.NOT_LEADER_OR_FOLLOWER if known else None
+            answers.add(name, Error.NOT_LEADER_OR_FOLLOWER if known else None)
+            return
         try:
-            if topic == OFFSETS_TOPIC:
-                self._end_offsets(partition, written)
-            else:
-                self._append(partition, written)
+            leader = partition.leader()
+            shard = self._groups.shard_at(index) if topic == OFFSETS_TOPIC else None
+            self._append(partition, leader, written)
         except KafkaError as error:
-            return error.error
-        return Error.NONE
+            then(error)
+            return
+        end_offset = leader.log.log_end_offset
+        if shard is None:
+            leader.when_committed(end_offset, then)
+        else:
+            marker = written.marker
+            shard.complete_transaction(
+                marker.producer_id, commit=marker.commit, end_offset=end_offset, then=then
+            )
 
-    def _end_offsets(self, partition: Partition, written: _Written) -> None:
-        try:
-            shard = self._groups.shard_at(partition.index)
-        except KafkaError as error:
-            # The transaction coordinator knows no coordinator's errors here: it is to come again.
-            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER) from error
-        self._append(partition, written)
-        shard.end_transaction(written.marker.producer_id, commit=written.marker.commit)
-
-    def _append(self, partition: Partition, written: _Written) -> None:
+    def _append(self, partition: Partition, leader: Leader, written: _Written) -> None:
+        """Raises KafkaError where the marker isn't written. As all that needs acks=all, it is only where enough
+        replicas are in sync."""
         marker, record, built = written
-        leader = partition.leader()
+        if leader.is_under_min_isr:
+            raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
         batch = bytearray(built)
         now_ms = record.timestamp_ms
         if marker.transaction_version == UNKNOWN_TRANSACTION_VERSION:

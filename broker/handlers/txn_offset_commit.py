@@ -87,19 +87,19 @@ def handle(
         if error is not None:
             later.reply(refused(append_error(error)))
             return
+        committer = Committer(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id
+        )
+        producer = OffsetProducer(request.producer_id, request.producer_epoch, verified.guards.get(partition))
         try:
             shard = groups.shard_of(request.group_id)
-            errors = shard.commit_offsets_in_transaction(
-                Committer(
-                    request.group_id, request.member_id, request.group_instance_id, request.generation_id
-                ),
-                answer.offsets,
-                OffsetProducer(request.producer_id, request.producer_epoch, verified.guards.get(partition)),
-            )
         except KafkaError as failure:
-            later.reply(refused(failure.error))
+            reply(failure)
         else:
-            later.reply(answer.response(errors))
+            shard.ask(lambda it: it.commit_offsets_in_transaction(committer, answer.offsets, producer), reply)
+
+    def reply(errors: list[Error] | KafkaError) -> None:
+        later.reply(refused(errors.error) if isinstance(errors, KafkaError) else answer.response(errors))
 
     producer = TransactionalProducer(request.transactional_id, request.producer_id, request.producer_epoch)
     operation = TransactionSupportedOperation.of_txn_offset_commit(context.api_version)

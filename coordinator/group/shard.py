@@ -40,7 +40,7 @@ from coordinator.group.parts import ShardParts
 from coordinator.group.records import decode_record
 from coordinator.group.settings import ConsumerTimeouts, GroupSettings
 from coordinator.group.store import GroupStore
-from coordinator.ports import Bytes, Runtime
+from coordinator.ports import Bytes, Runtime, Then
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups_consumer
 from protocol.messages.groups_admin import DescribedGroup, ListedGroup
@@ -237,8 +237,18 @@ class GroupShard:
             self.groups.apply(record, self._runtime.now_ms(), producer_id)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """A transaction's marker is in the log, read or just written: its offsets count now, or never."""
+        """A transaction's marker was read from the log: its offsets count now, or never."""
         self.offsets.end_transaction(producer_id, commit=commit)
+
+    def complete_transaction(self, producer_id: int, *, commit: bool, end_offset: int, then: Then) -> None:
+        """A transaction's marker was appended to the shard's partition, and ends at this offset.
+
+        Its offsets count from now on, or never; as all that the shard knows, nobody is told of it before it is
+        committed. `then` learns when that is so.
+        """
+        self.offsets.end_transaction(producer_id, commit=commit)
+        self._gate.appended(end_offset)
+        self._gate.when_committed(then)
 
     # --- start and end --------------------------------------------------------------------------------------
 
