@@ -5,10 +5,9 @@ Source: `GroupCoordinatorService`.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from broker.config.group_config import consumer_timeouts
 from broker.controller.image import GROUP_RESOURCE
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partition, Partitions
 
 log = logging.getLogger("barnabas.coordination")
+
+A = TypeVar("A")
 
 OFFSETS_TOPIC = "__consumer_offsets"
 MINUTE_MS = 60_000
@@ -88,6 +89,33 @@ class Groups:
         """Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them can't be read."""
         return self._shards.all()
 
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    def ask(
+        self, group_id: str, question: Callable[[GroupShard], A], reply: Callable[[A | KafkaError], None]
+    ) -> None:
+        """Ask the shard of a group something: see `GroupShard.ask`. The errors of `shard_of` go to `reply`, too."""
+        try:
+            shard = self.shard_of(group_id)
+        except KafkaError as error:
+            reply(error)
+        else:
+            shard.ask(question, reply)
+
+    def ask_for_later(
+        self,
+        group_id: str,
+        question: Callable[[GroupShard, Callable[[A], None]], None],
+        reply: Callable[[A | KafkaError], None],
+    ) -> None:
+        """As `ask`, for a question whose answer may come later: see `GroupShard.ask_for_later`."""
+        try:
+            shard = self.shard_of(group_id)
+        except KafkaError as error:
+            reply(error)
+        else:
+            shard.ask_for_later(question, reply)
+
     # --- following the metadata -----------------------------------------------------------------------------
 
     def follow(self, changes: TopicChanges) -> None:
@@ -137,31 +165,3 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
 def client_of(context: RequestContext) -> Client:
     """Who sent a request, as a coordinator knows it."""
     return Client(context.client_id or "", f"/{context.connection.peer_host}", context.api_version)
-
-
-class Parked:
-    """An answer that may have to wait: `reply` is given to the coordinator, `answer` to the dispatcher.
-
-    Where the reply came at once, the answer is the response itself, and no future was made.
-    """
-
-    __slots__ = ("_finish", "_future", "_response")
-
-    def __init__(self, finish: Callable[[Any], Any]) -> None:
-        """`finish` brings the response into the form of the request's version."""
-        self._finish = finish
-        self._response: Any = None
-        self._future: asyncio.Future[Any] | None = None
-
-    def reply(self, response: Any) -> None:
-        response = self._finish(response)
-        if self._future is None:
-            self._response = response
-        elif not self._future.done():  # it is cancelled when its client has hung up
-            self._future.set_result(response)
-
-    def answer(self) -> Any:
-        if self._response is not None:
-            return self._response
-        self._future = asyncio.get_running_loop().create_future()
-        return self._future

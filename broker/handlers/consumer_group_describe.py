@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.controller.authorized_operations import GROUP_OPERATIONS
+from broker.coordination.gathering import Gathering
+from broker.network.later import Later
+from broker.security.authorized_operations import authorized_operations
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import (
     ConsumerGroupDescribeRequest,
@@ -13,31 +17,85 @@ from protocol.messages.groups_consumer import (
 )
 
 if TYPE_CHECKING:
+    from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
+    from coordinator.group.shard import GroupShard
+
+HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
 def handle(
-    server: Server, context: RequestContext, request: ConsumerGroupDescribeRequest
-) -> ConsumerGroupDescribeResponse:
-    """No authorizer: every operation is allowed, every topic is shown."""
-    return ConsumerGroupDescribeResponse(
-        groups=[
-            _described(server, group_id, request.include_authorized_operations)
+    groups: Groups, authorizer: Authorizer, context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse | Later[ConsumerGroupDescribeResponse]:
+    """Groups that may not be described come first, as in Kafka."""
+    if not groups.serves_consumer_groups:
+        unsupported = [
+            DescribedGroup(group_id=group_id, error_code=Error.UNSUPPORTED_VERSION)
             for group_id in request.group_ids
         ]
-    )
+        return ConsumerGroupDescribeResponse(groups=unsupported)
+    allowed = []
+    answers = []
+    for group_id in request.group_ids:
+        if authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            allowed.append(group_id)
+        else:
+            answers.append(DescribedGroup(group_id=group_id, error_code=Error.GROUP_AUTHORIZATION_FAILED))
+    later: Later[ConsumerGroupDescribeResponse] = Later()
+
+    def reply(found: list[DescribedGroup | KafkaError]) -> None:
+        for group_id, group in zip(allowed, found, strict=True):
+            if isinstance(group, KafkaError):
+                group = DescribedGroup(group_id=group_id, error_code=group.error, error_message=group.message)
+            elif request.include_authorized_operations:
+                group.authorized_operations = authorized_operations(
+                    authorizer, context, ResourceType.GROUP, group_id
+                )
+            answers.append(group)
+        later.reply(ConsumerGroupDescribeResponse(groups=_visible(authorizer, context, answers)))
+
+    gathering = Gathering(len(allowed), reply)
+    for index, group_id in enumerate(allowed):
+        groups.ask(group_id, _question(group_id), gathering.place(index))
+    return later.answer()
 
 
-def _described(server: Server, group_id: str, with_operations: bool) -> DescribedGroup:
-    if not server.groups.serves_consumer_groups:
-        return DescribedGroup(group_id=group_id, error_code=Error.UNSUPPORTED_VERSION)
-    try:
+def _question(group_id: str) -> Callable[[GroupShard], DescribedGroup]:
+    def describe(shard: GroupShard) -> DescribedGroup:
         if not group_id:
             raise KafkaError(Error.INVALID_GROUP_ID)
-        group = server.groups.shard_of(group_id).describe_consumer_group(group_id)
-    except KafkaError as error:
-        return DescribedGroup(group_id=group_id, error_code=error.error, error_message=error.message)
-    if with_operations:
-        group.authorized_operations = GROUP_OPERATIONS
-    return group
+        return shard.describe_consumer_group(group_id)
+
+    return describe
+
+
+def _visible(
+    authorizer: Authorizer, context: RequestContext, answers: list[DescribedGroup]
+) -> list[DescribedGroup]:
+    """A group with topics that the client may not see is hidden from it."""
+    topics_of = [_topics(group) for group in answers]
+    hidden = {
+        topic
+        for topic in dict.fromkeys(topic for topics in topics_of for topic in topics)
+        if not authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+    }
+    return [
+        group
+        if hidden.isdisjoint(topics)
+        else DescribedGroup(
+            group_id=group.group_id,
+            error_code=Error.TOPIC_AUTHORIZATION_FAILED,
+            error_message=HIDDEN_TOPICS,
+        )
+        for group, topics in zip(answers, topics_of, strict=True)
+    ]
+
+
+def _topics(group: DescribedGroup) -> list[str]:
+    return [
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    ]

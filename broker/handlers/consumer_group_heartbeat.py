@@ -8,31 +8,48 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import client_of
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
+    from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 OWN_MEMBER_ID_VERSION = 1
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
 
 
 def handle(
-    server: Server, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse:
-    """No authorizer: any topic may be subscribed to."""
-    if not server.groups.serves_consumer_groups:
-        return ConsumerGroupHeartbeatResponse(error_code=Error.UNSUPPORTED_VERSION, assignment=None)
+    groups: Groups, authorizer: Authorizer, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Later[ConsumerGroupHeartbeatResponse]:
+    if not groups.serves_consumer_groups:
+        return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
+    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
+    for name in dict.fromkeys(request.subscribed_topic_names or ()):
+        if not authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+            return _refused(KafkaError(Error.TOPIC_AUTHORIZATION_FAILED))
     try:
-        _check(request, context.api_version, server.groups.consumer_assignors)
-        shard = server.groups.shard_of(request.group_id)
-        return shard.consumer_heartbeat(client_of(context), request)
+        _check(request, context.api_version, groups.consumer_assignors)
     except KafkaError as error:
-        return ConsumerGroupHeartbeatResponse(
-            error_code=error.error, error_message=error.message, assignment=None
-        )
+        return _refused(error)
+    later: Later[ConsumerGroupHeartbeatResponse] = Later()
+
+    def reply(found: ConsumerGroupHeartbeatResponse | KafkaError) -> None:
+        later.reply(_refused(found) if isinstance(found, KafkaError) else found)
+
+    client = client_of(context)
+    groups.ask(request.group_id, lambda shard: shard.consumer_heartbeat(client, request), reply)
+    return later.answer()
+
+
+def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        error_code=error.error, error_message=error.message, assignment=None
+    )
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:

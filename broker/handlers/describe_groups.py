@@ -1,30 +1,56 @@
 """DescribeGroups (15), versions 0 to 6: classic groups.
 
 v3: authorized operations (KIP-430); v4: static members; v5: flexible; v6: GROUP_ID_NOT_FOUND (KIP-1043), where a group
-that isn't there was a Dead one before. No authorizer: every operation is allowed.
+that isn't there was a Dead one before.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.authorized_operations import GROUP_OPERATIONS
+from broker.coordination.gathering import Gathering
+from broker.network.later import Later
+from broker.security.authorized_operations import authorized_operations
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_admin import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
+    from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
+    from coordinator.group.shard import GroupShard
 
 
-def handle(server: Server, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    response = DescribeGroupsResponse()
+def handle(
+    groups: Groups, authorizer: Authorizer, context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse | Later[DescribeGroupsResponse]:
+    """Groups that may not be described come first, as in Kafka."""
+    allowed = []
+    answers = []
     for group_id in request.groups:
-        try:
-            group = server.groups.shard_of(group_id).describe_group(group_id, api_version=context.api_version)
-        except KafkaError as error:
-            group = DescribedGroup(group_id=group_id, error_code=error.error)
-        if request.include_authorized_operations and group.error_code == Error.NONE:
-            group.authorized_operations = GROUP_OPERATIONS
-        response.groups.append(group)
-    return response
+        if authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            allowed.append(group_id)
+        else:
+            answers.append(DescribedGroup(group_id=group_id, error_code=Error.GROUP_AUTHORIZATION_FAILED))
+    later: Later[DescribeGroupsResponse] = Later()
+
+    def reply(found: list[DescribedGroup | KafkaError]) -> None:
+        for group_id, group in zip(allowed, found, strict=True):
+            if isinstance(group, KafkaError):
+                group = DescribedGroup(group_id=group_id, error_code=group.error)
+            elif request.include_authorized_operations and group.error_code == Error.NONE:
+                group.authorized_operations = authorized_operations(
+                    authorizer, context, ResourceType.GROUP, group_id
+                )
+            answers.append(group)
+        later.reply(DescribeGroupsResponse(groups=answers))
+
+    gathering = Gathering(len(allowed), reply)
+    for index, group_id in enumerate(allowed):
+
+        def describe(shard: GroupShard, group_id: str = group_id) -> DescribedGroup:
+            return shard.describe_group(group_id, api_version=context.api_version)
+
+        groups.ask(group_id, describe, gathering.place(index))
+    return later.answer()

@@ -7,19 +7,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
+    from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
-def handle(server: Server, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    try:
-        if not request.group_id:
-            raise KafkaError(Error.INVALID_GROUP_ID)
-        error = server.groups.shard_of(request.group_id).heartbeat(request)
-    except KafkaError as refused:
-        error = Error.NONE if refused.error is Error.COORDINATOR_LOAD_IN_PROGRESS else refused.error
-    return HeartbeatResponse(error_code=error)
+def handle(
+    groups: Groups, authorizer: Authorizer, context: RequestContext, request: HeartbeatRequest
+) -> HeartbeatResponse | Later[HeartbeatResponse]:
+    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return HeartbeatResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
+    if not request.group_id:
+        return HeartbeatResponse(error_code=Error.INVALID_GROUP_ID)
+    later: Later[HeartbeatResponse] = Later()
+
+    def reply(found: Error | KafkaError) -> None:
+        error = found.error if isinstance(found, KafkaError) else found
+        if error is Error.COORDINATOR_LOAD_IN_PROGRESS:
+            error = Error.NONE
+        later.reply(HeartbeatResponse(error_code=error))
+
+    groups.ask(request.group_id, lambda shard: shard.heartbeat(request), reply)
+    return later.answer()

@@ -10,35 +10,49 @@ against it; nobody waits there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from broker.coordination.groups import Parked, client_of
+from broker.coordination.groups import client_of
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
+    from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 NULL_PROTOCOL_NAME_VERSION = 7
 
 
-def handle(server: Server, context: RequestContext, request: JoinGroupRequest) -> Any:
+def handle(
+    groups: Groups, authorizer: Authorizer, context: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse | Later[JoinGroupResponse]:
     version = context.api_version
-
-    def finish(response: JoinGroupResponse) -> JoinGroupResponse:
-        # No protocol is null from v7 on, and before that the empty string.
-        if version >= NULL_PROTOCOL_NAME_VERSION:
-            response.protocol_name = response.protocol_name or None
-        else:
-            response.protocol_name = response.protocol_name or ""
-        return response
-
-    parked = Parked(finish)
+    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return _finished(JoinGroupResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED), version)
     if not request.group_id:
-        return finish(JoinGroupResponse(member_id=request.member_id, error_code=Error.INVALID_GROUP_ID))
-    try:
-        server.groups.shard_of(request.group_id).join(client_of(context), request, parked.reply)
-    except KafkaError as error:
-        return finish(JoinGroupResponse(error_code=error.error))
-    return parked.answer()
+        refused = JoinGroupResponse(member_id=request.member_id, error_code=Error.INVALID_GROUP_ID)
+        return _finished(refused, version)
+    later: Later[JoinGroupResponse] = Later()
+
+    def reply(found: JoinGroupResponse | KafkaError) -> None:
+        if isinstance(found, KafkaError):
+            found = JoinGroupResponse(error_code=found.error)
+        later.reply(_finished(found, version))
+
+    client = client_of(context)
+    groups.ask_for_later(
+        request.group_id, lambda shard, answered: shard.join(client, request, answered), reply
+    )
+    return later.answer()
+
+
+def _finished(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    """No protocol is null from v7 on, and before that the empty string."""
+    if version >= NULL_PROTOCOL_NAME_VERSION:
+        response.protocol_name = response.protocol_name or None
+    else:
+        response.protocol_name = response.protocol_name or ""
+    return response

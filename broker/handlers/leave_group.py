@@ -8,26 +8,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_classic import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.messages.groups_classic import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 
 if TYPE_CHECKING:
+    from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 BATCH_VERSION = 3
 
 
-def handle(server: Server, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+def handle(
+    groups: Groups, authorizer: Authorizer, context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
+    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return LeaveGroupResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
+    if not request.group_id:
+        return LeaveGroupResponse(error_code=Error.INVALID_GROUP_ID)
     is_batch = context.api_version >= BATCH_VERSION
     if not is_batch:
         request.members = [MemberIdentity(member_id=request.member_id)]
-    try:
-        if not request.group_id:
-            raise KafkaError(Error.INVALID_GROUP_ID)
-        error, members = server.groups.shard_of(request.group_id).leave(request)
-    except KafkaError as refused:
-        return LeaveGroupResponse(error_code=refused.error)
-    if is_batch:
-        return LeaveGroupResponse(error_code=error, members=members)
-    return LeaveGroupResponse(error_code=error if error is not Error.NONE else members[0].error_code)
+    later: Later[LeaveGroupResponse] = Later()
+
+    def reply(found: tuple[Error, list[MemberResponse]] | KafkaError) -> None:
+        if isinstance(found, KafkaError):
+            return later.reply(LeaveGroupResponse(error_code=found.error))
+        error, members = found
+        if is_batch:
+            return later.reply(LeaveGroupResponse(error_code=error, members=members))
+        return later.reply(
+            LeaveGroupResponse(error_code=error if error is not Error.NONE else members[0].error_code)
+        )
+
+    groups.ask(request.group_id, lambda shard: shard.leave(request), reply)
+    return later.answer()

@@ -9,8 +9,11 @@ and member aren't looked at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
 from coordinator.group.offsets.commit import Committer, NewOffset
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_offsets import (
@@ -22,9 +25,12 @@ from protocol.messages.groups_offsets import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.image import TopicImage
+    from broker.controller.image import ClusterImage, TopicImage
+    from broker.controller.metadata_log import MetadataLog
+    from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
+    from coordinator.group.shard import GroupShard
 
 TOPIC_ID_VERSION = 10
 
@@ -64,67 +70,132 @@ class _Answers:
         return asked.topic_id if self._by_id else asked.name
 
 
-def handle(server: Server, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+def handle(
+    groups: Groups,
+    metadata: MetadataLog,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: OffsetCommitRequest,
+) -> OffsetCommitResponse | Later[OffsetCommitResponse]:
+    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return _all_refused(request, Error.GROUP_AUTHORIZATION_FAILED)
     by_id = context.api_version >= TOPIC_ID_VERSION
-    image = server.metadata.image
-    answers = _Answers(by_id=by_id)
-    offsets: list[NewOffset] = []
-    of_topics: list[tuple[OffsetCommitRequestTopic, list[int]]] = []
+    commit = _Commit(_Answers(by_id=by_id), _known_topics(metadata.image, authorizer, context, request))
     for asked in request.topics:
-        topic: TopicImage | None
-        if by_id:
-            topic, unknown = image.topics_by_id.get(asked.topic_id), Error.UNKNOWN_TOPIC_ID
-        else:
-            topic, unknown = image.topics.get(asked.name), Error.UNKNOWN_TOPIC_OR_PARTITION
-        known: list[int] = []
-        for wanted in asked.partitions:
-            index = wanted.partition_index
-            if topic is None:
-                answers.refuse(asked, index, unknown)
-            elif index not in topic.partitions:
-                answers.refuse(asked, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
-            else:
-                known.append(index)
-                offsets.append(
-                    NewOffset(
-                        topic.name,
-                        topic.topic_id,
-                        index,
-                        wanted.committed_offset,
-                        wanted.committed_leader_epoch,
-                        wanted.committed_metadata,
-                    )
-                )
-        if known:
-            of_topics.append((asked, known))
-    if offsets:
-        errors = iter(_commit(server, context, request, offsets))
-        for asked, known in of_topics:
-            answers.add(
-                asked,
-                [
-                    OffsetCommitResponsePartition(partition_index=index, error_code=next(errors))
-                    for index in known
-                ],
-            )
-    return OffsetCommitResponse(topics=answers.topics)
-
-
-def _commit(
-    server: Server, context: RequestContext, request: OffsetCommitRequest, offsets: list[NewOffset]
-) -> list[Error]:
+        commit.take(asked, asked.topic_id if by_id else asked.name)
+    if not commit.offsets:
+        return OffsetCommitResponse(topics=commit.answers.topics)
     committer = Committer(
         request.group_id,
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
     )
-    try:
-        return server.groups.shard_of(request.group_id).commit_offsets(
+    later: Later[OffsetCommitResponse] = Later()
+
+    def reply(found: list[Error] | KafkaError) -> None:
+        errors = [found.error] * len(commit.offsets) if isinstance(found, KafkaError) else found
+        later.reply(OffsetCommitResponse(topics=commit.answered(errors)))
+
+    def question(shard: GroupShard) -> list[Error]:
+        return shard.commit_offsets(
             committer,
-            offsets,
+            commit.offsets,
             api_version=context.api_version,
             retention_ms=request.retention_time_ms,
         )
-    except KafkaError as error:
-        return [error.error] * len(offsets)
+
+    groups.ask(request.group_id, question, reply)
+    return later.answer()
+
+
+def _all_refused(request: OffsetCommitRequest, error: Error) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _known_topics(
+    image: ClusterImage, authorizer: Authorizer, context: RequestContext, request: OffsetCommitRequest
+) -> dict[str | bytes, TopicImage | Error]:
+    """Each topic by what it is named by, or why nothing can be committed for it.
+
+    Who may not read a topic isn't told whether it is there; but who knows an id is told that it isn't known.
+    """
+    known: dict[str | bytes, TopicImage | Error] = {}
+    for asked in request.topics:
+        topic: TopicImage | None
+        if context.api_version >= TOPIC_ID_VERSION:
+            key: str | bytes = asked.topic_id
+            topic, unknown = image.topics_by_id.get(asked.topic_id), Error.UNKNOWN_TOPIC_ID
+        else:
+            key = asked.name
+            topic, unknown = image.topics.get(asked.name), Error.UNKNOWN_TOPIC_OR_PARTITION
+        if key in known:
+            continue
+        name = asked.name if topic is None else topic.name
+        if topic is None and unknown is Error.UNKNOWN_TOPIC_ID:
+            known[key] = unknown
+        elif not authorizer.allows(context, Operation.READ, ResourceType.TOPIC, name):
+            known[key] = Error.TOPIC_AUTHORIZATION_FAILED
+        else:
+            known[key] = unknown if topic is None else topic
+    return known
+
+
+class _Commit:
+    """What goes to the coordinator, and what is refused before."""
+
+    def __init__(self, answers: _Answers, topics: dict[str | bytes, TopicImage | Error]) -> None:
+        self.answers = answers
+        self.offsets: list[NewOffset] = []
+        self._topics = topics
+        self._asked: list[tuple[OffsetCommitRequestTopic, list[int]]] = []
+        """The partitions of each topic that go to the coordinator, in the order of `offsets`."""
+
+    def take(self, asked: OffsetCommitRequestTopic, key: str | bytes) -> None:
+        topic = self._topics[key]
+        known: list[int] = []
+        for wanted in asked.partitions:
+            index = wanted.partition_index
+            if isinstance(topic, Error):
+                self.answers.refuse(asked, index, topic)
+            elif index not in topic.partitions:
+                self.answers.refuse(asked, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                known.append(index)
+                self.offsets.append(
+                    NewOffset(
+                        topic.name,
+                        topic.topic_id,
+                        index,
+                        wanted.committed_offset,
+                        leader_epoch=wanted.committed_leader_epoch,
+                        metadata=wanted.committed_metadata,
+                    )
+                )
+        if known:
+            self._asked.append((asked, known))
+
+    def answered(self, errors: Sequence[Error]) -> list[OffsetCommitResponseTopic]:
+        """The whole answer, with the coordinator's error of each offset."""
+        remaining = iter(errors)
+        for asked, known in self._asked:
+            self.answers.add(
+                asked,
+                [
+                    OffsetCommitResponsePartition(partition_index=index, error_code=next(remaining))
+                    for index in known
+                ],
+            )
+        return self.answers.topics

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_offsets import (
     OffsetDeleteRequest,
@@ -13,13 +15,26 @@ from protocol.messages.groups_offsets import (
 )
 
 if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
+    from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 
-def handle(server: Server, context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+def handle(
+    groups: Groups,
+    metadata: MetadataLog,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: OffsetDeleteRequest,
+) -> OffsetDeleteResponse | Later[OffsetDeleteResponse]:
     """An error of the group goes before everything else; unknown topics and partitions have their own."""
-    image = server.metadata.image
+    group_id = request.group_id
+    if not authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
+        return OffsetDeleteResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
+    if not group_id:
+        return OffsetDeleteResponse(error_code=Error.INVALID_GROUP_ID)
+    image = metadata.image
     topics: dict[str, OffsetDeleteResponseTopic] = {}
     known: list[tuple[str, int]] = []
 
@@ -29,17 +44,22 @@ def handle(server: Server, context: RequestContext, request: OffsetDeleteRequest
 
     for asked in request.topics:
         topic = image.topics.get(asked.name)
+        allowed = authorizer.allows(context, Operation.READ, ResourceType.TOPIC, asked.name)
         for partition in asked.partitions:
-            if topic is None or partition.partition_index not in topic.partitions:
+            if not allowed:
+                add(asked.name, partition.partition_index, Error.TOPIC_AUTHORIZATION_FAILED)
+            elif topic is None or partition.partition_index not in topic.partitions:
                 add(asked.name, partition.partition_index, Error.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 known.append((asked.name, partition.partition_index))
-    try:
-        if not request.group_id:
-            raise KafkaError(Error.INVALID_GROUP_ID)
-        errors = server.groups.shard_of(request.group_id).delete_offsets(request.group_id, known)
-    except KafkaError as error:
-        return OffsetDeleteResponse(error_code=error.error)
-    for (name, index), error_code in zip(known, errors, strict=True):
-        add(name, index, error_code)
-    return OffsetDeleteResponse(topics=[*topics.values()])
+    later: Later[OffsetDeleteResponse] = Later()
+
+    def reply(found: list[Error] | KafkaError) -> None:
+        if isinstance(found, KafkaError):
+            return later.reply(OffsetDeleteResponse(error_code=found.error))
+        for (name, index), error in zip(known, found, strict=True):
+            add(name, index, error)
+        return later.reply(OffsetDeleteResponse(topics=[*topics.values()]))
+
+    groups.ask(group_id, lambda shard: shard.delete_offsets(group_id, known), reply)
+    return later.answer()

@@ -7,8 +7,13 @@ topic ids instead of names.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker.coordination.gathering import Gathering
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
 from coordinator.group.offsets.fetching import INVALID_OFFSET
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_offsets import (
@@ -25,20 +30,33 @@ from protocol.messages.groups_offsets import (
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
+    from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
+    from coordinator.group.shard import GroupShard
 
 GROUP_ERROR_VERSION = 2
 BATCH_VERSION = 8
 TOPIC_ID_VERSION = 10
 
 
-def handle(server: Server, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    version = context.api_version
-    if version >= BATCH_VERSION:
-        return OffsetFetchResponse(
-            groups=[_group(server, version, group, request.require_stable) for group in request.groups]
+def handle(
+    groups: Groups,
+    metadata: MetadataLog,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: OffsetFetchRequest,
+) -> OffsetFetchResponse | Later[OffsetFetchResponse]:
+    fetch = _Fetch(groups, metadata, authorizer, context, require_stable=request.require_stable)
+    later: Later[OffsetFetchResponse] = Later()
+    if context.api_version >= BATCH_VERSION:
+        gathering = Gathering[OffsetFetchResponseGroup](
+            len(request.groups), lambda found: later.reply(OffsetFetchResponse(groups=found))
         )
+        for index, group in enumerate(request.groups):
+            fetch.ask(group, gathering.place(index))
+        return later.answer()
     topics = None
     if request.topics is not None:
         topics = [
@@ -46,11 +64,18 @@ def handle(server: Server, context: RequestContext, request: OffsetFetchRequest)
             for topic in request.topics
         ]
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    answer = _group(server, version, asked, request.require_stable)
+    fetch.ask(asked, lambda found: later.reply(_of_one_group(asked, found, context.api_version)))
+    return later.answer()
+
+
+def _of_one_group(
+    asked: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup, version: int
+) -> OffsetFetchResponse:
+    """The answer's form before v8."""
     if answer.error_code != Error.NONE and version < GROUP_ERROR_VERSION:
         error = Error(answer.error_code)
         answer.error_code = Error.NONE
-        answer.topics = [_refused(topic, error) for topic in topics or ()]
+        answer.topics = [_refused(topic, error) for topic in asked.topics or ()]
     return OffsetFetchResponse(
         error_code=answer.error_code,
         topics=[
@@ -72,37 +97,82 @@ def handle(server: Server, context: RequestContext, request: OffsetFetchRequest)
     )
 
 
-def _group(
-    server: Server, version: int, asked: OffsetFetchRequestGroup, require_stable: bool
-) -> OffsetFetchResponseGroup:
-    answer = OffsetFetchResponseGroup(group_id=asked.group_id)
-    image = server.metadata.image
-    by_id = version >= TOPIC_ID_VERSION
-    try:
-        shard = server.groups.shard_of(asked.group_id)
-        shard.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
-        if asked.topics is None:
-            answer.topics = shard.fetch_all_offsets(asked.group_id, require_stable=require_stable)
-            if by_id:
-                answer.topics = [topic for topic in answer.topics if topic.name in image.topics]
-                for topic in answer.topics:
-                    topic.topic_id = image.topics[topic.name].topic_id
-            return answer
-        known = asked.topics
-        unknown = []
-        if by_id:
-            unknown = [topic for topic in asked.topics if topic.topic_id not in image.topics_by_id]
-            known = [topic for topic in asked.topics if topic.topic_id in image.topics_by_id]
-            for wanted in known:
-                wanted.name = image.topics_by_id[wanted.topic_id].name
-        else:
-            for wanted in known:
+@dataclass(slots=True)
+class _Fetch:
+    """One request, group by group."""
+
+    groups: Groups
+    metadata: MetadataLog
+    authorizer: Authorizer
+    context: RequestContext
+    require_stable: bool
+
+    def ask(self, asked: OffsetFetchRequestGroup, reply: Callable[[OffsetFetchResponseGroup], None]) -> None:
+        """`reply` is given the group's answer, which says itself what is wrong."""
+        group_id = asked.group_id
+        answer = OffsetFetchResponseGroup(group_id=group_id)
+        if not self.authorizer.allows(self.context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            answer.error_code = Error.GROUP_AUTHORIZATION_FAILED
+            return reply(answer)
+        known: list[OffsetFetchRequestTopics] | None = None
+        refused: list[OffsetFetchResponseTopics] = []
+        if asked.topics is not None:
+            known, refused = self._known(asked.topics)
+
+        def question(shard: GroupShard) -> list[OffsetFetchResponseTopics]:
+            shard.check_fetch(group_id, asked.member_id, asked.member_epoch)
+            if known is None:
+                return self._all_topics(shard, group_id)
+            return shard.fetch_offsets(group_id, known, require_stable=self.require_stable)
+
+        def answered(found: list[OffsetFetchResponseTopics] | KafkaError) -> None:
+            if isinstance(found, KafkaError):
+                answer.error_code = found.error
+            else:
+                answer.topics = found + refused
+            reply(answer)
+
+        return self.groups.ask(group_id, question, answered)
+
+    def _all_topics(self, shard: GroupShard, group_id: str) -> list[OffsetFetchResponseTopics]:
+        """Of topics that the client may see; by id, only of those that are there."""
+        topics = [
+            topic
+            for topic in shard.fetch_all_offsets(group_id, require_stable=self.require_stable)
+            if self._may_see(topic.name)
+        ]
+        if self.context.api_version < TOPIC_ID_VERSION:
+            return topics
+        image = self.metadata.image
+        topics = [topic for topic in topics if topic.name in image.topics]
+        for topic in topics:
+            topic.topic_id = image.topics[topic.name].topic_id
+        return topics
+
+    def _known(
+        self, asked: list[OffsetFetchRequestTopics]
+    ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
+        """The topics that the coordinator is asked for, by name, and the answers for the others."""
+        image = self.metadata.image
+        by_id = self.context.api_version >= TOPIC_ID_VERSION
+        known = []
+        refused = []
+        for wanted in asked:
+            if not by_id:
                 wanted.topic_id = ZERO_UUID
-        answer.topics = shard.fetch_offsets(asked.group_id, known, require_stable=require_stable)
-        answer.topics += [_refused(topic, Error.UNKNOWN_TOPIC_ID) for topic in unknown]
-    except KafkaError as error:
-        answer.error_code = error.error
-    return answer
+            elif wanted.topic_id in image.topics_by_id:
+                wanted.name = image.topics_by_id[wanted.topic_id].name
+            else:
+                refused.append(_refused(wanted, Error.UNKNOWN_TOPIC_ID))
+                continue
+            if self._may_see(wanted.name):
+                known.append(wanted)
+            else:
+                refused.append(_refused(wanted, Error.TOPIC_AUTHORIZATION_FAILED))
+        return known, refused
+
+    def _may_see(self, topic: str) -> bool:
+        return self.authorizer.allows(self.context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def _refused(topic: OffsetFetchRequestTopics, error: Error) -> OffsetFetchResponseTopics:

@@ -6,27 +6,34 @@ answer waits for the leader's assignments.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from broker.coordination.groups import Parked
+from broker.network.later import Later
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
+    from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.security.authorizer import Authorizer
 
 PROTOCOL_VERSION = 5
 
 
-def handle(server: Server, context: RequestContext, request: SyncGroupRequest) -> Any:
+def handle(
+    groups: Groups, authorizer: Authorizer, context: RequestContext, request: SyncGroupRequest
+) -> SyncGroupResponse | Later[SyncGroupResponse]:
     if context.api_version >= PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL)
-    parked = Parked(lambda response: response)
-    try:
-        if not request.group_id:
-            raise KafkaError(Error.INVALID_GROUP_ID)
-        server.groups.shard_of(request.group_id).sync(request, parked.reply)
-    except KafkaError as error:
-        return SyncGroupResponse(error_code=error.error)
-    return parked.answer()
+    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return SyncGroupResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
+    if not request.group_id:
+        return SyncGroupResponse(error_code=Error.INVALID_GROUP_ID)
+    later: Later[SyncGroupResponse] = Later()
+
+    def reply(found: SyncGroupResponse | KafkaError) -> None:
+        later.reply(SyncGroupResponse(error_code=found.error) if isinstance(found, KafkaError) else found)
+
+    groups.ask_for_later(request.group_id, lambda shard, answered: shard.sync(request, answered), reply)
+    return later.answer()

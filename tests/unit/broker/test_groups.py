@@ -31,6 +31,7 @@ from protocol.messages.groups_classic import (
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
 from protocol.records.records import build_batch, build_end_txn_marker
 from storage.log.results import AppendOrigin
+from tests.support.answers import answered
 from tests.support.manual_clock import ManualClock
 from tests.support.topics import topics_of
 from tests.support.whole_server import clock_of, handled, in_loop, started
@@ -39,7 +40,7 @@ CLIENT = SimpleNamespace(listener=SimpleNamespace(name="PLAINTEXT"), peer_host="
 
 
 def ask(node: Server, request: Any, version: int) -> Any:
-    """A response, or a future of one."""
+    """A response, or one that comes later."""
     api_key = type(request).API_KEY
     context = RequestContext(CLIENT, api_key, version, 1, "client")  # type: ignore[arg-type]
     handler = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
@@ -64,7 +65,7 @@ def join(node: Server, member_id: str = "", version: int = 3) -> Any:
 
 async def stable(node: Server) -> str:
     """A stable group of one; its member id."""
-    joined = await join(node)
+    joined = await answered(join(node))
     assert joined.error_code == Error.NONE
     member_id: str = joined.member_id
     assignments = [SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")]
@@ -115,14 +116,16 @@ async def test_a_join_waits_for_its_rebalance_and_a_sync_for_the_leader(tmp_path
     find(node)
     first = await stable(node)
 
-    second = asyncio.ensure_future(join(node))
+    second = asyncio.ensure_future(answered(join(node)))
     await asyncio.sleep(0)
     assert not second.done()
     assert heartbeat(node, first) is Error.REBALANCE_IN_PROGRESS
     assert join(node, first).error_code == Error.NONE
     joined = await second
 
-    waiting = ask(node, SyncGroupRequest(group_id="g", generation_id=2, member_id=joined.member_id), 3)
+    followers = SyncGroupRequest(group_id="g", generation_id=2, member_id=joined.member_id)
+    waiting = asyncio.ensure_future(answered(ask(node, followers, 3)))
+    await asyncio.sleep(0)
     assert not waiting.done()
     leaders = SyncGroupRequest(group_id="g", generation_id=2, member_id=first)
     assert ask(node, leaders, 3).error_code == Error.NONE
@@ -136,7 +139,7 @@ async def test_an_answer_to_a_client_that_hung_up_is_dropped(tmp_path: Path) -> 
     find(node)
     first = await stable(node)
     second = join(node)
-    second.cancel()
+    second.abandon()
 
     assert join(node, first).error_code == Error.NONE
     assert len(node.groups.shard_of("g").groups.classic["g"].members) == 2
@@ -227,7 +230,7 @@ async def test_without_its_topic_a_coordinator_sends_everybody_away(tmp_path: Pa
 
     topics_of(node).delete([node.metadata.image.topics[OFFSETS_TOPIC]])
 
-    assert (await parked).error_code == Error.NOT_COORDINATOR
+    assert (await answered(parked)).error_code == Error.NOT_COORDINATOR
     assert join(node).error_code == Error.NOT_COORDINATOR
     assert find(node).error_code == Error.NONE
     assert ask(node, ListGroupsRequest(), 4).groups == [], "a new topic, without the old groups"
