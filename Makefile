@@ -45,7 +45,7 @@ format: .venv/.dev  ## format the code
 # Fetched ahead of the tests, where Java and Maven are there, since a test's time is limited. Without
 # them the tests that compare with Apache Kafka skip and say so.
 reference: .venv/.dev  ## fetch Apache Kafka's jars, which some tests compare with, and Spark's Kafka connector
-	@tests/kafka/kafka classpath >/dev/null || echo 'Tests that need Apache Kafka will be skipped.'
+	@tests/kafka/kafka archive || echo 'Tests that need Apache Kafka will be skipped.'
 	@$(BIN)/python -m barnabas.spark.connector || echo 'Tests that need Spark will be skipped.'
 
 pipeline: needs-java .venv/.pipeline  ## flights through PySpark, exactly once, from a broker of its own to a picture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import hypothesis  # noqa: F401  its plugin imports it at the end of a run, which Python 3.11 can fail at that late
@@ -16,6 +17,8 @@ from tests.support.requirements import REQUIRE_ALL, need_apache_kafka, need_prog
 pytest_plugins = ["pytester"]
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+TESTS = Path(__file__).parent
 
 _brokers = pytest.StashKey[list[barnabas.Broker]]()
 
@@ -64,7 +67,24 @@ def barnabas_broker(request: pytest.FixtureRequest) -> Iterator[Callable[..., ba
         broker.stop()
 
 
+LONGEST_FIRST = ("spark", "compare", "clients", "interop", "crash", "process")
+"""Folders of tests whose groups take minutes: begun last, one core would wait for the other."""
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long groups first, and otherwise in the order that was drawn."""
+    _group(items)
+
+    def rank(item: pytest.Item) -> tuple[int, bool]:
+        folder = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
+        place = LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
+        return place, item.get_closest_marker("xdist_group") is None
+
+    items.sort(key=rank)
+
+
+def _group(items: list[pytest.Item]) -> None:
     # Under xdist one worker runs all tests that use Apache Kafka, so that only one of it is started.
     for item in items:
         if "apache_kafka" in getattr(item, "fixturenames", ()):

@@ -12,7 +12,7 @@ from pathlib import Path
 import barnabas
 from protocol.errors import Error
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from tests.support.apache_kafka import RUNNER
+from tests.support.apache_kafka import BROKER_OPTIONS, RUNNER
 from tests.support.ports import free_ports
 from tests.support.waiting import process_is_gone, until
 from tests.support.wire import Client
@@ -62,7 +62,7 @@ class Turns:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
-                env={**os.environ, "KAFKA_OPTS": "-Xmx512m -XX:TieredStopAtLevel=1"},
+                env={**os.environ, "KAFKA_OPTS": BROKER_OPTIONS},
                 check=False,
             )
             if started.returncode == 0:

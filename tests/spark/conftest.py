@@ -32,6 +32,10 @@ with warnings.catch_warnings(), contextlib.suppress(ImportError):
 
 FOLDER = Path(__file__).parent
 
+# A second compiler costs a short session more than it gains: the shared one, and those of processes that tests start.
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
+
 BROKERS = ("barnabas", "kafka")
 
 
@@ -60,9 +64,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
     from py4j.protocol import Py4JError
 
-    # A second compiler costs a short session more than it gains.
-    options = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    session = make_session(tmp_path_factory.mktemp("spark"), **options)
+    session = make_session(tmp_path_factory.mktemp("spark"))
     yield session
     with contextlib.suppress(Py4JError, OSError):  # a JVM that has ended needs no stop
         session.stop()

@@ -23,6 +23,7 @@ from protocol.records.records import build_batch
 from protocol.wire.codec import encode
 from tests.spark.conftest import BROKERS
 from tests.spark.outputs import create, read, values, wait_for_markers
+from tests.support.apache_kafka import BROKER_OPTIONS
 from tests.support.kafka_server import KafkaServer, Server
 from tests.support.requirements import need_apache_kafka
 from tests.support.waiting import until
@@ -50,7 +51,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
             yield broker
     else:
         need_apache_kafka()
-        with KafkaServer(tmp_path / "kafka", SETTINGS) as kafka:
+        with KafkaServer(tmp_path / "kafka", SETTINGS, jvm_options=BROKER_OPTIONS) as kafka:
             yield kafka
 
 

@@ -15,9 +15,9 @@ RUNNER = Path(__file__).parents[1] / "kafka" / "kafka"
 UNAVAILABLE_STATUS = 69
 START_ATTEMPTS = 3
 
-# Kafka's tools end after a second or two: the first compiler is all that pays off.
+# Tools end after a second or two, a broker of the tests within minutes: the first compiler is all that pays off.
 TOOL_OPTIONS = "-Xmx512m -XX:TieredStopAtLevel=1"
-BROKER_OPTIONS = "-Xmx768m"
+BROKER_OPTIONS = "-Xmx768m -XX:TieredStopAtLevel=1"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Protocol, Self
 
-from tests.support.apache_kafka import RUNNER
+from tests.support.apache_kafka import RUNNER, TOOL_OPTIONS
 from tests.support.ports import free_ports
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -41,6 +41,7 @@ class KafkaServer:
 
     config: settings by name; Kafka's own defaults otherwise, replication factors of 1 aside.
     start_timeout_s: how long `start()` waits.
+    jvm_options: those of Kafka's own script, for what is measured; a test takes `apache_kafka.BROKER_OPTIONS`.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class KafkaServer:
         config: Mapping[str, object] | None = None,
         *,
         start_timeout_s: float = START_TIMEOUT_S,
+        jvm_options: str = JVM_OPTIONS,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.data = directory / "data"
@@ -58,8 +60,9 @@ class KafkaServer:
         self._properties.write_text(_properties(self.data, self._port, controller_port, config or {}))
         self._process: subprocess.Popen[bytes] | None = None
         self._start_timeout_s = start_timeout_s
+        self._jvm_options = jvm_options
         formatting = [RUNNER, "storage", "format", "-t", CLUSTER_ID, "-c", self._properties]
-        subprocess.run(formatting, check=True, stdout=subprocess.DEVNULL, env=_environment("-Xmx256m"))
+        subprocess.run(formatting, check=True, stdout=subprocess.DEVNULL, env=_environment(TOOL_OPTIONS))
 
     @property
     def bootstrap(self) -> str:
@@ -73,7 +76,7 @@ class KafkaServer:
     def start(self) -> Self:
         """Start it, and wait until its port takes connections."""
         with self._log.open("ab") as log:
-            self._process = _spawn(self._properties, log)
+            self._process = _spawn(self._properties, log, self._jvm_options)
         deadline_s = time.monotonic() + self._start_timeout_s
         while not _is_listening(self._port):
             if self._process.poll() is not None or time.monotonic() > deadline_s:
@@ -103,14 +106,14 @@ class KafkaServer:
         self.stop()
 
 
-def _spawn(properties: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+def _spawn(properties: Path, log: IO[bytes], jvm_options: str) -> subprocess.Popen[bytes]:
     # The runner replaces itself with the JVM, so this is the broker's own process.
     return subprocess.Popen(
         [RUNNER, "class", "kafka.Kafka", properties],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
-        env=_environment(JVM_OPTIONS),
+        env=_environment(jvm_options),
     )
 
 
