@@ -30,6 +30,7 @@ def interleaved(play: Play, topic: Topic) -> dict[str, Producer]:
     a.end()  # 8
     c.send(topic, count=2)  # 9, 10
     b.send(topic)  # 11
+    play.tick()  # the latest timestamp is this marker's alone
     b.end(commit=False)  # 12
     play.write(topic.name, batch(2, base_timestamp=play.now_ms))  # 13, 14
     return found
@@ -57,6 +58,7 @@ def fetches(play: Play) -> None:
                     case = f"offset of {moment} at level {level}, {when} (v{version})"
                     play.ask(case, "ListOffsets", version, asked)
         play.ask(f"producers {when}", "DescribeProducers", 0, producers((topic, 0)))
+        play.tick()  # and then this one's
         found["c"].end(commit=False)
 
 
