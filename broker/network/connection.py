@@ -4,8 +4,8 @@ A `BufferedProtocol` receives into a buffer of its own, so that a Produce reques
 to the log where the kernel put it. Kafka serves one request of a connection at a time and answers in order
 (`KafkaChannel.mute`); so do we, by not cutting the next frame before the answer to the last one is known.
 
-`Dispatcher.serve` returns None (nothing to answer: acks=0), a list of chunks (the answer), or a `PendingAnswer`
-(the answer comes later). Answers that are ready together leave in one write.
+Answers that are ready together leave in one write. What may keep a connection from serving stands in
+`broker.network.connection_states`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, cast
 
+from broker.broken_invariant import BrokenInvariantError
+from broker.network.connection_states import REACTIONS, Action, Event, State
 from broker.security.principal import ANONYMOUS
 from protocol.errors import CodecError
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
-    from broker.network.dispatch import Dispatcher, PendingAnswer
-    from broker.network.listener import Listener
 
 log = logging.getLogger("barnabas.connection")
 
@@ -34,8 +35,56 @@ UNWRITTEN_BYTES = 1024 * 1024  # of answers that are gathered for one write
 WRITE_HIGH_WATER_BYTES = 4 * 1024 * 1024
 
 
+Answer = list[bytes | bytearray | memoryview] | None
+"""An answer's chunks; None where nothing is answered (acks=0)."""
+
+_SERVING = State.SERVING
+
+
 class CloseConnectionError(Exception):
     """The connection has to close and this is why: what the client sent can't be answered."""
+
+
+class PendingAnswer(Protocol):
+    """The answer to a request that comes later."""
+
+    def when_answered(self, then: Callable[[], None]) -> None:
+        """`then` is called once `take` has the answer, by whoever makes it."""
+        ...
+
+    def take(self) -> Answer:
+        """Raises what the request failed with."""
+        ...
+
+    def abandon(self) -> None:
+        """The client has hung up."""
+        ...
+
+
+class Requests(Protocol):
+    """Who serves the frames (`broker.network.dispatch`)."""
+
+    def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
+        """Raises CodecError, CloseConnectionError where the connection has to close."""
+        ...
+
+    def failed(self, connection: Connection, error: BaseException) -> None:
+        """Serving a request ended with an error of ours."""
+        ...
+
+
+class Admitting(Protocol):
+    """Who accepted the connection (`broker.network.listener`)."""
+
+    name: str
+
+    def admit(self, connection: Connection) -> str | None:
+        """Why it has to close, where there are too many."""
+        ...
+
+    def forget(self, connection: Connection) -> None:
+        """It is closed."""
+        ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -43,18 +92,17 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_buffer",
-        "_busy",
+        "_call_later",
         "_call_soon",
-        "_dispatcher",
         "_end",
-        "_later",
-        "_loop_time",
         "_max_frame_bytes",
-        "_muted",
+        "_pending",
+        "_requests",
         "_start",
+        "_state",
+        "_throttle",
+        "_time",
         "_view",
-        "_waiting",
-        "_write_paused",
         "client_software",
         "last_active_s",
         "listener",
@@ -66,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     def __init__(
-        self, listener: Listener, dispatcher: Dispatcher, scheduler: Scheduler, max_frame_bytes: int
+        self, listener: Admitting, requests: Requests, scheduler: Scheduler, max_frame_bytes: int
     ) -> None:
         self.listener = listener
         self.transport: asyncio.Transport | None = None
@@ -76,22 +124,27 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software: tuple[str, str] | None = None
         self.last_active_s = 0.0
         self.reading_paused = False
-        self._dispatcher = dispatcher
+        self._requests = requests
         self._max_frame_bytes = max_frame_bytes
         self._buffer = bytearray(INITIAL_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._start = 0  # where the next frame starts
         self._end = 0  # where the bytes received end
-        self._busy = False
-        self._waiting: PendingAnswer | None = None
-        self._write_paused = False
-        self._muted: Scheduled | None = None
-        self._loop_time = scheduler.time
+        self._state = _SERVING
+        self._pending: PendingAnswer | None = None
+        self._throttle: Scheduled | None = None  # until it is over
+        self._time = scheduler.time
         self._call_soon = scheduler.call_soon
-        self._later = scheduler.call_later
+        self._call_later = scheduler.call_later
 
     def __str__(self) -> str:
         return f"{self.peer_host}:{self.peer_port}"
+
+    def _happens(self, event: Event) -> Action:
+        self._state, action = REACTIONS[self._state][event]
+        if action is Action.IMPOSSIBLE:
+            raise BrokenInvariantError(f"{event.name} at a connection that is {self._state.name}")
+        return action
 
     # --- asyncio's side -------------------------------------------------------------------------------------
 
@@ -99,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername") or ("", 0)
         self.peer_host, self.peer_port = peer[0], peer[1]
-        self.last_active_s = self._loop_time()
+        self.last_active_s = self._time()
         self.transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         refusal = self.listener.admit(self)
         if refusal is not None:
@@ -107,13 +160,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
+        self._happens(Event.LOST)
         self.listener.forget(self)
-        if self._muted is not None:
-            self._muted.cancel()
-            self._muted = None
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting.abandon()
+        if self._throttle is not None:
+            self._throttle.cancel()
+            self._throttle = None
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.abandon()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Room for more bytes: up to the end of the frame at hand, where that is known."""
@@ -129,21 +183,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
-        self.last_active_s = self._loop_time()
-        if self._busy or self._muted is not None:
-            self._bound_backlog()
-        else:
+        self.last_active_s = self._time()
+        if self._state is _SERVING:
             self._serve()
+        else:
+            self._bound_backlog()
 
     def eof_received(self) -> bool:
         return False  # half-open connections are of no use to Kafka's clients: close
 
     def pause_writing(self) -> None:
-        self._write_paused = True
+        self._happens(Event.CLIENT_IS_SLOW)
 
     def resume_writing(self) -> None:
-        self._write_paused = False
-        if not self._busy:
+        if self._happens(Event.CLIENT_HAS_READ) is Action.SERVE:
             self._serve()
 
     # --- frames ---------------------------------------------------------------------------------------------
@@ -157,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
         size = len(self._buffer)
         if left > size // 2:
             size *= 2
-        if self._busy or size != len(self._buffer):
+        if self._pending is not None or size != len(self._buffer):
             # The request in work may hold views of the old buffer: its bytes must stay where they are.
             fresh = bytearray(size)
             fresh[:left] = self._view[self._start : self._end]
@@ -167,13 +220,13 @@ class Connection(asyncio.BufferedProtocol):
         self._start, self._end = 0, left
 
     def _serve(self) -> None:
-        """Serve every whole frame at hand; stop at one whose answer waits, or when the client doesn't read."""
+        """Serve every whole frame at hand, for as long as nothing keeps us from it."""
         if self.transport is None or self.transport.is_closing():
             return
         out: list[bytes | bytearray | memoryview] = []
         waiting_bytes = 0
         try:
-            while not self._write_paused and self._muted is None:
+            while self._state is _SERVING:
                 start = self._start
                 have = self._end - start
                 if have < 4:
@@ -186,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
                 if have < size + 4:
                     break
                 self._start = start + 4 + size
-                answer = self._dispatcher.serve(self, self._view[start + 4 : start + 4 + size])
+                answer = self._requests.serve(self, self._view[start + 4 : start + 4 + size])
                 if answer is None:
                     continue
                 if isinstance(answer, list):
@@ -197,8 +250,8 @@ class Connection(asyncio.BufferedProtocol):
                         self._write(out)
                         out, waiting_bytes = [], 0
                 else:
-                    self._busy = True
-                    self._waiting = answer
+                    self._happens(Event.ANSWER_PENDING)
+                    self._pending = answer
                     answer.when_answered(self._answer_is_there)
                     break
         except (CodecError, CloseConnectionError) as error:
@@ -210,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(error)
             return
         self._write(out)
-        if self._busy or self._write_paused or self._muted is not None:
+        if self._state is not _SERVING:
             self._bound_backlog()
             return
         if self._start == self._end:
@@ -227,12 +280,12 @@ class Connection(asyncio.BufferedProtocol):
         self._call_soon(self._answered)
 
     def _answered(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        self._busy = False
-        if waiting is None:  # the client has hung up meanwhile
+        pending, self._pending = self._pending, None
+        action = self._happens(Event.ANSWERED)
+        if pending is None:  # the client has hung up meanwhile
             return
         try:
-            answer = waiting.take()
+            answer = pending.take()
         except (CodecError, CloseConnectionError) as error:
             self.close(str(error))
             return
@@ -241,7 +294,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if answer is not None:
             self._write(answer)
-        self._serve()
+        if action is Action.SERVE:
+            self._serve()
 
     def _bound_backlog(self) -> None:
         """While an answer waits, let the client send a little ahead (so that a hang-up is seen), then stop reading."""
@@ -255,17 +309,21 @@ class Connection(asyncio.BufferedProtocol):
         """Serve no further request of this connection for a while: its client is above a quota (KIP-219)."""
         if self.transport is None:
             return
-        if self._muted is not None:
-            self._muted.cancel()
-        self._muted = self._later(for_ms / 1000, self._unmute)
+        if self._throttle is not None:
+            self._throttle.cancel()
+        self._throttle = self._call_later(for_ms / 1000, self._unmute)
+        self._happens(Event.THROTTLED)
 
     def refuse_after(self, delay_ms: int) -> None:
         """Serve nothing, and close in a while: its address connects too often (KIP-612)."""
-        self._muted = self._later(delay_ms / 1000, self.close, "its address makes connections too fast")
+        self._happens(Event.THROTTLED)
+        self._throttle = self._call_later(
+            delay_ms / 1000, self.close, "its address makes connections too fast"
+        )
 
     def _unmute(self) -> None:
-        self._muted = None
-        if not self._busy:
+        self._throttle = None
+        if self._happens(Event.THROTTLE_OVER) is Action.SERVE:
             self._serve()
 
     # --- answers --------------------------------------------------------------------------------------------
@@ -273,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
     def _write(self, chunks: list[bytes | bytearray | memoryview]) -> None:
         if not chunks or self.transport is None or self.transport.is_closing():
             return
-        self.last_active_s = self._loop_time()
+        self.last_active_s = self._time()
         if len(chunks) == 1:
             self.transport.write(chunks[0])
         elif sum(map(len, chunks)) <= JOINED_ANSWER_BYTES:
@@ -289,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def fail(self, error: BaseException) -> None:
         """An error of our own: this connection can't go on; a broken invariant stops the broker."""
-        self._dispatcher.failed(self, error)
+        self._requests.failed(self, error)
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()  # behind the answers to the requests before
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.broken_invariant import stops_the_broker
 from broker.handlers import HANDLERS
-from broker.network.connection import CloseConnectionError
+from broker.network.connection import Answer, CloseConnectionError
 from broker.network.context import RequestContext
 from broker.network.later import Later
 from broker.quotas.throttling import charge
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from broker.quotas.client_quotas import ClientQuotas
 
 log = logging.getLogger("barnabas.dispatch")
-
-Answer = list[bytes | bytearray | memoryview] | None
 
 PRODUCE_KEY = 0
 
@@ -70,8 +68,8 @@ def with_ports(handle: Callable[..., Any], node: object) -> Callable[[RequestCon
     return partial(handle, *(node if name == "server" else getattr(node, name) for name in names))
 
 
-class PendingAnswer:
-    """A request that is handled and not answered yet, as its connection sees it."""
+class PendingRequest:
+    """A request that is handled and not answered yet: a `connection.PendingAnswer`."""
 
     __slots__ = ("_dispatcher", "context", "frame_bytes", "handled_s", "later", "route")
 
@@ -123,7 +121,7 @@ class Dispatcher:
         self._routes: dict[int, Route] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
+    def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingRequest:
         """One request's answer, where the handler knows it.
 
         Raises CodecError for bytes that make no sense, CloseConnectionError for a request that can't be answered.
@@ -150,7 +148,7 @@ class Dispatcher:
             return frame_answer(route, header.correlation_id, response)
         handled_s = self._monotonic_s() - began_s if began_s else 0.0
         later = response if isinstance(response, Later) else self._awaited(response)
-        return PendingAnswer(self, route, context, later, len(frame), handled_s)
+        return PendingRequest(self, route, context, later, len(frame), handled_s)
 
     def _awaited(self, response: Any) -> Later[Any]:
         later: Later[Any] = Later()
@@ -167,7 +165,7 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
         return later
 
-    def finish(self, pending: PendingAnswer) -> Answer:
+    def finish(self, pending: PendingRequest) -> Answer:
         """The answer that has come, charged for and encoded. Raises what the request failed with."""
         response = pending.later.result()
         if self._quotas.enforced:

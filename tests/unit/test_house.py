@@ -105,14 +105,7 @@ BOUND = {
 }
 
 CIRCLES = {
-    "broker.handlers.api_versions",
-    "broker.network.connection",
-    "broker.network.context",
-    "broker.network.dispatch",
     "broker.network.endpoints",
-    "broker.network.listener",
-    "broker.quotas.client_quotas",
-    "broker.quotas.throttling",
     "storage.directory.future_logs",
     "storage.directory.log_directory",
 }

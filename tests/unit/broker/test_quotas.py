@@ -173,7 +173,7 @@ async def test_a_client_above_its_quota_is_answered_and_served_no_more_until_its
         return Handle()
 
     client, connection = await connected(node)
-    monkeypatch.setattr(connection, "_later", call_later)
+    monkeypatch.setattr(connection, "_call_later", call_later)
     await loop.sock_sendall(client, request(1, "busy") + request(2, "busy"))
     assert (await answer(client))[1] == 1
     [(delay_s, unmute)] = waits

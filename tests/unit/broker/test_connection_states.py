@@ -1,0 +1,137 @@
+"""What holds a connection up: every cell of its table, and the real connection's way through them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+
+from broker.broken_invariant import BrokenInvariantError
+from broker.network.connection import Connection
+from broker.network.connection_states import REACTIONS, Action, Event, State
+from tests.unit.broker.test_connection import Client, frame
+
+ANSWERING, THROTTLED, UNREAD = "answering", "throttled", "unread"
+
+HOLDS = {
+    frozenset(): State.SERVING,
+    frozenset({ANSWERING}): State.ANSWERING,
+    frozenset({THROTTLED}): State.THROTTLED,
+    frozenset({ANSWERING, THROTTLED}): State.ANSWERING_THROTTLED,
+    frozenset({UNREAD}): State.UNREAD,
+    frozenset({ANSWERING, UNREAD}): State.ANSWERING_UNREAD,
+    frozenset({THROTTLED, UNREAD}): State.THROTTLED_UNREAD,
+    frozenset({ANSWERING, THROTTLED, UNREAD}): State.ANSWERING_THROTTLED_UNREAD,
+}
+BEGINS = {Event.ANSWER_PENDING: ANSWERING, Event.THROTTLED: THROTTLED, Event.CLIENT_IS_SLOW: UNREAD}
+ENDS = {Event.ANSWERED: ANSWERING, Event.THROTTLE_OVER: THROTTLED, Event.CLIENT_HAS_READ: UNREAD}
+HELD = [(holds, state, event) for (holds, state), event in itertools.product(HOLDS.items(), Event)]
+
+
+def test_the_table_has_a_cell_for_each_state_and_event() -> None:
+    assert set(REACTIONS) == set(State)
+    assert all(set(row) == set(Event) for row in REACTIONS.values())
+
+
+@pytest.mark.parametrize(("holds", "state", "event"), HELD)
+def test_each_reason_to_wait_comes_and_goes_by_itself(
+    holds: frozenset[str], state: State, event: Event
+) -> None:
+    """And what has come meanwhile is served when the last one goes."""
+    after, action = REACTIONS[state][event]
+    if event is Event.LOST:
+        assert (after, action) == (State.GONE, Action.NOTHING)
+        return
+    if event is Event.ANSWER_PENDING:
+        possible = not holds  # else the request wasn't served
+    elif event in (Event.ANSWERED, Event.THROTTLE_OVER):
+        possible = ENDS[event] in holds
+    else:
+        possible = True  # a quota and a transport may say the same twice
+    if not possible:
+        assert (after, action) == (state, Action.IMPOSSIBLE)
+        return
+    left = holds | {BEGINS[event]} if event in BEGINS else holds - {ENDS[event]}
+    assert after is HOLDS[left]
+    assert (action is Action.SERVE) is (bool(holds) and not left)
+
+
+@pytest.mark.parametrize("event", Event)
+def test_who_is_gone_stays_gone(event: Event) -> None:
+    after, action = REACTIONS[State.GONE][event]
+    assert after is State.GONE
+    assert (action is Action.IMPOSSIBLE) is (event in (Event.ANSWER_PENDING, Event.THROTTLE_OVER, Event.LOST))
+
+
+class Driven:
+    """A connection with a request behind the one that brought it where it is."""
+
+    def __init__(self) -> None:
+        self.client = Client().connect()
+        self.connection: Connection = self.client.connection
+
+    @property
+    def state(self) -> State:
+        return self.connection._state
+
+    def bring_to(self, holds: frozenset[str]) -> None:
+        if ANSWERING in holds:
+            self.client.send(frame(b"wait"))
+        if THROTTLED in holds:
+            self.connection.mute(1_000_000)
+        if UNREAD in holds:
+            self.connection.pause_writing()
+
+    async def happens(self, event: Event) -> None:
+        if event is Event.ANSWER_PENDING:
+            self.client.send(frame(b"wait"))
+        elif event is Event.ANSWERED:
+            self.client.dispatcher.waiting[0].set_result([b"answer"])
+            await asyncio.sleep(0)
+        elif event is Event.THROTTLED:
+            self.connection.mute(1_000_000)
+        elif event is Event.THROTTLE_OVER:
+            assert self.connection._throttle is not None
+            self.connection._throttle.cancel()
+            self.connection._unmute()
+        elif event is Event.CLIENT_IS_SLOW:
+            self.connection.pause_writing()
+        elif event is Event.CLIENT_HAS_READ:
+            self.connection.resume_writing()
+        else:
+            self.connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(("holds", "state", "event"), HELD)
+async def test_a_connection_goes_the_tables_way_and_serves_only_where_it_says(
+    holds: frozenset[str], state: State, event: Event
+) -> None:
+    driven = Driven()
+    driven.bring_to(holds)
+    assert driven.state is state
+    after, action = REACTIONS[state][event]
+    if action is Action.IMPOSSIBLE:
+        with pytest.raises(BrokenInvariantError):
+            driven.connection._happens(event)
+    else:
+        if event is not Event.ANSWER_PENDING and holds:
+            driven.client.send(frame(b"behind"))
+            assert b"behind" not in driven.client.dispatcher.served
+        await driven.happens(event)
+        assert driven.state is after
+        assert (b"behind" in driven.client.dispatcher.served) is (action is Action.SERVE)
+        if event is Event.ANSWERED:
+            assert driven.client.transport.written.startswith(b"answer")
+    if driven.state is not State.GONE:
+        driven.connection.connection_lost(None)  # ends its timer
+
+
+async def test_an_answer_on_its_way_to_who_has_gone_goes_nowhere() -> None:
+    driven = Driven()
+    driven.bring_to(frozenset({ANSWERING}))
+    driven.client.dispatcher.waiting[0].set_result([b"answer"])
+    driven.connection.connection_lost(None)
+    await asyncio.sleep(0)
+    assert driven.state is State.GONE
+    assert driven.client.transport.written == b""
