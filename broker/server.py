@@ -135,7 +135,7 @@ class Server:
         )
 
         # coordinators
-        self.producer_ids = ProducerIds(ProducerIdBlocks(self.metadata, opened.incarnation).allocate)
+        self.producer_ids = ProducerIds(ProducerIdBlocks(self.controller, opened.incarnation).allocate)
         self.groups = Groups(config, self.partitions, self._runtime_of, self.metadata)
         self.markers = TxnMarkers(
             image, self.partitions, self.groups, clock=self.clock, scheduler=self.scheduler

@@ -12,7 +12,6 @@ high watermark of followers, and there are none here.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -39,8 +38,6 @@ from storage.log.results import AppendOrigin
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
-
-logger = logging.getLogger("barnabas.metadata")
 
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 MAX_RECORDS_PER_BATCH = 10_000  # QuorumController.DEFAULT_MAX_RECORDS_PER_BATCH
@@ -204,23 +201,6 @@ class MetadataLog:
                 self._applied()
             raise
         return self._applied()
-
-    def try_append(self, decided: Sequence[Message]) -> KafkaError | None:
-        """`append` for a request: what is said to those who asked where it can't be written, None where it could.
-
-        Raises KafkaError (UNKNOWN_SERVER_ERROR) where it is too large: then the request as a whole is given up, and
-        what was refused before or named twice is told the same (Kafka: `AbstractRequest.getErrorResponse`).
-        """
-        try:
-            if decided:
-                self.append(decided)
-        except KafkaError as error:
-            logger.error("a change can't be written to the metadata log: %s", error)
-            failure = KafkaError(error.error)  # the disk's own words are for the log alone
-            if failure.error is Error.UNKNOWN_SERVER_ERROR:
-                raise failure from error
-            return failure
-        return None
 
     def append_transaction(self, name: str, decided: Sequence[Message]) -> None:
         """Write a decision between Begin and End records, then apply it (the bootstrap records of a new cluster)."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from broker.controller.image import ClusterImage
 from broker.controller.record_bounds import check_records
@@ -29,6 +30,9 @@ ENTITY_TYPES = (USER, CLIENT_ID, IP)
 
 Entity = frozenset[tuple[str, str | None]]
 """Types with names; None is the default entity of a type."""
+
+Outcomes: TypeAlias = dict[Entity, KafkaError | None]
+"""By entity what speaks against its alteration, or None."""
 
 # key → whether it counts whole units, and up to which (QuotaConfig: LONG, DOUBLE, INT)
 _USER_AND_CLIENT_KEYS: dict[str, int | None] = {
@@ -60,7 +64,7 @@ def quotas_in_force(image: ClusterImage) -> dict[Entity, dict[str, float]]:
 
 def altered(
     image: ClusterImage, entries: Sequence[AlterEntryData], is_host: Callable[[str], bool]
-) -> tuple[list[Message], dict[Entity, KafkaError | None]]:
+) -> tuple[list[Message], Outcomes]:
     """The records, and by entity what speaks against an alteration: the others are made all the same.
 
     `is_host` says whether an address is one, or can be resolved. Of an entity's types that come twice the last name
@@ -68,7 +72,7 @@ def altered(
     """
     known = quotas_in_force(image)
     decided: list[Message] = []
-    outcomes: dict[Entity, KafkaError | None] = {}
+    outcomes: Outcomes = {}
     for entry in entries:
         entity = frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from broker.controller.image import ClusterImage
 from protocol.errors import Error, KafkaError
@@ -22,6 +23,9 @@ MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16384
 
 _TWICE = "A user credential cannot be altered twice in the same request"
+
+Outcomes: TypeAlias = dict[str, KafkaError | None]
+"""By user what speaks against an alteration, or None."""
 
 
 def credentials(image: ClusterImage) -> dict[tuple[str, int], records.UserScramCredentialRecord]:
@@ -37,7 +41,7 @@ def altered(
     image: ClusterImage,
     deletions: Sequence[ScramCredentialDeletion],
     upsertions: Sequence[ScramCredentialUpsertion],
-) -> tuple[list[Message], dict[str, KafkaError | None]]:
+) -> tuple[list[Message], Outcomes]:
     """The records, and by user what speaks against an alteration: the others are made all the same."""
     known = credentials(image)
     accepted: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}

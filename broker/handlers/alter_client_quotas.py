@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.quota_decisions import altered
+from broker.controller.controller_result import ControllerResult
+from broker.controller.quota_decisions import Outcomes, altered
 from broker.network.addresses import address_of
+from broker.network.later import Later
 from broker.security.authorizer import (
     AUTHORIZATION_FAILED,
     CLUSTER_NAME,
@@ -24,19 +26,20 @@ from protocol.messages.quotas import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.metadata_log import MetadataLog
+    from broker.controller.controller import Controller
+    from broker.controller.image import ClusterImage
     from broker.network.context import RequestContext
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
 
 def handle(
-    metadata: MetadataLog,
+    controller: Controller,
     quotas: ClientQuotas,
     authorizer: Authorizer,
     context: RequestContext,
     request: AlterClientQuotasRequest,
-) -> AlterClientQuotasResponse:
+) -> AlterClientQuotasResponse | Later[AlterClientQuotasResponse]:
     if not authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         denied = Error.CLUSTER_AUTHORIZATION_FAILED
         return _refused(request, KafkaError(denied, AUTHORIZATION_FAILED[denied]))
@@ -47,16 +50,27 @@ def handle(
             resolved[host] = address_of(host)
         return resolved[host] is not None
 
-    try:
-        decided, outcomes = altered(metadata.image, request.entries, is_host)
-        failure = None
-        if not request.validate_only:
-            with quotas.resolved(resolved):
-                failure = metadata.try_append(decided)
-    except KafkaError as error:
-        return _refused(request, error)
-    if failure is not None:
-        outcomes = {entity: refusal or failure for entity, refusal in outcomes.items()}
+    def decide(image: ClusterImage) -> ControllerResult[Outcomes]:
+        decided, outcomes = altered(image, request.entries, is_host)
+        return ControllerResult(
+            [] if request.validate_only else decided,
+            lambda failure: {entity: refusal or failure for entity, refusal in outcomes.items()},
+        )
+
+    later: Later[AlterClientQuotasResponse] = Later()
+
+    def reply(outcomes: Outcomes | KafkaError) -> None:
+        if isinstance(outcomes, KafkaError):
+            later.reply(_refused(request, outcomes))
+        else:
+            later.reply(_response(outcomes))
+
+    with quotas.resolved(resolved):
+        controller.submit(decide, reply)
+    return later.answer()
+
+
+def _response(outcomes: Outcomes) -> AlterClientQuotasResponse:
     return AlterClientQuotasResponse(
         entries=[
             AlterEntryResult(

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.scram_decisions import altered
+from broker.controller.controller_result import ControllerResult
+from broker.controller.scram_decisions import Outcomes, altered
+from broker.network.later import Later
 from broker.security.authorizer import Operation, check_cluster_operation
 from protocol.errors import Error, KafkaError
 from protocol.messages.scram import (
@@ -17,28 +19,42 @@ from protocol.messages.scram import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.metadata_log import MetadataLog
+    from broker.controller.controller import Controller
+    from broker.controller.image import ClusterImage
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 
 
 def handle(
-    metadata: MetadataLog,
+    controller: Controller,
     authorizer: Authorizer,
     context: RequestContext,
     request: AlterUserScramCredentialsRequest,
-) -> AlterUserScramCredentialsResponse:
-    failure: KafkaError | None = None
-    outcomes: dict[str, KafkaError | None]
+) -> AlterUserScramCredentialsResponse | Later[AlterUserScramCredentialsResponse]:
+    later: Later[AlterUserScramCredentialsResponse] = Later()
+
+    def decide(image: ClusterImage) -> ControllerResult[Outcomes]:
+        decided, outcomes = altered(image, request.deletions, request.upsertions)
+        return ControllerResult(
+            decided, lambda failure: {user: refusal or failure for user, refusal in outcomes.items()}
+        )
+
+    def reply(outcomes: Outcomes | KafkaError) -> None:
+        if isinstance(outcomes, KafkaError):
+            users = {each.name for each in request.deletions} | {each.name for each in request.upsertions}
+            outcomes = dict.fromkeys(sorted(users), outcomes)
+        later.reply(_response(outcomes))
+
     try:
         check_cluster_operation(authorizer, context, Operation.ALTER)
-        decided, outcomes = altered(metadata.image, request.deletions, request.upsertions)
-        failure = metadata.try_append(decided)
     except KafkaError as refusal:
-        users = {each.name for each in request.deletions} | {each.name for each in request.upsertions}
-        outcomes = dict.fromkeys(sorted(users), refusal)
-    if failure is not None:
-        outcomes = {user: refusal or failure for user, refusal in outcomes.items()}
+        reply(refusal)
+    else:
+        controller.submit(decide, reply)
+    return later.answer()
+
+
+def _response(outcomes: Outcomes) -> AlterUserScramCredentialsResponse:
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from broker.controller import metadata_log, registration, topic_decisions
+from broker.controller.controller import Controller
+from broker.controller.controller_result import ControllerResult
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.placement import Placement
@@ -77,6 +79,22 @@ def replayed(metadata: MetadataLog) -> MetadataLog:
     return again
 
 
+class Submitting:
+    """Appends by the controller; what refuses the request as a whole is raised."""
+
+    def __init__(self, metadata: MetadataLog) -> None:
+        self._controller = Controller(metadata)
+
+    def __call__(self, decided: list[Message]) -> None:
+        replies: list[object] = []
+        self._controller.submit(
+            lambda image: ControllerResult(decided, lambda failure: failure), replies.append
+        )
+        (answer,) = replies
+        if isinstance(answer, KafkaError):
+            raise answer
+
+
 def state(image: ClusterImage) -> dict[str, Any]:
     """All of an image, in a form that can be compared."""
 
@@ -139,7 +157,7 @@ def test_a_decision_of_more_than_one_batch_is_written_where_it_may_be_and_else_n
         for number in (1000, 2000, 3000)
     ]
     before = metadata.next_offset
-    for refused in (metadata.append, metadata.try_append):
+    for refused in (metadata.append, Submitting(metadata)):
         with pytest.raises(KafkaError) as refusal:
             refused(decided)
         assert refusal.value.error is Error.UNKNOWN_SERVER_ERROR
