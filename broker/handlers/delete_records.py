@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
     DeleteRecordsPartitionResult,
@@ -18,17 +19,23 @@ from protocol.messages.topics import (
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.replicas.partitions import Partitions
+    from broker.security.authorizer import Authorizer
 
 HIGH_WATERMARK = -1
 INVALID_LOW_WATERMARK = -1
 
 
-def handle(server: Server, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def handle(
+    partitions: Partitions, authorizer: Authorizer, context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
     wanted: dict[str, dict[int, int]] = {}  # of a partition that is named twice the last offset counts
     for topic in request.topics:
         offsets = wanted.setdefault(topic.name, {})
         offsets.update((partition.partition_index, partition.offset) for partition in topic.partitions)
+    allowed = {
+        name: authorizer.allows(context, Operation.DELETE, ResourceType.TOPIC, name) for name in wanted
+    }
     response = DeleteRecordsResponse()
     for name, offsets in wanted.items():
         if not offsets:
@@ -37,7 +44,9 @@ def handle(server: Server, context: RequestContext, request: DeleteRecordsReques
         for index, offset in offsets.items():
             result = DeleteRecordsPartitionResult(partition_index=index)
             try:
-                result.low_watermark = _delete(server, name, index, offset)
+                if not allowed[name]:
+                    raise KafkaError(Error.TOPIC_AUTHORIZATION_FAILED)
+                result.low_watermark = _delete(partitions, name, index, offset)
             except KafkaError as error:
                 result.low_watermark, result.error_code = INVALID_LOW_WATERMARK, error.error
             results.append(result)
@@ -45,14 +54,15 @@ def handle(server: Server, context: RequestContext, request: DeleteRecordsReques
     return response
 
 
-def _delete(server: Server, name: str, index: int, offset: int) -> int:
+def _delete(partitions: Partitions, name: str, index: int, offset: int) -> int:
     """The low watermark after it: where the log starts. Raises KafkaError."""
-    partition = server.partitions.get(name, index)
+    partition = partitions.get(name, index)
     if partition.topic.is_internal:
         raise KafkaError(Error.INVALID_TOPIC_EXCEPTION)
+    leader = partition.leader()
     policy = partition.topic.config.cleanup_policy
     if policy and "delete" not in policy:
         raise KafkaError(Error.POLICY_VIOLATION)
     if offset == HIGH_WATERMARK:
-        offset = partition.log.high_watermark
-    return partition.log.delete_records_before(offset)
+        offset = leader.log.high_watermark
+    return leader.log.delete_records_before(offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.topic_names import invalid_name_reason
+from broker.security.authorizer import AUTHORIZATION_FAILED, Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions_admin import (
     DescribedProducer,
@@ -15,25 +16,30 @@ from protocol.messages.transactions_admin import (
 )
 
 if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.replicas.partitions import Partitions
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: DescribeProducersRequest
+    partitions: Partitions,
+    metadata: MetadataLog,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeProducersRequest,
 ) -> DescribeProducersResponse:
+    """Followers know the producers too, and answer."""
     response = DescribeProducersResponse()
     for topic in request.topics:
         answer = DescribeProducersTopicResponse(name=topic.name)
-        reason = invalid_name_reason(topic.name)
+        refusal = _refusal(metadata, authorizer, context, topic.name)
         for index in topic.partition_indexes:
             partition = DescribeProducersPartitionResponse(partition_index=index)
             try:
-                if reason is not None:
-                    raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-                if topic.name not in server.metadata.image.topics:
-                    raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic.name}.")
-                partition.active_producers = _producers(server, topic.name, index)
+                if refusal is not None:
+                    raise refusal
+                partition.active_producers = _producers(partitions, topic.name, index)
             except KafkaError as error:
                 partition.error_code, partition.error_message = error.error, error.message
             answer.partitions.append(partition)
@@ -41,8 +47,23 @@ def handle(
     return response
 
 
-def _producers(server: Server, name: str, index: int) -> list[DescribedProducer]:
-    states = server.partitions.get(name, index).log.producers.producers
+def _refusal(
+    metadata: MetadataLog, authorizer: Authorizer, context: RequestContext, topic: str
+) -> KafkaError | None:
+    """Why nothing is told of a topic."""
+    reason = invalid_name_reason(topic)
+    if reason is not None:
+        return KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+    if not authorizer.allows(context, Operation.READ, ResourceType.TOPIC, topic):
+        denied = Error.TOPIC_AUTHORIZATION_FAILED
+        return KafkaError(denied, AUTHORIZATION_FAILED[denied])
+    if topic not in metadata.image.topics:
+        return KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic}.")
+    return None
+
+
+def _producers(partitions: Partitions, name: str, index: int) -> list[DescribedProducer]:
+    states = partitions.get(name, index).log.producers.producers
     return [
         DescribedProducer(
             producer_id=producer.producer_id,

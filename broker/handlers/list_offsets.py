@@ -8,20 +8,25 @@ v11: the earliest offset pending upload (KIP-1023). There is no remote storage h
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from broker.replicas.leader import Leader
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.replicas.partitions import Partitions
+    from broker.security.authorizer import Authorizer
 
 LATEST = -1
 EARLIEST = -2
@@ -43,19 +48,29 @@ FIRST_VERSIONS = {
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 CONSUMER = -1
+DEBUGGER = -2  # as the id of the replica: a tool, which any replica may answer
 
 _NOTHING = (-1, -1, -1)
 
 
-def handle(server: Server, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(
+    partitions: Partitions, authorizer: Authorizer, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
     version = context.api_version
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return _error(request, Error.UNKNOWN_SERVER_ERROR)
+        return ListOffsetsResponse(topics=_refused(request.topics, Error.UNKNOWN_SERVER_ERROR))
     asked = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
+    allowed = {
+        name: authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        for name in dict.fromkeys(topic.name for topic in request.topics)
+    }
+    denied = [topic for topic in request.topics if not allowed[topic.name]]
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
+        if not allowed[topic.name]:
+            continue
         for wanted in topic.partitions:
             # Entries of one topic are merged, a partition has one answer, and a topic without any isn't listed.
             answers = topics.setdefault(topic.name, {})
@@ -68,7 +83,7 @@ def handle(server: Server, context: RequestContext, request: ListOffsetsRequest)
                 continue
             try:
                 answer.timestamp, answer.offset, leader_epoch = _look_up(
-                    server, topic.name, wanted, version, request
+                    partitions, topic.name, wanted, version, request
                 )
             except KafkaError as error:
                 answer.error_code = error.error
@@ -80,18 +95,25 @@ def handle(server: Server, context: RequestContext, request: ListOffsetsRequest)
             ListOffsetsTopicResponse(name=name, partitions=[*answers.values()])
             for name, answers in topics.items()
         ]
+        + _refused(denied, Error.TOPIC_AUTHORIZATION_FAILED)
     )
 
 
 def _look_up(
-    server: Server, topic: str, wanted: ListOffsetsPartition, version: int, request: ListOffsetsRequest
+    partitions: Partitions,
+    topic: str,
+    wanted: ListOffsetsPartition,
+    version: int,
+    request: ListOffsetsRequest,
 ) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch), each −1 where there is none."""
     timestamp = wanted.timestamp
     if timestamp < 0 and not FIRST_VERSIONS.get(timestamp, version + 1) <= version:
         raise KafkaError(Error.UNSUPPORTED_VERSION)
-    partition = server.partitions.get(topic, wanted.partition_index)
+    partition = partitions.get(topic, wanted.partition_index)
     partition.check_leader_epoch(wanted.current_leader_epoch)
+    if request.replica_id != DEBUGGER and not isinstance(partition.role, Leader):
+        raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
     log = partition.log
     if request.replica_id != CONSUMER:
         bound = log.log_end_offset
@@ -114,16 +136,14 @@ def _look_up(
     return found.timestamp_ms, found.offset, found.leader_epoch
 
 
-def _error(request: ListOffsetsRequest, error: Error) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+def _refused(topics: Sequence[ListOffsetsTopic], error: Error) -> list[ListOffsetsTopicResponse]:
+    return [
+        ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=[
+                ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error)
+                for partition in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

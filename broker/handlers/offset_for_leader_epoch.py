@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaError
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from protocol.errors import Error, KafkaError
 from protocol.messages.offsets import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -15,33 +16,45 @@ from protocol.messages.offsets import (
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
-    from broker.server import Server
+    from broker.replicas.partitions import Partitions
+    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    server: Server, context: RequestContext, request: OffsetForLeaderEpochRequest
+    partitions: Partitions,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_end_of_epoch(server, topic.topic, asked) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    """Brokers may ask for any topic, clients for what they may describe; what is refused stands behind the rest."""
+    by_broker = authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    allowed = {
+        name: by_broker or authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        for name in dict.fromkeys(topic.topic for topic in request.topics)
+    }
+    answers = []
+    refused = []
+    for topic in request.topics:
+        if allowed[topic.topic]:
+            ends = [_end_of_epoch(partitions, topic.topic, asked) for asked in topic.partitions]
+            answers.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
+        else:
+            ends = [
+                EpochEndOffset(partition=asked.partition, error_code=Error.TOPIC_AUTHORIZATION_FAILED)
+                for asked in topic.partitions
+            ]
+            refused.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
+    return OffsetForLeaderEpochResponse(topics=answers + refused)
 
 
-def _end_of_epoch(server: Server, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_of_epoch(partitions: Partitions, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
-    partition = server.partitions.find(topic, asked.partition)
-    if partition is None:
-        answer.error_code = server.partitions.missing(topic, asked.partition)
-        return answer
     try:
+        partition = partitions.get(topic, asked.partition)
         partition.check_leader_epoch(asked.current_leader_epoch)
+        log = partition.leader().log
     except KafkaError as error:
         answer.error_code = error.error
         return answer
-    answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    answer.leader_epoch, answer.end_offset = log.end_offset_for_epoch(asked.leader_epoch)
     return answer

@@ -107,52 +107,67 @@ def handle(
             else:
                 assert data.records is not None
                 batches[key] = (partition, data.records[:size])
-    producing = _Producing(context, request, current_leaders, refusals)
     if transactional:
-        assert request.transactional_id is not None
-        try:
-            sender = transactional_producer(request.transactional_id, batches.values())
-        except RequestFailedError as failure:
-            return _fail_all(request, by_id, failure.error, failure.message)
-        if sender is not None:
-            later: Later[Answer] = Later()
-
-            def then(verified: Verified) -> None:
-                later.on_abandon = None
-                try:
-                    producing.refuse(batches, verified)
-                    producing.append(batches, clock.now_ms(), verified.guards)
-                    producing.reply(scheduler, later)
-                except Exception as error:
-                    later.fail(error)
-
-            verifying = produce_verification.verify(*sender, context.api_version, then)
-            if verifying.is_waiting:
-                later.on_abandon = verifying.abandon
-            return later.answer()
-    producing.append(batches, clock.now_ms(), NO_GUARDS)
-    if not producing.appends.awaited:
-        return producing.answer()
-    later = Later()
-    producing.reply(scheduler, later)
+        producing = _Producing(context, request, current_leaders, clock, scheduler)
+        return producing.append_verified(produce_verification, batches, refusals)
+    appends = Appends(request.acks, internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID)
+    appends.append(batches, clock.now_ms(), NO_GUARDS)
+    if appends.are_done and not refusals:
+        return _answer(request, appends.answers)
+    later: Later[Answer] = Later()
+    producing = _Producing(context, request, current_leaders, clock, scheduler)
+    producing.reply(appends, refusals, later)
     return later.answer()
 
 
 class _Producing:
-    """One request on its way to its answer."""
+    """A request that isn't simply appended and answered."""
 
-    __slots__ = ("_context", "_leaders", "_refusals", "_request", "appends")
+    __slots__ = ("_clock", "_context", "_leaders", "_request", "_scheduler")
 
     def __init__(
-        self, context: RequestContext, request: ProduceRequest, leaders: CurrentLeaders, refusals: Answers
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        leaders: CurrentLeaders,
+        clock: Clock,
+        scheduler: Scheduler,
     ) -> None:
         self._context = context
         self._request = request
         self._leaders = leaders
-        self._refusals = refusals
-        self.appends = Appends(request.acks, internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID)
+        self._clock = clock
+        self._scheduler = scheduler
 
-    def refuse(self, batches: Batches, verified: Verified) -> None:
+    def append_verified(
+        self, verification: ProduceVerification, batches: Batches, refusals: Answers
+    ) -> Answer | Later[Answer]:
+        """Append what the transaction's coordinator lets pass."""
+        request = self._request
+        assert request.transactional_id is not None
+        later: Later[Answer] = Later()
+        try:
+            sender = transactional_producer(request.transactional_id, batches.values())
+        except RequestFailedError as failure:
+            return _fail_all(request, self._context.api_version >= 13, failure.error, failure.message)
+        if sender is None:
+            self._append(batches, NO_GUARDS, refusals, later)
+            return later.answer()
+
+        def then(verified: Verified) -> None:
+            later.on_abandon = None
+            try:
+                self._refuse(batches, verified, refusals)
+                self._append(batches, verified.guards, refusals, later)
+            except Exception as error:
+                later.fail(error)
+
+        verifying = verification.verify(*sender, self._context.api_version, then)
+        if verifying.is_waiting:
+            later.on_abandon = verifying.abandon
+        return later.answer()
+
+    def _refuse(self, batches: Batches, verified: Verified, refusals: Answers) -> None:
         """Take out what the transaction's coordinator refuses."""
         if not verified.errors:
             return
@@ -160,33 +175,42 @@ class _Producing:
             error = verified.errors.get(partition)
             if error is not None:
                 told, message = told_to_producer(error, self._context.api_version)
-                self._refusals[key] = refused(partition.index, told, message)
+                refusals[key] = refused(partition.index, told, message)
                 del batches[key]
 
-    def append(self, batches: Batches, now_ms: int, guards: Mapping[Partition, VerificationGuard]) -> None:
-        self.appends.append(batches, now_ms, guards)
+    def _append(
+        self,
+        batches: Batches,
+        guards: Mapping[Partition, VerificationGuard],
+        refusals: Answers,
+        later: Later[Answer],
+    ) -> None:
+        allowed = self._context.client_id == ADMIN_CLIENT_ID
+        appends = Appends(self._request.acks, internal_topics_allowed=allowed)
+        appends.append(batches, self._clock.now_ms(), guards)
+        self.reply(appends, refusals, later)
 
-    def reply(self, scheduler: Scheduler, later: Later[Answer]) -> None:
-        """Answer once nothing is waited for any more."""
-        if not self.appends.awaited:
-            later.reply(self.answer())
+    def reply(self, appends: Appends, refusals: Answers, later: Later[Answer]) -> None:
+        """Answer once nothing is waited for any more. Raises CloseConnectionError, as `_answer`."""
+        answers = appends.answers
+        answers.update(refusals)
+        if not appends.awaited:
+            later.reply(self._answer(answers))
             return
 
         def then() -> None:
             try:
-                answer = self.answer()
+                answer = self._answer(answers)
             except Exception as error:
                 later.fail(error)
             else:
                 later.reply(answer)
 
-        delayed = DelayedProduce(self.appends.awaited, then)
+        delayed = DelayedProduce(appends.awaited, then)
         later.on_abandon = delayed.abandon
-        delayed.start(scheduler, self._request.timeout_ms)
+        delayed.start(self._scheduler, self._request.timeout_ms)
 
-    def answer(self) -> Answer:
-        answers = self.appends.answers
-        answers.update(self._refusals)
+    def _answer(self, answers: Answers) -> Answer:
         response = _answer(self._request, answers)
         if response is not None and self._context.api_version >= FIRST_VERSION_TOLD_LEADERS:
             for topic in response.responses:

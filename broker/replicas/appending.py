@@ -45,23 +45,26 @@ _TOLD_WITH_LOG_START = frozenset(
 class Appends:
     """The appends of one request: their answers so far, and what these have to wait for."""
 
-    __slots__ = ("_acks", "_internal_topics_allowed", "answers", "awaited")
+    __slots__ = ("_acks", "_internal_topics_allowed", "answers", "are_done", "awaited")
 
     def __init__(self, acks: int, *, internal_topics_allowed: bool) -> None:
         self._acks = acks
         self._internal_topics_allowed = internal_topics_allowed
         self.answers: Answers = {}
         self.awaited: list[AwaitedAppend] = []
+        self.are_done = True
+        """Whether all were appended, and are to be acknowledged at once."""
 
     def append(self, batches: Batches, now_ms: int, guards: Mapping[Partition, VerificationGuard]) -> None:
         """`guards`: what the transaction's coordinator was asked with, for the appends to show to the log."""
         if self._acks not in VALID_ACKS:
+            self.are_done = False
             for key in batches:
                 self.answers[key] = refused(key[1], Error.INVALID_REQUIRED_ACKS)
             return
         for key, (partition, batch) in batches.items():
             if partition.topic.is_internal and not self._internal_topics_allowed:
-                self.answers[key] = refused(key[1], Error.INVALID_TOPIC_EXCEPTION)
+                self.answers[key] = self._refused(partition, Error.INVALID_TOPIC_EXCEPTION)
             else:
                 guard = guards.get(partition) if guards else None
                 self.answers[key] = self._append(partition, batch, now_ms, guard)
@@ -72,7 +75,7 @@ class Appends:
         """Check one batch and append it; whatever is wrong with it becomes the partition's answer."""
         leader = partition.role
         if leader.__class__ is not Leader:
-            return refused(partition.index, Error.NOT_LEADER_OR_FOLLOWER)
+            return self._refused(partition, Error.NOT_LEADER_OR_FOLLOWER)
         log = leader.log
         try:
             if leader.is_under_min_isr and self._acks == ALL_IN_SYNC:
@@ -86,7 +89,7 @@ class Appends:
                 guard=guard,
             )
         except RecordValidationError as failure:
-            answer = refused(partition.index, failure.error, failure.message, log.log_start_offset)
+            answer = self._refused(partition, failure.error, failure.message, log.log_start_offset)
             answer.record_errors = [
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
                 for index, text in failure.record_errors
@@ -94,7 +97,7 @@ class Appends:
             return answer
         except KafkaError as failure:
             start = log.log_start_offset if failure.error in _TOLD_WITH_LOG_START else -1
-            return refused(partition.index, failure.error, None, start)
+            return self._refused(partition, failure.error, None, start)
         answer = PartitionProduceResponse(
             index=partition.index,
             base_offset=appended.base_offset,
@@ -109,7 +112,14 @@ class Appends:
         if commits or flushes:
             awaited = AwaitedAppend(answer, leader, end_offset, commits=commits, flushes=flushes)
             self.awaited.append(awaited)
+            self.are_done = False
         return answer
+
+    def _refused(
+        self, partition: Partition, error: Error, message: str | None = None, log_start_offset: int = -1
+    ) -> PartitionProduceResponse:
+        self.are_done = False
+        return refused(partition.index, error, message, log_start_offset)
 
 
 def refused(
