@@ -20,10 +20,22 @@ class Gate:
     before it has returned.
     """
 
-    __slots__ = ("_appended", "_is_closed", "_is_passing", "_passing", "_runtime", "_settled", "_waiting")
+    __slots__ = (
+        "_appended",
+        "_closes_on_loss",
+        "_is_closed",
+        "_is_passing",
+        "_passing",
+        "_runtime",
+        "_settled",
+        "_waiting",
+    )
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, *, closes_on_loss: bool = False) -> None:
+        """`closes_on_loss`: for a shard that applies what it appends before that is committed. Where that is lost its
+        state is of no use any more, and nobody is to learn of it."""
         self._runtime = runtime
+        self._closes_on_loss = closes_on_loss
         self._appended = 0
         """Where the shard's last append ends."""
         self._settled = 0
@@ -93,6 +105,8 @@ class Gate:
             while waiting and waiting[0][0] <= end_offset:
                 self._passing.append((waiting.popleft()[1], error))
             self._pass()
+        if error is not None and self._closes_on_loss:
+            self.close()
 
     def _pass(self) -> None:
         if self._is_passing:

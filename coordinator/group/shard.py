@@ -74,7 +74,7 @@ class GroupShard:
         """`timeouts_of` gives those of a group by its id."""
         self.groups = GroupStore()
         self.offsets = self.groups.offsets
-        self._gate = Gate(runtime)
+        self._gate = Gate(runtime, closes_on_loss=True)
         self._runtime = runtime
         self._hashes = TopicHashes(topics)
         self.journal = Journal(self._gate, self.groups, runtime.now_ms)
