@@ -3,14 +3,12 @@
 Source: kafka.log.LogManager (getOrCreateLog of a future log, replaceCurrentWithFutureLog).
 """
 
-from typing import TYPE_CHECKING
-
 from protocol.errors import KafkaError
-from storage import checkpoints
 from storage.background import Lane
 from storage.checkpoints import TopicPartition
 from storage.directory import moving
-from storage.directory.partition_folder import PartitionFolder
+from storage.directory.directory_state import DirectoryState
+from storage.directory.folders import FUTURE_DIRECTORY_SUFFIX, PartitionFolder
 from storage.file_names import LOG_SUFFIX
 from storage.files import File
 from storage.log import removal
@@ -18,14 +16,9 @@ from storage.log.log_state import Jitter
 from storage.log.partition_log import PartitionLog
 from storage.log.storage_errors import told_to_clients
 
-if TYPE_CHECKING:
-    from storage.directory.log_directory import LogDirectory
-
-FUTURE_DIRECTORY_SUFFIX = "-future"
-
 
 def open_future(
-    directory: "LogDirectory",
+    directory: DirectoryState,
     present: PartitionLog,
     unique: str,
     *,
@@ -37,20 +30,23 @@ def open_future(
     is told what the disk refused, as it is by all that is done with the log."""
     key = (present.topic, present.partition)
     assert key not in directory.logs, f"{present.directory} is to be moved to where it is"
-    assert key not in directory._left_futures, "a partition that is offline stays so until the next start"
-    folder = directory._unopened_futures.get(key)
+    assert key not in directory.left_futures, "a partition that is offline stays so until the next start"
+    folder = directory.unopened_futures.get(key)
     name = f"{present.topic}-{present.partition}.{unique}{FUTURE_DIRECTORY_SUFFIX}"
     found = folder is not None
+    recovery_point, log_start_offset = (
+        directory.offsets.of_unopened(key) if found else (0, moving.start_offset_of(present))
+    )
     try:
         future = PartitionLog.open(
-            directory._path(name) if folder is None else folder.path,
+            directory.path_of(name) if folder is None else folder.path,
             present.topic,
             present.partition,
             moving.config_of_future(present.config),
             now_ms=now_ms,
             clean=directory.clean or not found,
-            recovery_point=directory._recovery_points.get(key, 0) if found else 0,
-            log_start_offset=directory._log_starts.get(key, 0) if found else moving.start_offset_of(present),
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
             files=directory.files,
             background=directory.background,
             jitter=jitter,
@@ -68,43 +64,40 @@ def open_future(
         _put_back(directory, future)
         raise
     directory.futures[key] = future
-    directory._unopened_futures.pop(key, None)
-    directory._recovery_points.pop(key, None)
-    directory._log_starts.pop(key, None)
+    directory.unopened_futures.pop(key, None)
+    directory.offsets.opened(key)
     return future
 
 
-def leave_future(directory: "LogDirectory", log: PartitionLog) -> None:
+def leave_future(directory: DirectoryState, log: PartitionLog) -> None:
     """The move can't go on in this run, the partition being offline: its folder waits for a start, as one that was
     found and not opened. As in Kafka it is kept open, and no more is done with it: what it lacks to be synced is so at
     the end of the run, with that of the others."""
     key = (log.topic, log.partition)
     directory.futures.pop(key)
     if log.created:
-        directory._left_futures[key] = log
+        directory.left_futures[key] = log
         _note_unopened(directory, log)
     else:
         log.take_out_of_use()
 
 
-def _put_back(directory: "LogDirectory", log: PartitionLog) -> None:
+def _put_back(directory: DirectoryState, log: PartitionLog) -> None:
     log.take_out_of_use()
     if log.created:
         _note_unopened(directory, log)
 
 
-def _note_unopened(directory: "LogDirectory", log: PartitionLog) -> None:
+def _note_unopened(directory: DirectoryState, log: PartitionLog) -> None:
     key = (log.topic, log.partition)
-    directory._unopened_futures[key] = PartitionFolder(log.topic, log.partition, log.directory, log.topic_id)
-    directory._recovery_points[key] = log.recovery_point
-    if log.log_start_offset > log.base_offsets[0]:
-        directory._log_starts[key] = log.log_start_offset
+    directory.unopened_futures[key] = PartitionFolder(log.topic, log.partition, log.directory, log.topic_id)
+    directory.offsets.closed(key, log)
 
 
-def unopened_future_sizes(directory: "LogDirectory") -> dict[TopicPartition, int]:
+def unopened_future_sizes(directory: DirectoryState) -> dict[TopicPartition, int]:
     """Of the moves that can't go on in this run, the bytes of their `.log` files, as `PartitionLog.size`."""
     sizes = {}
-    for key, folder in directory._unopened_futures.items():
+    for key, folder in directory.unopened_futures.items():
         try:
             names = [
                 name for name in directory.files.list_directory(folder.path) if name.endswith(LOG_SUFFIX)
@@ -115,17 +108,17 @@ def unopened_future_sizes(directory: "LogDirectory") -> dict[TopicPartition, int
     return sizes
 
 
-def delete_future(directory: "LogDirectory", log: PartitionLog, unique: str) -> None:
+def delete_future(directory: DirectoryState, log: PartitionLog, unique: str) -> None:
     """Gives up moving a partition here. Raises as `delete_log`; the next start then goes on with the move."""
     key = (log.topic, log.partition)
     directory.futures.pop(key, None)
     try:
         log.delete(unique)
     finally:
-        directory._forget(key)
+        directory.forget(key)
 
 
-def discard_future(directory: "LogDirectory", folder: "PartitionFolder", unique: str) -> None:
+def discard_future(directory: DirectoryState, folder: PartitionFolder, unique: str) -> None:
     """Deletes the folder of a move that is not to go on. Raises `OSError`, of which the directory is told."""
     doomed = removal.out_of_use_path(
         folder.path, folder.topic, folder.partition, unique, removal.DELETE_DIRECTORY_SUFFIX
@@ -140,31 +133,31 @@ def discard_future(directory: "LogDirectory", folder: "PartitionFolder", unique:
     removal.remove_directory_later(directory.files, doomed, directory.background, 0)
 
 
-def forget_unopened(directory: "LogDirectory", key: TopicPartition) -> None:
+def forget_unopened(directory: DirectoryState, key: TopicPartition) -> None:
     """The folder of a move has gone. The checkpoints forget it, which else would count for a new partition of that
     name; where the partition itself is in the directory they are of that."""
-    directory._unopened_futures.pop(key, None)
-    left = directory._left_futures.pop(key, None)
+    directory.unopened_futures.pop(key, None)
+    left = directory.left_futures.pop(key, None)
     if left is not None:
         left.take_out_of_use()
-    if key not in directory.logs and key not in directory._unopened:
-        directory._forget(key)
+    if key not in directory.logs and key not in directory.unopened:
+        directory.forget(key)
 
 
-def promote_folder(directory: "LogDirectory", folder: "PartitionFolder") -> None:
+def promote_folder(directory: DirectoryState, folder: PartitionFolder) -> None:
     """A folder of a move becomes the partition's, of which there is no other: a crash came in between."""
     key = (folder.topic, folder.partition)
-    path = directory._path(f"{folder.topic}-{folder.partition}")
+    path = directory.path_of(f"{folder.topic}-{folder.partition}")
     directory.files.rename(folder.path, path)
-    del directory._unopened_futures[key]
-    directory._unopened[key] = folder._replace(path=path)
+    del directory.unopened_futures[key]
+    directory.unopened[key] = folder._replace(path=path)
 
 
 def promote(
-    directory: "LogDirectory",
+    directory: DirectoryState,
     future: PartitionLog,
     present: PartitionLog,
-    source: "LogDirectory",
+    source: DirectoryState,
     unique: str,
 ) -> None:
     """The future log, caught up, takes the place of the present one, which is deleted. See `moving.take_over`.
@@ -180,10 +173,10 @@ def promote(
     if future.log_start_offset > future.base_offsets[0]:
         # else a crash would bring back what was deleted: the present one's directory forgets it
         _write_log_starts(future, directory)
-    moving.take_over(future, present, directory._path(f"{future.topic}-{future.partition}"), doomed)
+    moving.take_over(future, present, directory.path_of(f"{future.topic}-{future.partition}"), doomed)
     directory.logs[key] = directory.futures.pop(key)
     source.logs.pop(key, None)
-    source._forget(key)
+    source.forget(key)
     for changed in (directory, source):
         _sync_names(changed)
     if was_created:
@@ -193,11 +186,11 @@ def promote(
 
 
 @told_to_clients
-def _write_log_starts(future: PartitionLog, directory: "LogDirectory") -> None:
-    directory._write_now(checkpoints.LOG_START_FILE, directory._encode_log_starts())
+def _write_log_starts(future: PartitionLog, directory: DirectoryState) -> None:
+    directory.offsets.write_log_starts_now()
 
 
-def _sync_names(directory: "LogDirectory") -> None:
+def _sync_names(directory: DirectoryState) -> None:
     path, files = directory.path, directory.files
     # before what it replaces is deleted
     directory.background(lambda: files.sync_directory(path), removal.log_failure, lane=Lane.DELETING)

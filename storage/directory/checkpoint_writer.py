@@ -1,0 +1,89 @@
+"""Writing the small files of a log directory, so that the newest one always wins."""
+
+import logging
+from collections.abc import Callable
+
+from storage.background import Background, Lane
+from storage.files import Files
+from storage.log import removal
+
+logger = logging.getLogger(__name__)
+
+BACKGROUND_SUFFIX = ".background.tmp"
+
+
+class CheckpointWriter:
+    """In the background, one at a time of each file; or at once, in which case nothing older comes after it."""
+
+    def __init__(
+        self, path: str, files: Files, background: Background, report: Callable[[OSError], object]
+    ) -> None:
+        self._path = path
+        self._files = files
+        self._background = background
+        self._report = report
+        self._writing: set[str] = set()
+        self._waiting: dict[str, bytes] = {}
+        self._said: dict[str, bytes] = {}
+        """By file, what this run wrote last: it isn't written again while nothing changes."""
+        self._superseded: set[str] = set()
+        """Of the files being written: those that meanwhile say something newer."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Begins to write the file. Of what comes while it is being written only the newest is written after it."""
+        if name in self._writing:
+            self._waiting[name] = data
+            return
+        if self._said.get(name) == data:
+            return
+        self._writing.add(name)
+        files = self._files
+        path = f"{self._path}/{name}"
+        temporary = path + BACKGROUND_SUFFIX
+
+        def work() -> None:
+            files.write_whole(temporary, data)
+            files.sync(temporary)
+
+        def then(failure: Exception | None) -> None:
+            self._writing.discard(name)
+            if name in self._superseded:
+                self._superseded.discard(name)
+            elif failure is None:
+                if self._put_in_place(temporary, path):
+                    self._said[name] = data
+            else:
+                logger.error("%s can't be written: %s", path, failure)
+                if isinstance(failure, OSError):
+                    self._report(failure)
+            waiting = self._waiting.pop(name, None)
+            if waiting is not None:
+                self.write(name, waiting)
+
+        self._background(work, then, lane=Lane.WRITING)
+
+    def _put_in_place(self, temporary: str, path: str) -> bool:
+        # on the loop, not in the background: so what was written in the meantime isn't replaced by older news
+        try:
+            self._files.rename(temporary, path)
+        except OSError as failure:
+            logger.error("%s can't be written: %s", path, failure)
+            self._report(failure)
+            return False
+        directory, files = self._path, self._files
+        self._background(lambda: files.sync_directory(directory), removal.log_failure, lane=Lane.WRITING)
+        return True
+
+    def write_now(self, name: str, data: bytes) -> None:
+        """The file says this once the call returns, and nothing that was to be written before it comes after. Raises
+        `OSError`."""
+        self._files.replace_whole(f"{self._path}/{name}", data)
+        self._said[name] = data
+        self._waiting.pop(name, None)
+        if name in self._writing:
+            self._superseded.add(name)
+
+    def stop(self) -> None:
+        """Whoever holds the directory's lock next is alone to write."""
+        self._waiting.clear()
+        self._superseded |= self._writing

@@ -1,0 +1,55 @@
+"""What a log directory is made of: the logs and folders in it, and what its checkpoints say of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from storage.background import Background
+from storage.checkpoints import TopicPartition
+from storage.directory.checkpoint_writer import CheckpointWriter
+from storage.directory.folders import PartitionFolder
+from storage.directory.offset_checkpoints import OffsetCheckpoints
+from storage.files import Files
+from storage.log.partition_log import PartitionLog
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+class DirectoryState:
+    """`logs` are those that are open, `futures` those of partitions that are being moved here; no partition is in
+    both."""
+
+    def __init__(self, path: str, files: Files, background: Background) -> None:
+        """For `LogDirectory.read` alone."""
+        self.path = path
+        self.files = files
+        self.background = background
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        self.on_failure: Callable[[Any, OSError], bool] | None = None
+        """Told of this directory and each failure of its disk: whether the directory goes offline for it."""
+        self.clean = False
+        """Whether the last run stopped cleanly."""
+        self.unopened: dict[TopicPartition, PartitionFolder] = {}
+        """Those whose log nobody opened in this run: not recovered where the last stop wasn't clean."""
+        self.unopened_futures: dict[TopicPartition, PartitionFolder] = {}
+        self.left_futures: dict[TopicPartition, PartitionLog] = {}
+        """Of these, the logs that this run had open and has left: synced at its end with the others."""
+        self.writer = CheckpointWriter(path, files, background, self.report)
+        self.offsets = OffsetCheckpoints(self.writer, self._checkpointed, self.report)
+
+    def path_of(self, name: str) -> str:
+        """Of a file or folder in the directory."""
+        return f"{self.path}/{name}"
+
+    def report(self, failure: OSError) -> bool:
+        """The disk refused. Whether the directory goes offline for it, which needs another one to go on with."""
+        return self.on_failure is not None and self.on_failure(self, failure)
+
+    def forget(self, key: TopicPartition) -> None:
+        """The partition's folder has gone."""
+        self.unopened.pop(key, None)
+        self.offsets.forget(key)
+
+    def _checkpointed(self) -> dict[TopicPartition, PartitionLog]:
+        # the metadata log's offsets are in no checkpoint: it is always read again
+        return {key: log for key, log in (self.futures | self.logs).items() if key[0] != METADATA_TOPIC}

@@ -1,0 +1,126 @@
+"""What a log directory's checkpoints say of its partitions: recovery points, log starts, high watermarks."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from storage import checkpoints
+from storage.checkpoints import CheckpointError, TopicPartition
+from storage.directory.checkpoint_writer import CheckpointWriter
+from storage.files import Files
+from storage.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+
+class OffsetCheckpoints:
+    """Of an open log its offsets are written down; of one that nobody opened yet, what the last run wrote."""
+
+    def __init__(
+        self,
+        writer: CheckpointWriter,
+        opened: Callable[[], Mapping[TopicPartition, PartitionLog]],
+        report: Callable[[OSError], object],
+    ) -> None:
+        self._writer = writer
+        self._opened = opened
+        self._report = report
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As they were checkpointed by the last run."""
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
+        self._written_log_starts: set[TopicPartition] = set()
+        self._unforgotten: set[TopicPartition] = set()
+        """Deleted partitions whose log start is in the checkpoint still, since it couldn't be written."""
+
+    def load(self, files: Files, path: str) -> None:
+        """Takes what the last run wrote. Raises `OSError`."""
+        self._recovery_points = _read(files, f"{path}/{checkpoints.RECOVERY_POINT_FILE}")
+        self._log_starts = _read(files, f"{path}/{checkpoints.LOG_START_FILE}")
+        self._written_log_starts = set(self._log_starts)
+        self.high_watermarks = _read(files, f"{path}/{checkpoints.HIGH_WATERMARK_FILE}")
+
+    # ---- logs that aren't open
+
+    def of_unopened(self, key: TopicPartition) -> tuple[int, int]:
+        """(recovery point, log start offset); 0 where it isn't known."""
+        return self._recovery_points.get(key, 0), self._log_starts.get(key, 0)
+
+    def opened(self, key: TopicPartition) -> None:
+        """Its log says from here on how far it is."""
+        self._recovery_points.pop(key, None)
+        self._log_starts.pop(key, None)
+
+    def closed(self, key: TopicPartition, log: PartitionLog) -> None:
+        """The log, whose folder stays, goes no further in this run."""
+        self._recovery_points[key] = log.recovery_point
+        if log.log_start_offset > log.base_offsets[0]:
+            self._log_starts[key] = log.log_start_offset
+
+    def forget(self, key: TopicPartition) -> None:
+        """The partition is here no more."""
+        self.opened(key)
+        if key in self._written_log_starts:
+            # else a new topic of that name would begin at the old one's log start, dropping what lies below
+            self._unforgotten.add(key)
+            try:
+                self._forget_log_starts()
+            except OSError as failure:
+                logger.error("%s can't be written: %s", checkpoints.LOG_START_FILE, failure)
+                self._report(failure)
+
+    def be_sure_of(self, key: TopicPartition) -> None:
+        """Nothing of an earlier partition of that name is left. Raises `OSError` where that can't be written."""
+        if key in self._unforgotten:
+            self._forget_log_starts()
+
+    def _forget_log_starts(self) -> None:
+        self.write_log_starts_now()
+        self._written_log_starts -= self._unforgotten
+        self._unforgotten.clear()
+
+    # ---- writing
+
+    def write_recovery_points(self) -> None:
+        """In the background, as the next two."""
+        self._writer.write(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points())
+
+    def write_high_watermarks(self) -> None:
+        self._writer.write(checkpoints.HIGH_WATERMARK_FILE, self._encode_high_watermarks())
+
+    def write_log_starts(self) -> None:
+        self._writer.write(checkpoints.LOG_START_FILE, self._encode_log_starts())
+
+    def write_log_starts_now(self) -> None:
+        """Raises `OSError`."""
+        self._writer.write_now(checkpoints.LOG_START_FILE, self._encode_log_starts())
+
+    def write_all_now(self) -> None:
+        """At the end of a run. Raises `OSError`."""
+        self._writer.write_now(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points())
+        self.write_log_starts_now()
+        self._writer.write_now(checkpoints.HIGH_WATERMARK_FILE, self._encode_high_watermarks())
+
+    def _encode_recovery_points(self) -> bytes:
+        opened = {key: log.recovery_point for key, log in self._opened().items()}
+        return checkpoints.encode_offsets(self._recovery_points | opened)
+
+    def _encode_high_watermarks(self) -> bytes:
+        return checkpoints.encode_offsets({key: log.high_watermark for key, log in self._opened().items()})
+
+    def _encode_log_starts(self) -> bytes:
+        opened = {
+            key: log.log_start_offset
+            for key, log in self._opened().items()
+            if log.log_start_offset > log.base_offsets[0]
+        }
+        offsets = self._log_starts | opened
+        self._written_log_starts |= set(offsets)
+        return checkpoints.encode_offsets(offsets)
+
+
+def _read(files: Files, path: str) -> dict[TopicPartition, int]:
+    try:
+        return checkpoints.read_offsets(files, path)
+    except CheckpointError as failure:
+        logger.warning("A checkpoint is read as empty: %s", failure)
+        return {}
