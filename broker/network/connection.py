@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
 from broker.broken_invariant import BrokenInvariantError
-from broker.network.connection_states import REACTIONS, Action, Event, State
+from broker.network.connection_states import REACTIONS, Action, ConnectionState, Event
 from broker.security.principal import ANONYMOUS
 from protocol.errors import CodecError
 
@@ -38,7 +38,7 @@ WRITE_HIGH_WATER_BYTES = 4 * 1024 * 1024
 Answer = list[bytes | bytearray | memoryview] | None
 """An answer's chunks; None where nothing is answered (acks=0)."""
 
-_SERVING = State.SERVING
+_SERVING = ConnectionState.SERVING
 
 
 class CloseConnectionError(Exception):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class State(IntEnum):
+class ConnectionState(IntEnum):
     """What a connection waits for."""
 
     SERVING = 0
@@ -44,10 +44,10 @@ class Action(IntEnum):
     IMPOSSIBLE = 2  # a fault of ours
 
 
-_S, _E = State, Event
+_S, _E = ConnectionState, Event
 _NOTHING, _SERVE, _IMPOSSIBLE = Action.NOTHING, Action.SERVE, Action.IMPOSSIBLE
 
-REACTIONS: dict[State, dict[Event, tuple[State, Action]]] = {
+REACTIONS: dict[ConnectionState, dict[Event, tuple[ConnectionState, Action]]] = {
     _S.SERVING: {
         _E.ANSWER_PENDING: (_S.ANSWERING, _NOTHING),
         _E.ANSWERED: (_S.SERVING, _IMPOSSIBLE),

@@ -6,7 +6,6 @@ Which APIs there are and in which versions stands in `protocol.apis`; which of t
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import logging
 import struct
@@ -18,7 +17,6 @@ from broker.broken_invariant import stops_the_broker
 from broker.handlers import HANDLERS
 from broker.network.connection import Answer, CloseConnectionError
 from broker.network.context import RequestContext
-from broker.network.later import Later
 from broker.quotas.throttling import charge
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.errors import CodecError, KafkaError
@@ -28,6 +26,7 @@ from protocol.wire.codec import decoder, encoder
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.network.connection import Connection
+    from broker.network.later import Later
     from broker.quotas.client_quotas import ClientQuotas
 
 log = logging.getLogger("barnabas.dispatch")
@@ -79,6 +78,7 @@ class PendingRequest:
         route: Route,
         context: RequestContext,
         later: Later[Any],
+        *,
         frame_bytes: int,
         handled_s: float,
     ) -> None:
@@ -119,7 +119,6 @@ class Dispatcher:
         self._now_ms = clock.now_ms
         self._stop_on_failure = stop_on_failure
         self._routes: dict[int, Route] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingRequest:
         """One request's answer, where the handler knows it.
@@ -147,23 +146,7 @@ class Dispatcher:
         if isinstance(response, route.response):
             return frame_answer(route, header.correlation_id, response)
         handled_s = self._monotonic_s() - began_s if began_s else 0.0
-        later = response if isinstance(response, Later) else self._awaited(response)
-        return PendingRequest(self, route, context, later, len(frame), handled_s)
-
-    def _awaited(self, response: Any) -> Later[Any]:
-        later: Later[Any] = Later()
-
-        async def wait() -> None:
-            try:
-                later.reply(await response)
-            except Exception as error:
-                later.fail(error)
-
-        task = asyncio.ensure_future(wait())
-        later.on_abandon = lambda: _cancel(task)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return later
+        return PendingRequest(self, route, context, response, frame_bytes=len(frame), handled_s=handled_s)
 
     def finish(self, pending: PendingRequest) -> Answer:
         """The answer that has come, charged for and encoded. Raises what the request failed with."""
@@ -233,7 +216,3 @@ def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
     else:
         chunks[0] = _HEAD.pack(size + 4, correlation_id)
     return [b"".join(chunks)] if size <= JOINED_CHUNKS_BYTES else chunks
-
-
-def _cancel(task: asyncio.Task[Any]) -> None:
-    task.cancel()

@@ -9,20 +9,20 @@ import pytest
 
 from broker.broken_invariant import BrokenInvariantError
 from broker.network.connection import Connection
-from broker.network.connection_states import REACTIONS, Action, Event, State
+from broker.network.connection_states import REACTIONS, Action, ConnectionState, Event
 from tests.unit.broker.test_connection import Client, frame
 
 ANSWERING, THROTTLED, UNREAD = "answering", "throttled", "unread"
 
 HOLDS = {
-    frozenset(): State.SERVING,
-    frozenset({ANSWERING}): State.ANSWERING,
-    frozenset({THROTTLED}): State.THROTTLED,
-    frozenset({ANSWERING, THROTTLED}): State.ANSWERING_THROTTLED,
-    frozenset({UNREAD}): State.UNREAD,
-    frozenset({ANSWERING, UNREAD}): State.ANSWERING_UNREAD,
-    frozenset({THROTTLED, UNREAD}): State.THROTTLED_UNREAD,
-    frozenset({ANSWERING, THROTTLED, UNREAD}): State.ANSWERING_THROTTLED_UNREAD,
+    frozenset(): ConnectionState.SERVING,
+    frozenset({ANSWERING}): ConnectionState.ANSWERING,
+    frozenset({THROTTLED}): ConnectionState.THROTTLED,
+    frozenset({ANSWERING, THROTTLED}): ConnectionState.ANSWERING_THROTTLED,
+    frozenset({UNREAD}): ConnectionState.UNREAD,
+    frozenset({ANSWERING, UNREAD}): ConnectionState.ANSWERING_UNREAD,
+    frozenset({THROTTLED, UNREAD}): ConnectionState.THROTTLED_UNREAD,
+    frozenset({ANSWERING, THROTTLED, UNREAD}): ConnectionState.ANSWERING_THROTTLED_UNREAD,
 }
 BEGINS = {Event.ANSWER_PENDING: ANSWERING, Event.THROTTLED: THROTTLED, Event.CLIENT_IS_SLOW: UNREAD}
 ENDS = {Event.ANSWERED: ANSWERING, Event.THROTTLE_OVER: THROTTLED, Event.CLIENT_HAS_READ: UNREAD}
@@ -30,18 +30,18 @@ HELD = [(holds, state, event) for (holds, state), event in itertools.product(HOL
 
 
 def test_the_table_has_a_cell_for_each_state_and_event() -> None:
-    assert set(REACTIONS) == set(State)
+    assert set(REACTIONS) == set(ConnectionState)
     assert all(set(row) == set(Event) for row in REACTIONS.values())
 
 
 @pytest.mark.parametrize(("holds", "state", "event"), HELD)
 def test_each_reason_to_wait_comes_and_goes_by_itself(
-    holds: frozenset[str], state: State, event: Event
+    holds: frozenset[str], state: ConnectionState, event: Event
 ) -> None:
     """And what has come meanwhile is served when the last one goes."""
     after, action = REACTIONS[state][event]
     if event is Event.LOST:
-        assert (after, action) == (State.GONE, Action.NOTHING)
+        assert (after, action) == (ConnectionState.GONE, Action.NOTHING)
         return
     if event is Event.ANSWER_PENDING:
         possible = not holds  # else the request wasn't served
@@ -59,8 +59,8 @@ def test_each_reason_to_wait_comes_and_goes_by_itself(
 
 @pytest.mark.parametrize("event", Event)
 def test_who_is_gone_stays_gone(event: Event) -> None:
-    after, action = REACTIONS[State.GONE][event]
-    assert after is State.GONE
+    after, action = REACTIONS[ConnectionState.GONE][event]
+    assert after is ConnectionState.GONE
     assert (action is Action.IMPOSSIBLE) is (event in (Event.ANSWER_PENDING, Event.THROTTLE_OVER, Event.LOST))
 
 
@@ -72,7 +72,7 @@ class Driven:
         self.connection: Connection = self.client.connection
 
     @property
-    def state(self) -> State:
+    def state(self) -> ConnectionState:
         return self.connection._state
 
     def bring_to(self, holds: frozenset[str]) -> None:
@@ -105,7 +105,7 @@ class Driven:
 
 @pytest.mark.parametrize(("holds", "state", "event"), HELD)
 async def test_a_connection_goes_the_tables_way_and_serves_only_where_it_says(
-    holds: frozenset[str], state: State, event: Event
+    holds: frozenset[str], state: ConnectionState, event: Event
 ) -> None:
     driven = Driven()
     driven.bring_to(holds)
@@ -123,7 +123,7 @@ async def test_a_connection_goes_the_tables_way_and_serves_only_where_it_says(
         assert (b"behind" in driven.client.dispatcher.served) is (action is Action.SERVE)
         if event is Event.ANSWERED:
             assert driven.client.transport.written.startswith(b"answer")
-    if driven.state is not State.GONE:
+    if driven.state is not ConnectionState.GONE:
         driven.connection.connection_lost(None)  # ends its timer
 
 
@@ -133,5 +133,5 @@ async def test_an_answer_on_its_way_to_who_has_gone_goes_nowhere() -> None:
     driven.client.dispatcher.waiting[0].set_result([b"answer"])
     driven.connection.connection_lost(None)
     await asyncio.sleep(0)
-    assert driven.state is State.GONE
+    assert driven.state is ConnectionState.GONE
     assert driven.client.transport.written == b""
