@@ -43,16 +43,16 @@ RESOURCE_TYPES = (
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
 )
-"""ConfigResource.Type, ascending."""
+"""ConfigResourceKey.Type, ascending."""
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
-ConfigResource: TypeAlias = tuple[int, str]
+ConfigResourceKey: TypeAlias = tuple[int, str]
 """Type and name of what has settings; a broker without a name stands for all of them."""
 
 
 def altered(
-    image: ClusterImage, config: BrokerConfig, resource: ConfigResource, alterations: Sequence[Alteration]
+    image: ClusterImage, config: BrokerConfig, resource: ConfigResourceKey, alterations: Sequence[Alteration]
 ) -> list[Message]:
     """The records of an incremental alteration, after `alterations.check_request`. Raises KafkaError."""
     resource_type, name = resource
@@ -73,7 +73,7 @@ def altered(
 
 
 def replaced(
-    image: ClusterImage, config: BrokerConfig, resource: ConfigResource, wanted: Mapping[str, str]
+    image: ClusterImage, config: BrokerConfig, resource: ConfigResourceKey, wanted: Mapping[str, str]
 ) -> list[Message]:
     """The records of an alteration that replaces all of a resource's settings. Raises KafkaError."""
     resource_type, name = resource
@@ -151,7 +151,7 @@ def _checked(
     return {name: text for name, text in changes.items() if stored.get(name) != text}
 
 
-def _records(resource: ConfigResource, changes: Mapping[str, str | None]) -> list[Message]:
+def _records(resource: ConfigResourceKey, changes: Mapping[str, str | None]) -> list[Message]:
     resource_type, name = resource
     return [
         records.ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=text)
