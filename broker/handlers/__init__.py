@@ -2,9 +2,10 @@
 
     handle(partitions: Partitions, clock: Clock, context: RequestContext, request) -> response | Later[response] | None
 
-Ahead of context and request it names the ports that it uses, as the server names them; `dispatch.with_ports` gives
-them to it. It decides; where something has to change it appends records and applies them, with no await between a
-check and the change that it guards. None means that nothing is answered (Produce with acks=0).
+Ahead of context and request it names the ports that it uses, attributes of the node (`broker.server`);
+`dispatch.with_ports` gives them to it. It asks the authorizer, and decides; where something has to change, records are
+appended and applied in the same turn of the loop as the check that guards them. An answer that has to wait is a `Later`
+(`broker.network.later`); None means that nothing is answered (Produce with acks=0).
 
 An API is served, and advertised in ApiVersions, by having a row here; its module is imported at its first request.
 """

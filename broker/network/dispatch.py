@@ -64,7 +64,7 @@ def with_ports(handle: Callable[..., Any], node: object) -> Callable[[RequestCon
     of the node."""
     code = handle.__code__
     names = code.co_varnames[: code.co_argcount - 2]
-    return partial(handle, *(node if name == "server" else getattr(node, name) for name in names))
+    return partial(handle, *(getattr(node, name) for name in names))
 
 
 class PendingRequest:
