@@ -99,7 +99,8 @@ class Gate:
         """What was appended up to here is committed, or lost."""
         if self._is_closed:
             return
-        self._settled = max(self._settled, end_offset)
+        if end_offset > self._settled:
+            self._settled = end_offset
         waiting = self._waiting
         if waiting:
             while waiting and waiting[0][0] <= end_offset:

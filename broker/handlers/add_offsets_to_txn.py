@@ -39,7 +39,7 @@ def handle(
         return AddOffsetsToTxnResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not transactional_id:
         return AddOffsetsToTxnResponse(error_code=Error.INVALID_REQUEST)
-    later = Later[AddOffsetsToTxnResponse]()
+    later: Later[AddOffsetsToTxnResponse] = Later()
 
     def then(failure: KafkaError | None) -> None:
         error = Error.NONE

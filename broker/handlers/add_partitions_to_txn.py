@@ -47,16 +47,24 @@ class _Asked(NamedTuple):
     """What one transaction is asked for."""
 
     transaction: AddPartitionsToTxnTransaction
-    topics: Sequence[AddPartitionsToTxnTopic]
-    """The partitions that are added."""
     answered: Sequence[AddPartitionsToTxnTopic]
-    """Those that are answered for. Of transactions with the same id Kafka adds the partitions of the last, and answers
-    for those of the first."""
+    """What is answered for. Of transactions with the same id Kafka adds the partitions of the last, and answers for
+    those of the first."""
+    partitions: dict[TopicPartition, None]
+    """Those that are added, each once."""
     version: int
 
-    @property
-    def partitions(self) -> dict[TopicPartition, None]:
-        return {(topic.name, index): None for topic in self.topics for index in topic.partitions}
+
+def _asked(
+    transaction: AddPartitionsToTxnTransaction,
+    added: Sequence[AddPartitionsToTxnTopic],
+    answered: Sequence[AddPartitionsToTxnTopic],
+    version: int,
+) -> _Asked:
+    partitions: dict[TopicPartition, None] = {
+        (topic.name, index): None for topic in added for index in topic.partitions
+    }
+    return _Asked(transaction, answered, partitions, version)
 
 
 def handle(
@@ -78,8 +86,8 @@ def handle(
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    asked = _Asked(transaction, transaction.topics, transaction.topics, version)
-    later = Later[AddPartitionsToTxnResponse]()
+    asked = _asked(transaction, transaction.topics, transaction.topics, version)
+    later: Later[AddPartitionsToTxnResponse] = Later()
 
     def then(results: TopicResults) -> None:
         later.reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
@@ -90,7 +98,7 @@ def handle(
         return later.answer()
     denied = {
         topic.name
-        for topic in asked.topics
+        for topic in transaction.topics
         if is_internal(topic.name)
         or not authorizer.allows(context, Operation.WRITE, ResourceType.TOPIC, topic.name)
     }
@@ -112,7 +120,7 @@ def _add_all(
     )
     if not asked:
         return response
-    later = Later[AddPartitionsToTxnResponse]()
+    later: Later[AddPartitionsToTxnResponse] = Later()
     left = len(asked)
 
     def then(result: AddPartitionsToTxnResult, topic_results: TopicResults) -> None:
@@ -129,7 +137,7 @@ def _add_all(
         last[transaction.transactional_id] = transaction.topics
     for transaction, result in zip(asked, response.results_by_transaction, strict=True):
         transactional_id = transaction.transactional_id
-        one = _Asked(transaction, last[transactional_id], first[transactional_id], version)
+        one = _asked(transaction, last[transactional_id], first[transactional_id], version)
         _add(transactions, one, _refused(one, (), exists), partial(then, result))
     return later.answer()
 

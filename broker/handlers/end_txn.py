@@ -36,7 +36,7 @@ def handle(
         return EndTxnResponse(error_code=Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:
         return EndTxnResponse(error_code=Error.INVALID_REQUEST)
-    later = Later[EndTxnResponse]()
+    later: Later[EndTxnResponse] = Later()
 
     def reply(answer: ProducerIdAndEpoch | KafkaError) -> None:
         if isinstance(answer, KafkaError):

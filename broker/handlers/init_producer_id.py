@@ -45,7 +45,7 @@ def handle(
             return _response(ProducerIdAndEpoch(producer_ids.next(), 0), version)
         except KafkaError as failure:
             return _response(failure, version)
-    later = Later[InitProducerIdResponse]()
+    later: Later[InitProducerIdResponse] = Later()
     try:
         transactions.check_timeout(request.transaction_timeout_ms)
         shard = transactions.shard_of(transactional_id)

@@ -80,7 +80,7 @@ def handle(
     if partition is None:
         is_known = OFFSETS_TOPIC in topics
         return refused(Error.NOT_COORDINATOR if is_known else Error.COORDINATOR_NOT_AVAILABLE)
-    later = Later[TxnOffsetCommitResponse]()
+    later: Later[TxnOffsetCommitResponse] = Later()
 
     def commit(verified: Verified) -> None:
         error = verified.errors.get(partition)

@@ -68,7 +68,7 @@ class _Answers:
         self._markers = markers
         self._errors: Errors = {}
         self._left = 1  # one more than the partitions that are to be answered, until all have been asked for
-        self._later = Later[WriteTxnMarkersResponse]()
+        self._later: Later[WriteTxnMarkersResponse] = Later()
 
     def write(self, asked: WritableTxnMarker, hosted: dict[TopicPartition, bool]) -> None:
         """Write a marker to the partitions that are hosted here. Raises KafkaError where Kafka fails on it."""

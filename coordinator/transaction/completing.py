@@ -177,7 +177,12 @@ class Completing:
         if self._manager.transaction_version() < 1 and transit.client_transaction_version:
             # The level went down to 0 meanwhile: better a record without the client's version than none.
             transit = transit._replace(client_transaction_version=0)
-        self._manager.log(completion.metadata, transit, lambda error: self._finished(completion, error))
+        self._manager.log(
+            completion.metadata,
+            transit,
+            lambda error: self._finished(completion, error),
+            retried=RETRIED_APPENDS,
+        )
 
     def _finished(self, completion: Completion, error: KafkaError | None) -> None:
         if not self._is_current(completion):
@@ -189,7 +194,6 @@ class Completing:
                 self._later(completion, self._finish)
                 return
             log.error("the completion of %s can't be logged: %s", metadata.transactional_id, error)
-            metadata.take_back()
         del self.completions[metadata.transactional_id]
         if completion.retries:
             self._manager.runtime.cancel(_key(completion))

@@ -8,7 +8,7 @@ Source: `TransactionStateManager`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from coordinator.gate import Gate
 from coordinator.ports import Bytes, Record, Runtime, Then
@@ -59,33 +59,37 @@ class TransactionStateManager:
             metadata.propose(transit.state, transit.producer_epoch)
         except KafkaError as error:
             then(error)
-            return
+        else:
+            self.log(metadata, transit, then)
 
-        def logged(error: KafkaError | None) -> None:
-            if error is not None:
-                metadata.take_back()
-            then(error)
-
-        self.log(metadata, transit, logged)
-
-    def log(self, metadata: TransactionMetadata, transit: TransitMetadata, then: Then) -> None:
-        """Log what was proposed, and apply it once its record is committed. With an error it is pending still."""
-        try:
-            value = encode_value(transit, self.transaction_version())
-            self._gate.append(((encode_key(metadata.transactional_id), value),))
-        except KafkaError as error:
-            then(error)
-            return
-        except BaseException:  # what nobody thought of must not leave it pending for ever
-            metadata.take_back()
-            raise
+    def log(
+        self,
+        metadata: TransactionMetadata,
+        transit: TransitMetadata,
+        then: Then,
+        *,
+        retried: Container[Error] = (),
+    ) -> None:
+        """Log what was proposed, and apply it once its record is committed. With an error it is taken back, but for
+        those that are `retried`: with these it is pending still."""
 
         def committed(error: KafkaError | None) -> None:
             if error is None:
                 metadata.apply(transit)
+            elif error.error not in retried:
+                metadata.take_back()
             then(error)
 
-        self._gate.when_committed(committed)
+        try:
+            value = encode_value(transit, self.transaction_version())
+            self._gate.append(((encode_key(metadata.transactional_id), value),))
+        except KafkaError as error:
+            committed(error)
+        except BaseException:  # what nobody thought of must not leave it pending for ever
+            metadata.take_back()
+            raise
+        else:
+            self._gate.when_committed(committed)
 
     def bury(self, batch: Sequence[TransactionMetadata], then: Then) -> None:
         """Forget transactional ids, with a tombstone each in one batch, once that is committed."""
