@@ -1,0 +1,258 @@
+"""Written is not committed: what a move of each kind does, and what others see, while its record is on its way to the
+other replicas, and when it gets there or is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionalProducer
+from protocol.errors import Error, KafkaError
+from tests.unit.coordinator.transaction.coordinator import T0, T1, TIMEOUT_MS, Answer, Coordinator
+
+ME = TransactionalProducer("x", 7, 0)
+
+Outcome = Answer[ProducerIdAndEpoch | KafkaError] | Answer[KafkaError | None]
+Ask = Callable[[Coordinator], Outcome]
+
+
+def init(it: Coordinator) -> Outcome:
+    answer: Answer[ProducerIdAndEpoch | KafkaError] = Answer()
+    it.shard.init_producer_id(TransactionalProducer("x"), timeout_ms=TIMEOUT_MS, reply=answer)
+    return answer
+
+
+def add(it: Coordinator, version: int = 2) -> Outcome:
+    answer: Answer[KafkaError | None] = Answer()
+    it.shard.add_partitions(ME, [T0, T1], client_transaction_version=version, then=answer)
+    return answer
+
+
+def end(commit: bool, version: int) -> Ask:
+    def ask(it: Coordinator) -> Outcome:
+        answer: Answer[ProducerIdAndEpoch | KafkaError] = Answer()
+        it.shard.end_txn(ME, commit=commit, client_transaction_version=version, reply=answer)
+        return answer
+
+    return ask
+
+
+def empty(level: int = 2) -> Coordinator:
+    it = Coordinator(level=level)
+    it.init()
+    return it
+
+
+def ongoing(level: int = 2) -> Coordinator:
+    it = Coordinator(level=level)
+    it.begun(T0, version=min(level, 2) if level == 2 else 0)
+    return it
+
+
+MOVES: dict[str, tuple[Callable[[], Coordinator], Ask, str, str, str]] = {
+    # before, what is asked, the state meanwhile, the state after it, what is answered then
+    "InitProducerId anew": (Coordinator, init, "Empty→Empty", "Empty", "7/0"),
+    "InitProducerId again": (empty, init, "Empty→Empty", "Empty", "7/1"),
+    "InitProducerId V2 aborts": (ongoing, init, "Ongoing→PrepareAbort", "CompleteAbort", "51"),
+    "InitProducerId V1 aborts": (
+        lambda: ongoing(1),
+        init,
+        "Ongoing→PrepareAbort",
+        "CompleteAbort",
+        "51",
+    ),
+    "AddPartitions begins": (empty, add, "Empty→Ongoing", "Ongoing", "0"),
+    "AddPartitions goes on": (ongoing, add, "Ongoing→Ongoing", "Ongoing", "0"),
+    "EndTxn V2 commits": (ongoing, end(True, 2), "Ongoing→PrepareCommit", "CompleteCommit", "7/1"),
+    "EndTxn V2 aborts": (ongoing, end(False, 2), "Ongoing→PrepareAbort", "CompleteAbort", "7/1"),
+    "EndTxn V2 aborts nothing": (empty, end(False, 2), "Empty→PrepareAbort", "CompleteAbort", "7/1"),
+    "EndTxn V1 commits": (
+        lambda: ongoing(1),
+        end(True, 0),
+        "Ongoing→PrepareCommit",
+        "CompleteCommit",
+        "-1/-1",
+    ),
+    "EndTxn V1 aborts": (lambda: ongoing(1), end(False, 0), "Ongoing→PrepareAbort", "CompleteAbort", "-1/-1"),
+}
+
+each_move = pytest.mark.parametrize("move", MOVES)
+
+LOST = [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE]
+
+
+def said(outcome: Outcome) -> str:
+    """ "id/epoch", or the code of the error; "" where nothing is answered yet."""
+    if not outcome.all:
+        return ""
+    [found] = outcome.all
+    if isinstance(found, ProducerIdAndEpoch):
+        return f"{found.producer_id}/{found.producer_epoch}"
+    return str(0 if found is None else found.error.value)
+
+
+def begun(move: str) -> tuple[Coordinator, Outcome]:
+    """The move's record is written, and isn't committed."""
+    before, ask, *_ = MOVES[move]
+    it = before()
+    it.runtime.commit()
+    it.runtime.lags = True
+    return it, ask(it)
+
+
+@each_move
+def test_nothing_is_applied_answered_or_marked_before_the_record_is_committed(move: str) -> None:
+    *_, meanwhile, _, _ = MOVES[move]
+    it, outcome = begun(move)
+    assert (it.state, said(outcome), it.marked()) == (meanwhile, "", [])
+
+
+@each_move
+def test_whoever_comes_meanwhile_has_to_come_again(move: str) -> None:
+    it, _ = begun(move)
+    epoch = it.x.producer_epoch
+    written = len(it.runtime.log)
+    assert it.init() is Error.CONCURRENT_TRANSACTIONS
+    assert it.add(7, epoch) is Error.CONCURRENT_TRANSACTIONS
+    assert it.end(7, epoch, commit=True) is Error.CONCURRENT_TRANSACTIONS
+    assert it.end(7, epoch, commit=False, version=0) is Error.CONCURRENT_TRANSACTIONS
+    it.runtime.pass_ms(10 * TIMEOUT_MS)
+    assert len(it.runtime.log) == written
+
+
+@each_move
+def test_readers_are_told_what_is_committed(move: str) -> None:
+    before, *_ = MOVES[move]
+    it, _ = begun(move)
+    was = before()
+    if was.shard.transactions:
+        assert it.shard.describe("x").state is was.x.state
+        assert it.verify(7, it.x.producer_epoch, T0, T1) == was.verify(7, was.x.producer_epoch, T0, T1)
+
+
+@each_move
+def test_it_is_applied_answered_and_carried_to_its_end_once_all_is_committed(move: str) -> None:
+    *_, after, answer = MOVES[move]
+    it, outcome = begun(move)
+    it.runtime.commit()
+    assert said(outcome) == answer
+    it.runtime.commit()  # of Complete*
+    assert it.state == after
+    assert it.completions == {}
+    assert it.told()[-1].startswith(after)
+
+
+@each_move
+@pytest.mark.parametrize("error", LOST)
+def test_a_record_that_is_lost_takes_the_move_back(move: str, error: Error) -> None:
+    before, *_ = MOVES[move]
+    it, outcome = begun(move)
+    it.runtime.fail_commits(error)
+    assert said(outcome) == str(error.value)
+    was = before()
+    if was.shard.transactions:
+        assert it.state == was.state
+    assert (it.x.pending_state, it.marked(), it.completions) == (None, [], {})
+    it.runtime.commit()  # too late
+    assert it.x.pending_state is None
+    assert len(outcome.all) == 1
+
+
+@each_move
+def test_who_waits_when_the_shard_is_given_up_is_sent_to_another_coordinator(move: str) -> None:
+    it, outcome = begun(move)
+    it.shard.unload()
+    assert said(outcome) == str(Error.NOT_COORDINATOR.value)
+    it.runtime.commit()
+    it.runtime.fail_commits()
+    it.runtime.pass_ms(10 * TIMEOUT_MS)
+    assert (len(outcome.all), it.marked(), it.shard.transactions) == (1, [], {})
+
+
+ENDS = [move for move in MOVES if MOVES[move][3].startswith("Complete")]
+
+
+@pytest.mark.parametrize("move", ENDS)
+def test_the_answer_leaves_with_the_prepared_record_and_the_completion_waits_for_its_own(move: str) -> None:
+    *_, after, answer = MOVES[move]
+    it, outcome = begun(move)
+    it.runtime.commit()
+    prepared = after.replace("Complete", "Prepare")
+    assert (it.state, said(outcome)) == (f"{prepared}→{after}", answer)
+    assert it.add(7, it.x.producer_epoch) is Error.CONCURRENT_TRANSACTIONS
+
+
+@pytest.mark.parametrize("move", ENDS)
+@pytest.mark.parametrize("error", LOST)
+def test_a_completion_that_is_lost_is_logged_again(move: str, error: Error) -> None:
+    *_, after, _ = MOVES[move]
+    it, outcome = begun(move)
+    it.runtime.commit()
+    it.runtime.fail_commits(error)
+    assert it.state.endswith(f"→{after}"), "nobody else comes in between"
+    it.runtime.pass_ms(20)
+    it.runtime.commit()
+    assert it.state == after
+    assert [told.split()[0] for told in it.told()[-2:]] == [after, after]
+    assert len(it.marked()) <= 1
+    assert len(outcome.all) == 1
+
+
+@pytest.mark.parametrize("move", ENDS)
+def test_a_shard_that_is_given_up_before_the_completion_is_committed_leaves_it_to_the_next(move: str) -> None:
+    *_, after, _ = MOVES[move]
+    it, outcome = begun(move)
+    it.runtime.commit()
+    it.shard.unload()
+    it.runtime.commit()
+    it.runtime.pass_ms(10 * TIMEOUT_MS)
+    assert it.shard.transactions == {}
+    it.runtime.log = it.runtime.log[:-1]  # the record was on one replica alone
+    assert it.restarted().state == after
+    assert len(outcome.all) == 1
+
+
+def test_markers_that_answer_while_the_completion_is_on_its_way_complete_it_once() -> None:
+    it = ongoing()
+    it.markers.is_held = True
+    it.end(7, 0, commit=True)
+    it.runtime.commit()
+    it.runtime.lags = True
+    [write] = it.markers.writes
+    write.answer()
+    write.answer()
+    assert it.told()[-1:] == ["CompleteCommit 7/1"]
+    write.answer(Error.NOT_LEADER_OR_FOLLOWER)
+    it.runtime.commit()
+    it.runtime.pass_ms(1_000)
+    assert (it.state, it.told().count("CompleteCommit 7/1")) == ("CompleteCommit", 1)
+
+
+def test_a_fenced_epoch_holds_while_its_abort_is_on_its_way_and_is_bumped_once_where_that_is_lost() -> None:
+    it = ongoing(1)
+    it.runtime.commit()
+    it.runtime.lags = True
+    init(it)
+    assert it.end(7, 0, commit=True, version=0) is Error.PRODUCER_FENCED
+    it.runtime.fail_commits(Error.COORDINATOR_NOT_AVAILABLE)
+    assert (it.state, it.x.producer_epoch) == ("Ongoing", 1)
+    init(it)
+    it.runtime.commit()
+    assert it.told()[-2:] == ["PrepareAbort 7/1", "CompleteAbort 7/1"]
+
+
+def test_an_expired_id_is_forgotten_once_its_tombstone_is_committed() -> None:
+    it = empty()
+    it.runtime.commit()
+    it.runtime.lags = True
+    it.shard.expiry.remove_expired()
+    assert it.state == "Empty"
+    it.runtime.pass_ms(8 * 24 * 3_600_000)
+    assert (it.state, it.told()[-1]) == ("Empty→Dead", "tombstone")
+    assert it.init() is Error.CONCURRENT_TRANSACTIONS
+    it.runtime.fail_commits(Error.COORDINATOR_NOT_AVAILABLE)
+    assert it.state == "Empty"
+    it.runtime.pass_ms(3_600_000)
+    it.runtime.commit()
+    assert it.shard.transactions == {}
