@@ -32,7 +32,8 @@ from broker.network.listener import Admission, Listener
 from broker.quotas.client_quotas import ClientQuotas
 from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
-from broker.replicas.partitions import Partition, Partitions
+from broker.replicas.partition import Partition
+from broker.replicas.partitions import Partitions
 from broker.security.authorizer import AllowEverything
 from coordinator.transaction.producer_ids import ProducerIds
 

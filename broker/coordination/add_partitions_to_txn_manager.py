@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.coordination.transactions import Transactions
     from broker.environment.clock import Clock
-    from broker.replicas.partitions import Partition
+    from broker.replicas.partition import Partition
     from coordinator.ports import TopicPartition
     from storage.producers.verification_guards import VerificationGuard
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.hosted_shard import PartitionRuntime
     from broker.network.context import RequestContext
-    from broker.replicas.partitions import Partition, Partitions
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
 
 log = logging.getLogger("barnabas.coordination")
 

@@ -18,7 +18,7 @@ from storage.producers.verification_guards import VerificationGuard
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.timers import LoopTimers
-    from broker.replicas.partitions import Partition
+    from broker.replicas.partition import Partition
     from storage.log.partition_log import PartitionLog
 
 

@@ -18,7 +18,8 @@ from protocol.errors import CodecError, Error, KafkaError
 from protocol.records.batch import CorruptRecordError
 
 if TYPE_CHECKING:
-    from broker.replicas.partitions import Partition, Partitions
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
 
 log = logging.getLogger("barnabas.coordination")
 

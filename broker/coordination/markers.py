@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.replicas.leader import Leader
-    from broker.replicas.partitions import Partition, Partitions
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
     from coordinator.ports import MarkerAnswers, TopicPartition, TxnMarker
 
     Done = Callable[[MarkerAnswers], None]

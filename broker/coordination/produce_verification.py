@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.environment.clock import Clock
     from broker.environment.timers import LoopTimers
-    from broker.replicas.partitions import Partition
+    from broker.replicas.partition import Partition
 
 _ATTRIBUTES_LOW_BYTE_POS = ATTRIBUTES_POS + 1
 _PRODUCER = Struct(">qhi")  # id, epoch, base sequence: neighbours in a batch's header

@@ -16,7 +16,8 @@ from protocol.errors import Error, KafkaError
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.coordination.hosted_shard import PartitionRuntime
-    from broker.replicas.partitions import Partition, Partitions
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
 
 TRANSACTION_TOPIC = "__transaction_state"

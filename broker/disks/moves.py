@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduled, Scheduler
-    from broker.replicas.partitions import Partition, Partitions
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
     from storage.directory.log_directory import LogDirectory
 
 log = logging.getLogger("barnabas.log_dir_moves")

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
     from broker.replicas.current_leaders import CurrentLeaders
-    from broker.replicas.partitions import Partition, Partitions
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from storage.producers.verification_guards import VerificationGuard
 

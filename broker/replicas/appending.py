@@ -16,7 +16,7 @@ from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduc
 from protocol.records.checks import RecordValidationError, validate
 
 if TYPE_CHECKING:
-    from broker.replicas.partitions import Partition
+    from broker.replicas.partition import Partition
     from storage.producers.verification_guards import VerificationGuard
 
 Key = tuple[str | bytes, int]

@@ -20,7 +20,8 @@ from storage.log.reads import ENOUGH_BYTES
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
     from broker.replicas.fetch_sessions import FetchTarget
-    from broker.replicas.partitions import Partition, Partitions
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
 
 Results = list[tuple["FetchTarget", PartitionData]]
 

@@ -10,7 +10,7 @@ import pytest
 
 from broker.disks import moves
 from broker.handlers import describe_log_dirs
-from broker.replicas.partitions import Partition
+from broker.replicas.partition import Partition
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic

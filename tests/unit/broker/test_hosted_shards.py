@@ -12,7 +12,7 @@ from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.hosted_shards import HostedShards
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.replicas.follower import Follower
-from broker.replicas.partitions import Partition
+from broker.replicas.partition import Partition
 from broker.server import Server
 from coordinator.java.hashes import partition_of_key
 from coordinator.ports import Bytes

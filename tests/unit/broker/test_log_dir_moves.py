@@ -15,7 +15,7 @@ from broker.disks import moves
 from broker.environment.environment import Environment
 from broker.handlers import alter_replica_log_dirs, describe_log_dirs
 from broker.process.command_line import parse_command_line
-from broker.replicas.partitions import Partition
+from broker.replicas.partition import Partition
 from broker.server import Server
 from broker.starting import start
 from protocol.errors import Error

@@ -1,0 +1,173 @@
+"""A topic and its partitions, as this node has them (Kafka: `Partition`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.replicas.follower import NO_LEADER_EPOCH, Follower
+from broker.replicas.leader import Leader
+from broker.replicas.waiting_fetches import WaitingFetches
+from protocol.errors import Error, KafkaError
+from protocol.records.rules import RecordRules
+from storage.directory import moving
+from storage.log.log_config import LogConfig
+
+if TYPE_CHECKING:
+    from broker.controller.image import PartitionImage
+    from broker.disks.log_dir_move import LogDirMove
+    from broker.replicas.commit_waiters import Failed
+    from storage.directory.log_directory import LogDirectory
+    from storage.log.partition_log import PartitionLog
+
+
+class Partition:
+    """One partition that this node has a replica of, in the role that the metadata gives it."""
+
+    __slots__ = (
+        "_failed",
+        "_partition_epoch",
+        "directory",
+        "index",
+        "is_gone",
+        "log",
+        "move",
+        "role",
+        "topic",
+        "waiting",
+    )
+
+    def __init__(
+        self, topic: HostedTopic, index: int, log: PartitionLog, directory: LogDirectory, failed: Failed
+    ) -> None:
+        """`failed` learns of a broken invariant of somebody who waited for a commit."""
+        self.topic = topic
+        self.directory = directory
+        self.index = index
+        self.log = log
+        self.move: LogDirMove | None = None
+        self.is_gone = False
+        self.waiting = WaitingFetches()
+        self.role: Leader | Follower = Follower(log, self.waiting)
+        self._partition_epoch: int | None = None
+        self._failed = failed
+        self.configure(topic.config)
+
+    @property
+    def leader_id(self) -> int:
+        return self.role.leader_id
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.role.leader_epoch
+
+    def leader(self) -> Leader:
+        """The role of the leader. Raises KafkaError (NOT_LEADER_OR_FOLLOWER) where this node doesn't lead it."""
+        role = self.role
+        if role.__class__ is Leader:
+            return role
+        raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+
+    def configure(self, config: LogConfig) -> None:
+        self.log.config = config
+        if self.move is not None:
+            self.move.log.config = moving.config_of_future(config)
+        self.log.verifies_transactions = config.transaction_partition_verification_enable
+        if isinstance(self.role, Leader):
+            self.role.configured()
+
+    def replace_log(self, log: PartitionLog, directory: LogDirectory) -> None:
+        """The partition has moved to another directory, and what was its future log is its log."""
+        self.log = self.role.log = log
+        self.directory = directory
+        self.move = None
+        self.configure(self.topic.config)
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Raises KafkaError where a client knows an older leader epoch, or one we don't know yet (KIP-320; Kafka:
+        `Partition.checkCurrentLeaderEpoch`)."""
+        leader_epoch = self.role.leader_epoch
+        if current_leader_epoch not in (NO_LEADER_EPOCH, leader_epoch):
+            if current_leader_epoch < leader_epoch:
+                raise KafkaError(Error.FENCED_LEADER_EPOCH)
+            raise KafkaError(Error.UNKNOWN_LEADER_EPOCH)
+
+    def leader_epoch_passes(self, current_leader_epoch: int) -> bool:
+        return current_leader_epoch < 0 or current_leader_epoch == self.role.leader_epoch
+
+    def follow(self, node_id: int, wanted: PartitionImage) -> None:
+        """Take the role that the metadata gives (Kafka: `Partition.makeLeader`, `makeFollower`).
+
+        Raises KafkaError (KAFKA_STORAGE_ERROR) where the epoch can't be written; the role is the one before then.
+        """
+        if wanted.partition_epoch == self._partition_epoch:
+            return
+        role = self.role
+        if wanted.leader == node_id:
+            if not isinstance(role, Leader):
+                role = Leader(node_id, self.log, self.waiting, self._failed)
+            role.lead(wanted.leader_epoch, wanted.replicas, wanted.isr)
+            self._take(role)
+        else:
+            self._take(Follower(self.log, self.waiting, wanted.leader, wanted.leader_epoch))
+        self._partition_epoch = wanted.partition_epoch
+
+    def give_up(self, error: Error) -> None:
+        """It is deleted (NOT_LEADER_OR_FOLLOWER), or its disk failed (KAFKA_STORAGE_ERROR)."""
+        self.is_gone = True
+        self._take(Follower(self.log, self.waiting, leader_epoch=self.role.leader_epoch), error)
+
+    def _take(self, role: Leader | Follower, lost_because: Error = Error.NOT_LEADER_OR_FOLLOWER) -> None:
+        before, self.role = self.role, role
+        if before is not role and isinstance(before, Leader):
+            before.resign(KafkaError(lost_because))
+        self.waiting.wake()
+
+
+class HostedTopic:
+    """A topic with the partitions of it that this node has, and its settings in the forms that are used.
+
+    `offline` are those that are in a log directory which can't be used, `elsewhere` those that other nodes have.
+    """
+
+    __slots__ = ("config", "elsewhere", "is_internal", "name", "offline", "partitions", "rules", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes, is_internal: bool) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.is_internal = is_internal
+        self.partitions: dict[int, Partition] = {}
+        self.offline: set[int] = set()
+        self.elsewhere: set[int] = set()
+        self.configure(LogConfig())
+
+    def configure(self, config: LogConfig) -> None:
+        """Settings take effect at once, for what is appended from now on."""
+        self.config = config
+        self.rules = RecordRules(
+            max_message_bytes=config.max_message_bytes,
+            message_timestamp_type=config.message_timestamp_type,
+            before_max_ms=config.message_timestamp_before_max_ms,
+            after_max_ms=config.message_timestamp_after_max_ms,
+            compacted="compact" in config.cleanup_policy,
+            compression_type=config.compression_type,
+            compression_level=_compression_level(config),
+        )
+        for partition in self.partitions.values():
+            partition.configure(config)
+
+    def missing(self, index: int) -> Error:
+        """What is said of a partition that isn't among `partitions` (Kafka: `ReplicaManager.getPartitionOrError`)."""
+        if index in self.offline:
+            return Error.KAFKA_STORAGE_ERROR
+        return Error.NOT_LEADER_OR_FOLLOWER if index in self.elsewhere else Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _compression_level(config: LogConfig) -> int | None:
+    """The level for batches that are compressed anew; None for the codec's default."""
+    levels = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
+    level = levels.get(config.compression_type)
+    return None if config.compression_type == "gzip" and level == -1 else level

@@ -1,0 +1,376 @@
+"""A partition as leader and as follower, as the metadata says, and what requests are answered by its role."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.controller.assigned_directories import UNASSIGNED
+from broker.network.later import Later
+from broker.replicas.follower import Follower
+from broker.replicas.leader import Leader
+from broker.server import Server
+from protocol.errors import Error
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from protocol.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from protocol.messages.transactions_admin import DescribeProducersRequest, DescribeProducersTopic
+from protocol.records.records import build_batch
+from tests.support.answers import answered
+from tests.support.whole_server import crash, in_loop, started
+from tests.unit.broker.transactional import ask
+
+ME, OTHER = 1, 2
+TOPIC_ID = b"T" * 16
+
+NOT_LEADER = Error.NOT_LEADER_OR_FOLLOWER
+LONG_MS = 60_000
+
+
+async def replicated(folder: Path, *settings: str) -> Server:
+    """A node that leads `t`-0, of which another node has a replica in sync."""
+    node = await started(folder, *settings)
+    partition = PartitionRecord(
+        partition_id=0,
+        topic_id=TOPIC_ID,
+        replicas=[ME, OTHER],
+        isr=[ME, OTHER],
+        leader=ME,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[UNASSIGNED, UNASSIGNED],
+    )
+    node.metadata.append([TopicRecord(name="t", topic_id=TOPIC_ID), partition])
+    return node
+
+
+def change(node: Server, **fields: Any) -> None:
+    """What the controller says of the partition."""
+    node.metadata.append([PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, **fields)])
+
+
+def leader_of(node: Server) -> Leader:
+    return node.partitions.get("t", 0).leader()
+
+
+def produce(node: Server, *, acks: int = -1, version: int = 10, timeout_ms: int = LONG_MS) -> Any:
+    batch = memoryview(build_batch([(node.clock.now_ms(), None, b"x", ())]))
+    data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])
+    return ask(node, ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data]), version)
+
+
+def produced(response: Any) -> Any:
+    [topic] = response.responses
+    [answer] = topic.partition_responses
+    return answer
+
+
+def fetch(
+    node: Server,
+    offset: int,
+    *,
+    version: int = 12,
+    replica_id: int = -1,
+    epoch: int = -1,
+    max_wait_ms: int = 0,
+) -> Any:
+    partition = FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=1_000_000, current_leader_epoch=epoch
+    )
+    request = FetchRequest(
+        replica_id=replica_id,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=1_000_000,
+        isolation_level=0,
+        topics=[FetchTopic(topic="t", partitions=[partition])],
+    )
+    return ask(node, request, version)
+
+
+def fetched(response: Any) -> Any:
+    [topic] = response.responses
+    [answer] = topic.partitions
+    return answer
+
+
+def errors(node: Server, epoch: int = -1) -> dict[str, Error]:
+    """What the requests that need the leader are answered with."""
+    listed = ask(
+        node,
+        ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=0,
+            topics=[
+                ListOffsetsTopic(
+                    name="t",
+                    partitions=[
+                        ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=epoch)
+                    ],
+                )
+            ],
+        ),
+        7,
+    )
+    ends = ask(
+        node,
+        OffsetForLeaderEpochRequest(
+            replica_id=-1,
+            topics=[
+                OffsetForLeaderTopic(
+                    topic="t",
+                    partitions=[
+                        OffsetForLeaderPartition(partition=0, current_leader_epoch=epoch, leader_epoch=0)
+                    ],
+                )
+            ],
+        ),
+        4,
+    )
+    found = {
+        "ListOffsets": listed.topics[0].partitions[0].error_code,
+        "OffsetForLeaderEpoch": ends.topics[0].partitions[0].error_code,
+        "Fetch v10": fetched(fetch(node, 0, version=10, epoch=epoch)).error_code,
+    }
+    if epoch == -1:
+        deleted = ask(
+            node,
+            DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(
+                        name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=-1)]
+                    )
+                ],
+                timeout_ms=LONG_MS,
+            ),
+            2,
+        )
+        found["DeleteRecords"] = deleted.topics[0].partitions[0].error_code
+        found["Produce"] = produced(produce(node, acks=1)).error_code
+    return {name: Error(code) for name, code in found.items()}
+
+
+@in_loop
+async def test_a_partition_takes_the_roles_that_the_metadata_gives_it(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    partition = node.partitions.get("t", 0)
+    assert set(errors(node).values()) == {Error.NONE}
+
+    change(node, leader=OTHER)
+    assert isinstance(partition.role, Follower)
+    assert (partition.leader_id, partition.leader_epoch) == (OTHER, 1)
+    assert set(errors(node).values()) == {NOT_LEADER}
+
+    change(node, leader=-1)
+    assert (partition.leader_id, partition.leader_epoch) == (-1, 2)
+    assert set(errors(node).values()) == {NOT_LEADER}
+
+    change(node, leader=ME)
+    assert node.partitions.get("t", 0) is partition
+    assert leader_of(node).leader_epoch == 3
+    assert partition.log.leader_epochs.entries == [(0, 0), (3, 1)]
+    assert set(errors(node).values()) == {Error.NONE}
+    crash(node)
+
+
+@pytest.mark.parametrize("leader", [ME, OTHER])
+@in_loop
+async def test_the_leader_epoch_is_looked_at_before_the_role(tmp_path: Path, leader: int) -> None:
+    node = await replicated(tmp_path)
+    change(node, leader=leader)
+    assert set(errors(node, 0).values()) == {Error.FENCED_LEADER_EPOCH}
+    assert set(errors(node, 1).values()) == {Error.NONE if leader == ME else NOT_LEADER}
+    assert set(errors(node, 2).values()) == {Error.UNKNOWN_LEADER_EPOCH}
+    crash(node)
+
+
+@in_loop
+async def test_a_consumer_that_knows_how_reads_what_a_follower_knows_to_be_committed(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    produce(node, acks=1)
+    produce(node, acks=1)
+    change(node, leader=OTHER)
+    role = node.partitions.get("t", 0).role
+    assert isinstance(role, Follower)
+    role.learn_high_watermark(1)
+    answer = fetched(fetch(node, 0))
+    assert (answer.error_code, answer.high_watermark) == (Error.NONE, 1)
+    assert len(answer.records) > 0
+    role.learn_high_watermark(99)
+    assert fetched(fetch(node, 0)).high_watermark == 2, "no more than it has"
+    role.learn_high_watermark(1)
+    assert fetched(fetch(node, 0)).high_watermark == 2, "and it never goes back"
+    crash(node)
+
+
+@in_loop
+async def test_acks_all_waits_until_the_others_in_sync_have_fetched_it(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    waiting = produce(node)
+    assert isinstance(waiting, Later)
+    assert not isinstance(produce(node, acks=1), Later)
+    assert fetched(fetch(node, 0, replica_id=OTHER)).high_watermark == 0
+    assert isinstance(waiting.answer(), Later), "it asked for it and doesn't have it yet"
+    fetch(node, 1, replica_id=OTHER)
+    answer = produced(await answered(waiting))
+    assert (answer.error_code, answer.base_offset) == (Error.NONE, 0)
+    assert fetched(fetch(node, 1, replica_id=OTHER)).high_watermark == 1
+    assert leader_of(node).waiting_for_commit == 0
+    crash(node)
+
+
+@in_loop
+async def test_a_follower_that_waits_is_woken_by_what_is_not_committed_yet(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    waiting = fetch(node, 0, replica_id=OTHER, max_wait_ms=LONG_MS)
+    assert isinstance(waiting, Later)
+    produce(node, acks=1)
+    assert len(fetched(waiting.answer()).records) > 0
+    crash(node)
+
+
+@in_loop
+async def test_a_replica_that_the_leader_does_not_know_gets_nothing(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    assert fetched(fetch(node, 0, replica_id=5)).error_code == NOT_LEADER
+    assert fetched(fetch(node, 0, replica_id=5, epoch=0)).error_code == Error.UNKNOWN_LEADER_EPOCH
+    assert fetched(fetch(node, 0, replica_id=ME, epoch=0)).error_code == Error.UNKNOWN_LEADER_EPOCH
+    crash(node)
+
+
+@in_loop
+async def test_nothing_is_appended_with_acks_all_where_too_few_are_in_sync(tmp_path: Path) -> None:
+    node = await replicated(tmp_path, "min.insync.replicas=2")
+    change(node, isr=[ME])
+    answer = produced(produce(node))
+    assert (answer.error_code, answer.base_offset) == (Error.NOT_ENOUGH_REPLICAS, -1)
+    assert produced(produce(node, acks=1)).error_code == Error.NONE
+    assert leader_of(node).log.log_end_offset == 1
+    assert leader_of(node).log.high_watermark == 0
+    crash(node)
+
+
+@in_loop
+async def test_too_few_in_sync_after_the_append_is_said(tmp_path: Path) -> None:
+    node = await replicated(tmp_path, "min.insync.replicas=2")
+    leader = leader_of(node)
+    waiting = produce(node)
+    leader.others[OTHER].log_end_offset = 1
+    leader.is_under_min_isr = True  # the other one left between its fetch and this
+    leader.log.update_high_watermark(1)
+    leader._waiters.tell_committed(1)
+    answer = produced(await answered(waiting))
+    assert (answer.error_code, answer.base_offset) == (Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0)
+    crash(node)
+
+
+@in_loop
+async def test_what_is_not_committed_in_time_is_told_with_its_offset(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    produce(node, acks=1)
+    answer = produced(await asyncio.wait_for(answered(produce(node, timeout_ms=1)), 10))
+    assert (answer.error_code, answer.base_offset) == (Error.REQUEST_TIMED_OUT, 1)
+    assert leader_of(node).log.log_end_offset == 2
+    assert leader_of(node).waiting_for_commit == 0
+    crash(node)
+
+
+@in_loop
+async def test_who_waits_for_a_commit_is_told_that_leadership_was_lost_and_who_leads(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    waiting = produce(node)
+    change(node, leader=OTHER)
+    response = await answered(waiting)
+    answer = produced(response)
+    assert answer.error_code == NOT_LEADER
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (OTHER, 1)
+    assert response.node_endpoints == [], "the other one isn't registered"
+    crash(node)
+
+
+@in_loop
+async def test_a_new_epoch_of_the_same_leader_lets_who_waits_wait_on(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    waiting = produce(node)
+    change(node, leader=ME)
+    assert isinstance(waiting.answer(), Later)
+    change(node, isr=[ME])
+    assert produced(waiting.answer()).error_code == Error.NONE
+    crash(node)
+
+
+@in_loop
+async def test_a_producer_that_hangs_up_leaves_nothing_behind(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    waiting = produce(node)
+    assert leader_of(node).waiting_for_commit == 1
+    waiting.abandon()
+    assert leader_of(node).waiting_for_commit == 0
+    crash(node)
+
+
+@in_loop
+async def test_a_consumer_that_hangs_up_leaves_nothing_behind(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    waiting = fetch(node, 0, max_wait_ms=LONG_MS)
+    assert len(node.partitions.get("t", 0).waiting) == 1
+    waiting.abandon()
+    assert len(node.partitions.get("t", 0).waiting) == 0
+    crash(node)
+
+
+@in_loop
+async def test_a_fetch_that_waits_at_a_leader_is_answered_when_another_leads(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    waiting = fetch(node, 0, version=10, max_wait_ms=LONG_MS)
+    change(node, leader=OTHER)
+    assert fetched(waiting.answer()).error_code == NOT_LEADER
+    crash(node)
+
+
+@in_loop
+async def test_a_fetch_is_told_the_leader_and_where_it_is(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    change(node, leader=ME)
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1, current_leader_epoch=0)
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1,
+        isolation_level=0,
+        topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[partition])],
+    )
+    response = ask(node, request, 16)
+    answer = fetched(response)
+    assert answer.error_code == Error.FENCED_LEADER_EPOCH
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (ME, 1)
+    assert [each.node_id for each in response.node_endpoints] == [ME]
+    crash(node)
+
+
+@in_loop
+async def test_a_partition_that_moved_to_other_nodes_is_deleted_and_answered_so(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    waiting = produce(node)
+    change(node, leader=OTHER, replicas=[OTHER], isr=[OTHER], directories=[UNASSIGNED])
+    assert node.partitions.find("t", 0) is None
+    assert produced(waiting.answer()).error_code == NOT_LEADER
+    assert set(errors(node).values()) == {NOT_LEADER}
+    described = ask(
+        node, DescribeProducersRequest(topics=[DescribeProducersTopic(name="t", partition_indexes=[0])]), 0
+    )
+    assert described.topics[0].partitions[0].error_code == NOT_LEADER
+    assert node.partitions.missing("t", 1) is Error.UNKNOWN_TOPIC_OR_PARTITION
+    crash(node)
