@@ -149,28 +149,20 @@ class PartitionLog(LogState):
                     if duplicate is not None:
                         return appending.result_of_duplicate(self, duplicate)
             patch_offset_and_epoch(batch, 0, base_offset, leader_epoch)
+            # by position, since keywords cost an append 2 %
             segment.append(
-                batch,
-                last_offset,
-                header.max_timestamp,
-                aborted,
-                index_interval_bytes=self.config.index_interval_bytes,
+                batch, last_offset, header.max_timestamp, aborted, self.config.index_interval_bytes
             )
         except OSError as failure:
             raise storage_error(self, failure) from failure
         self.log_end_offset = self.producers.map_end_offset = end = last_offset + 1
         if produced:
             appending.apply_to_producers(self, header, marker, base_offset)
-        flush_due = end - self.flushing.recovery_point >= self.config.flush_messages
-        if flush_due:
+        time_ms = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else -1
+        if end - self.flushing.recovery_point >= self.config.flush_messages:
             syncing.flush_to(self, end, now_ms)
-        return AppendResult(
-            base_offset,
-            last_offset,
-            header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else -1,
-            self.log_start_offset,
-            flushing=flush_due,
-        )
+            return AppendResult(base_offset, last_offset, time_ms, self.log_start_offset, flushing=True)
+        return AppendResult(base_offset, last_offset, time_ms, self.log_start_offset)
 
     def start_verification(
         self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int

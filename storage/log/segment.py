@@ -126,7 +126,6 @@ class Segment:
         last_offset: int,
         max_timestamp_ms: int,
         aborted: AbortedTxn | None,
-        *,
         index_interval_bytes: int,
     ) -> None:
         """Writes one batch with what the indexes must know of it. Where any of it fails all is taken back."""
