@@ -42,7 +42,7 @@ ShardT = TypeVar("ShardT", bound=Shard)
 class _Hosted(NamedTuple, Generic[ShardT]):
     """A partition that is led here since `leader_epoch`, or an earlier one; no shard where it can't be read."""
 
-    partition: Partition
+    leader: Leader
     leader_epoch: int
     runtime: PartitionRuntime
     shard: ShardT | None
@@ -110,24 +110,30 @@ class HostedShards(Generic[ShardT]):
         """The metadata changed: load the shards that are new here, give up those that went."""
         topic = self._partitions.by_name.get(self._topic)
         here = {} if topic is None else topic.partitions
-        led = {index: partition for index, partition in here.items() if isinstance(partition.role, Leader)}
+        led = {
+            index: (partition, role)
+            for index, partition in here.items()
+            if isinstance(role := partition.role, Leader)
+        }
         if topic is not None and not self._hosted:
-            self._partition_count = len(here) + len(topic.offline)
+            self._partition_count = len(here) + len(topic.offline) + len(topic.elsewhere)
         for index, hosted in [*self._hosted.items()]:
-            if not self._goes_on(hosted, led.get(index)):
+            if index not in led or not self._goes_on(hosted, led[index][1]):
                 self._give_up(index)
         loaded = [
-            self._load(index, partition) for index, partition in led.items() if index not in self._hosted
+            self._load(index, partition, leader)
+            for index, (partition, leader) in led.items()
+            if index not in self._hosted
         ]
         for shard in loaded:
             if shard is not None:
                 shard.start()
 
-    def _goes_on(self, hosted: _Hosted[ShardT], partition: Partition | None) -> bool:
-        if partition is not hosted.partition:
-            return False
+    def _goes_on(self, hosted: _Hosted[ShardT], leader: Leader) -> bool:
+        if leader is not hosted.leader:
+            return False  # led elsewhere in between: what others wrote meanwhile has to be read
         is_kept = hosted.shard is not None and not self._reloads_in_new_epoch
-        return is_kept or partition.leader_epoch == hosted.leader_epoch
+        return is_kept or leader.leader_epoch == hosted.leader_epoch
 
     def _give_up(self, index: int) -> None:
         hosted = self._hosted.pop(index)
@@ -135,16 +141,16 @@ class HostedShards(Generic[ShardT]):
             hosted.shard.unload()
         hosted.runtime.cancel_all()
 
-    def _load(self, index: int, partition: Partition) -> ShardT | None:
+    def _load(self, index: int, partition: Partition, leader: Leader) -> ShardT | None:
         runtime = self._runtime_of(partition)
-        made = self._make(runtime, partition.leader_epoch)
+        made = self._make(runtime, leader.leader_epoch)
         shard: ShardT | None = made
         try:
-            replay(partition.log, made)
+            replay(leader.log, made)
         except (CodecError, CorruptRecordError, KafkaError) as error:
             log.error("the %s of %s-%d can't be loaded: %s", self._content, self._topic, index, error)
             shard = None
-        self._hosted[index] = _Hosted(partition, partition.leader_epoch, runtime, shard)
+        self._hosted[index] = _Hosted(leader, leader.leader_epoch, runtime, shard)
         return shard
 
 

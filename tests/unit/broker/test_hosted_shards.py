@@ -12,6 +12,7 @@ from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.hosted_shards import HostedShards
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.replicas.follower import Follower
+from broker.replicas.leader import Leader
 from broker.replicas.partition import Partition
 from broker.server import Server
 from coordinator.java.hashes import partition_of_key
@@ -268,6 +269,25 @@ async def test_a_partition_that_nobody_leads_has_no_shard_yet(tmp_path: Path) ->
     partition.role = leader
     hosting.shards.follow()
     assert hosting.shards.at(0).leader_epoch == 0
+    await node.stop()
+
+
+@in_loop
+async def test_a_partition_that_was_led_elsewhere_between_two_looks_is_read_anew(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "t")
+    partition = node.partitions.get("t", 0)
+    hosting = Hosting(node)
+    hosting.shards.follow()
+    first = hosting.shards.at(0)
+    partition.role = Leader(node.node_id, partition.log, partition.waiting, node.stop_on_failure)
+    partition.role.lead(2, [node.node_id], [node.node_id])
+
+    hosting.shards.follow()
+
+    assert hosting.shards.at(0) is not first
+    assert hosting.shards.at(0).leader_epoch == 2
+    assert hosting.events == ["start", "unload", "start"]
     await node.stop()
 
 

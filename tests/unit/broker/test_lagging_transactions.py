@@ -1,0 +1,152 @@
+"""Transactions of a broker whose partitions have another replica in sync: answers and markers wait until it has all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from broker.coordination.groups import OFFSETS_TOPIC
+from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.network.later import Later
+from broker.replicas.follower import Follower
+from broker.replicas.leader import Leader
+from broker.server import Server
+from protocol.errors import Error, KafkaError
+from protocol.messages.transactions import EndTxnRequest
+from protocol.messages.transactions_admin import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from tests.support.whole_server import in_loop
+from tests.unit.broker.transactional import Producer, ask, committed, coordinating, markers, state
+
+OTHER = 2
+
+
+def leader_of(node: Server, topic: str, index: int = 0) -> Leader:
+    return node.partitions.get(topic, index).leader()
+
+
+def replicate(node: Server, topic: str) -> Leader:
+    """The partition has another replica in sync from here on, which has fetched nothing yet."""
+    leader = leader_of(node, topic)
+    leader.lead(leader.leader_epoch, [node.node_id, OTHER], [node.node_id, OTHER])
+    return leader
+
+
+def fetch(leader: Leader) -> None:
+    """The other replica gets all that there is."""
+    leader.follower_fetched(OTHER, leader.log.log_end_offset, leader.log.log_start_offset)
+
+
+def resign(node: Server, topic: str) -> None:
+    """The partition is led elsewhere from here on."""
+    partition = node.partitions.get(topic, 0)
+    leader = partition.leader()
+    partition.role = Follower(partition.log, partition.waiting)
+    leader.resign(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
+    node.transactions.follow()
+
+
+def end_of(producer: Producer) -> Any:
+    request = EndTxnRequest(
+        transactional_id="tx",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        committed=True,
+    )
+    return ask(producer.node, request, 5)
+
+
+@in_loop
+async def test_an_end_is_answered_and_marked_once_the_other_replica_has_it(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    leader = replicate(node, TRANSACTION_TOPIC)
+
+    later = end_of(producer)
+    assert isinstance(later.answer(), Later)
+    assert (state(node), markers(node)) == ("Ongoing", [])
+    assert producer.end() is Error.CONCURRENT_TRANSACTIONS
+
+    fetch(leader)
+    assert later.result().error_code == Error.NONE
+    assert (state(node), len(markers(node))) == ("PrepareCommit", 1)
+    fetch(leader)
+    assert state(node) == "CompleteCommit"
+    await node.stop()
+
+
+@in_loop
+async def test_an_end_is_sent_to_another_coordinator_where_the_leadership_is_lost_before_it_is_committed(
+    tmp_path: Path,
+) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    replicate(node, TRANSACTION_TOPIC)
+    later = end_of(producer)
+
+    resign(node, TRANSACTION_TOPIC)
+
+    assert later.result().error_code == Error.NOT_COORDINATOR
+    assert markers(node) == []
+    assert producer.end() is Error.NOT_COORDINATOR
+    await node.stop()
+
+
+@in_loop
+async def test_a_transaction_is_complete_once_its_markers_are_committed(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    leader = replicate(node, "t")
+
+    assert producer.end() is Error.NONE
+    assert (state(node), len(markers(node))) == ("PrepareCommit", 1)
+    fetch(leader)
+    assert (state(node), len(markers(node))) == ("CompleteCommit", 1)
+    await node.stop()
+
+
+@in_loop
+async def test_nothing_is_written_while_too_few_replicas_are_in_sync(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    leader = leader_of(node, TRANSACTION_TOPIC)
+    leader.log.config = replace(leader.log.config, min_insync_replicas=2)
+    leader.lead(leader.leader_epoch, [node.node_id, OTHER], [node.node_id])
+
+    assert producer.add(("t", 0)) == [Error.COORDINATOR_NOT_AVAILABLE]
+    assert state(node) == "Empty"
+    await node.stop()
+
+
+@in_loop
+async def test_a_groups_marker_is_answered_once_it_is_committed(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    assert producer.commit_offsets(5) == [Error.NONE]
+    leader = replicate(node, OFFSETS_TOPIC)
+    request = WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                transaction_result=True,
+                topics=[WritableTxnMarkerTopic(name=OFFSETS_TOPIC, partition_indexes=[0])],
+                coordinator_epoch=0,
+            )
+        ]
+    )
+
+    later = ask(node, request, 1)
+    assert isinstance(later.answer(), Later)
+    fetch(leader)
+    [marker] = later.result().markers
+    assert marker.topics[0].partitions[0].error_code == Error.NONE
+    assert committed(node) == (5, Error.NONE)
+    await node.stop()
