@@ -33,8 +33,11 @@ class Placement:
 
     def directory(self) -> bytes:
         """Log directories take turns (Kafka: `StripedReplicaPlacer` leaves it to the broker's balance)."""
-        usable = [directory for directory in self._directories if not self._is_cordoned(directory)]
-        directories = usable or [*self._directories]  # an assignment by hand goes to a cordoned one too
+        directories = [*self._directories]
+        if len(directories) == 1:
+            return directories[0]
+        usable = [directory for directory in directories if not self._is_cordoned(directory)]
+        directories = usable or directories  # an assignment by hand goes to a cordoned one too
         chosen = directories[self._next % len(directories)]
         self._next += 1
         return chosen
