@@ -72,6 +72,11 @@ class Gate:
         self._appended = end_offset
         self._runtime.when_committed(end_offset, partial(self._settle, end_offset))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether all that was appended is committed and nobody is ahead: who comes now passes at once."""
+        return self._settled >= self._appended and not self._is_closed and not self._passing
+
     def when_committed(self, then: Then) -> None:
         """Call `then` once all that was appended so far is committed: in this call where it is already.
 

@@ -9,7 +9,6 @@ and member aren't looked at.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.network.later import Later
@@ -25,7 +24,6 @@ from protocol.messages.groups_offsets import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.image import ClusterImage, TopicImage
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
@@ -55,6 +53,10 @@ class _Answers:
             self._found[self._key(asked)] = topic
         topic.partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
 
+    def refuse_all(self, asked: OffsetCommitRequestTopic, error: Error) -> None:
+        for wanted in asked.partitions:
+            self.refuse(asked, wanted.partition_index, error)
+
     def add(self, asked: OffsetCommitRequestTopic, partitions: list[OffsetCommitResponsePartition]) -> None:
         topic = self._found.get(self._key(asked))
         if topic is None:
@@ -80,11 +82,43 @@ def handle(
     if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return _all_refused(request, Error.GROUP_AUTHORIZATION_FAILED)
     by_id = context.api_version >= TOPIC_ID_VERSION
-    commit = _Commit(_Answers(by_id=by_id), _known_topics(metadata.image, authorizer, context, request))
+    image = metadata.image
+    answers = _Answers(by_id=by_id)
+    offsets: list[NewOffset] = []
+    of_topics: list[tuple[OffsetCommitRequestTopic, list[int]]] = []
     for asked in request.topics:
-        commit.take(asked, asked.topic_id if by_id else asked.name)
-    if not commit.offsets:
-        return OffsetCommitResponse(topics=commit.answers.topics)
+        topic = image.topics_by_id.get(asked.topic_id) if by_id else image.topics.get(asked.name)
+        if topic is None and by_id:
+            answers.refuse_all(asked, Error.UNKNOWN_TOPIC_ID)
+            continue
+        name = asked.name if topic is None else topic.name
+        if not authorizer.allows(context, Operation.READ, ResourceType.TOPIC, name):
+            answers.refuse_all(asked, Error.TOPIC_AUTHORIZATION_FAILED)
+            continue
+        if topic is None:
+            answers.refuse_all(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
+            continue
+        known: list[int] = []
+        for wanted in asked.partitions:
+            index = wanted.partition_index
+            if index not in topic.partitions:
+                answers.refuse(asked, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+                continue
+            known.append(index)
+            offsets.append(
+                NewOffset(
+                    topic.name,
+                    topic.topic_id,
+                    index,
+                    wanted.committed_offset,
+                    leader_epoch=wanted.committed_leader_epoch,
+                    metadata=wanted.committed_metadata,
+                )
+            )
+        if known:
+            of_topics.append((asked, known))
+    if not offsets:
+        return OffsetCommitResponse(topics=answers.topics)
     committer = Committer(
         request.group_id,
         request.member_id,
@@ -94,13 +128,21 @@ def handle(
     later: Later[OffsetCommitResponse] = Later()
 
     def reply(found: list[Error] | KafkaError) -> None:
-        errors = [found.error] * len(commit.offsets) if isinstance(found, KafkaError) else found
-        later.reply(OffsetCommitResponse(topics=commit.answered(errors)))
+        errors = iter([found.error] * len(offsets) if isinstance(found, KafkaError) else found)
+        for asked, known in of_topics:
+            answers.add(
+                asked,
+                [
+                    OffsetCommitResponsePartition(partition_index=index, error_code=next(errors))
+                    for index in known
+                ],
+            )
+        later.reply(OffsetCommitResponse(topics=answers.topics))
 
     def question(shard: GroupShard) -> list[Error]:
         return shard.commit_offsets(
             committer,
-            commit.offsets,
+            offsets,
             api_version=context.api_version,
             retention_ms=request.retention_time_ms,
         )
@@ -123,79 +165,3 @@ def _all_refused(request: OffsetCommitRequest, error: Error) -> OffsetCommitResp
             for topic in request.topics
         ]
     )
-
-
-def _known_topics(
-    image: ClusterImage, authorizer: Authorizer, context: RequestContext, request: OffsetCommitRequest
-) -> dict[str | bytes, TopicImage | Error]:
-    """Each topic by what it is named by, or why nothing can be committed for it.
-
-    Who may not read a topic isn't told whether it is there; but who knows an id is told that it isn't known.
-    """
-    known: dict[str | bytes, TopicImage | Error] = {}
-    for asked in request.topics:
-        topic: TopicImage | None
-        if context.api_version >= TOPIC_ID_VERSION:
-            key: str | bytes = asked.topic_id
-            topic, unknown = image.topics_by_id.get(asked.topic_id), Error.UNKNOWN_TOPIC_ID
-        else:
-            key = asked.name
-            topic, unknown = image.topics.get(asked.name), Error.UNKNOWN_TOPIC_OR_PARTITION
-        if key in known:
-            continue
-        name = asked.name if topic is None else topic.name
-        if topic is None and unknown is Error.UNKNOWN_TOPIC_ID:
-            known[key] = unknown
-        elif not authorizer.allows(context, Operation.READ, ResourceType.TOPIC, name):
-            known[key] = Error.TOPIC_AUTHORIZATION_FAILED
-        else:
-            known[key] = unknown if topic is None else topic
-    return known
-
-
-class _Commit:
-    """What goes to the coordinator, and what is refused before."""
-
-    def __init__(self, answers: _Answers, topics: dict[str | bytes, TopicImage | Error]) -> None:
-        self.answers = answers
-        self.offsets: list[NewOffset] = []
-        self._topics = topics
-        self._asked: list[tuple[OffsetCommitRequestTopic, list[int]]] = []
-        """The partitions of each topic that go to the coordinator, in the order of `offsets`."""
-
-    def take(self, asked: OffsetCommitRequestTopic, key: str | bytes) -> None:
-        topic = self._topics[key]
-        known: list[int] = []
-        for wanted in asked.partitions:
-            index = wanted.partition_index
-            if isinstance(topic, Error):
-                self.answers.refuse(asked, index, topic)
-            elif index not in topic.partitions:
-                self.answers.refuse(asked, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
-            else:
-                known.append(index)
-                self.offsets.append(
-                    NewOffset(
-                        topic.name,
-                        topic.topic_id,
-                        index,
-                        wanted.committed_offset,
-                        leader_epoch=wanted.committed_leader_epoch,
-                        metadata=wanted.committed_metadata,
-                    )
-                )
-        if known:
-            self._asked.append((asked, known))
-
-    def answered(self, errors: Sequence[Error]) -> list[OffsetCommitResponseTopic]:
-        """The whole answer, with the coordinator's error of each offset."""
-        remaining = iter(errors)
-        for asked, known in self._asked:
-            self.answers.add(
-                asked,
-                [
-                    OffsetCommitResponsePartition(partition_index=index, error_code=next(remaining))
-                    for index in known
-                ],
-            )
-        return self.answers.topics

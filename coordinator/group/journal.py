@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from coordinator.gate import Gate
 from coordinator.group.offsets.commit import NO_PRODUCER, OffsetProducer
@@ -16,10 +16,9 @@ PART_BYTES = 64 * 1024  # of records that need not be one batch; far below what 
 class Journal:
     """Writes records and applies them at once. What is written isn't committed yet: answers wait for that."""
 
-    def __init__(self, gate: Gate, store: GroupStore, now_ms: Callable[[], int]) -> None:
+    def __init__(self, gate: Gate, store: GroupStore) -> None:
         self._gate = gate
         self._store = store
-        self._now_ms = now_ms
 
     def write(self, records: Sequence[AnyRecord], producer: OffsetProducer = NO_PRODUCER) -> None:
         """Append records as one batch and apply them. Raises KafkaError where they can't be written: nothing is
@@ -51,8 +50,7 @@ class Journal:
         end_offset = self._gate.append(
             encoded, producer_id=producer_id, producer_epoch=producer.epoch, guard=producer.guard
         )
-        now_ms = self._now_ms()
         for record_offset, record in enumerate(records, end_offset - len(records)):
             if isinstance(record, OffsetRecord) and record.value is not None:
                 record = OffsetRecord(record.key, record.value._replace(record_offset=record_offset))
-            self._store.apply(record, now_ms, producer_id)
+            self._store.apply(record, producer_id)

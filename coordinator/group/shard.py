@@ -72,12 +72,11 @@ class GroupShard:
         timeouts_of: Callable[[str], ConsumerTimeouts],
     ) -> None:
         """`timeouts_of` gives those of a group by its id."""
-        self.groups = GroupStore()
+        self.groups = GroupStore(runtime.now_ms)
         self.offsets = self.groups.offsets
         self._gate = Gate(runtime, closes_on_loss=True)
-        self._runtime = runtime
         self._hashes = TopicHashes(topics)
-        self.journal = Journal(self._gate, self.groups, runtime.now_ms)
+        self.journal = Journal(self._gate, self.groups)
         parts = ShardParts(
             runtime=runtime,
             store=self.groups,
@@ -124,7 +123,10 @@ class GroupShard:
             answer = question(self)
         except KafkaError as error:
             answer = error
-        self._gate.when_committed(lambda lost: reply(answer if lost is None else lost))
+        if self._gate.is_open:
+            reply(answer)
+        else:
+            self._gate.when_committed(lambda lost: reply(answer if lost is None else lost))
 
     def ask_for_later(
         self,
@@ -234,7 +236,7 @@ class GroupShard:
         if record is None:
             log.warning("the record at offset %d is of no known type; it stays in the log", record_offset)
         else:
-            self.groups.apply(record, self._runtime.now_ms(), producer_id)
+            self.groups.apply(record, producer_id)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A transaction's marker was read from the log: its offsets count now, or never."""

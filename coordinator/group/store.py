@@ -6,6 +6,8 @@ the same `apply`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.classic.group_record import adopt_record, group_from, is_of_this_generation
 from coordinator.group.consumer import replay
@@ -26,7 +28,8 @@ from protocol.records.batch import NO_PRODUCER_ID
 class GroupStore:
     """A group's id is in one of the three at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
         self.classic: dict[str, ClassicGroup] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
         self.other: set[str] = set()
@@ -58,26 +61,26 @@ class GroupStore:
 
     # --- applying records -----------------------------------------------------------------------------------
 
-    def apply(self, record: AnyRecord, now_ms: int, producer_id: int = NO_PRODUCER_ID) -> None:
+    def apply(self, record: AnyRecord, producer_id: int = NO_PRODUCER_ID) -> None:
         """Change the durable state by one record of the log; with a producer id it is part of its transaction."""
         if isinstance(record, OffsetRecord):
-            self._apply_offset(record, now_ms, producer_id)
+            self._apply_offset(record, producer_id)
         elif isinstance(record, ConsumerGroupRecord):
             self._apply_consumer(record)
         elif isinstance(record, GroupRecord):
-            self._apply_classic(record, now_ms)
+            self._apply_classic(record)
         else:
             self._apply_other(record)
 
-    def _apply_offset(self, record: OffsetRecord, now_ms: int, producer_id: int) -> None:
+    def _apply_offset(self, record: OffsetRecord, producer_id: int) -> None:
         group_id = record.key.group_id
         is_known = group_id in self.classic or group_id in self.consumer or group_id in self.other
         if record.value is not None and not is_known:
             # Offsets without a group: somebody commits who assigns partitions to itself.
-            self.classic[group_id] = ClassicGroup(group_id, now_ms)
+            self.classic[group_id] = ClassicGroup(group_id, self._now_ms())
         self.offsets.apply(record.key, record.value, producer_id)
 
-    def _apply_classic(self, record: GroupRecord, now_ms: int) -> None:
+    def _apply_classic(self, record: GroupRecord) -> None:
         group_id, value = record
         if value is None:
             self.classic.pop(group_id, None)
@@ -85,7 +88,7 @@ class GroupStore:
         self.consumer.pop(group_id, None)
         group = self.classic.get(group_id)
         if group is not None and is_of_this_generation(group, value):
-            adopt_record(group, value, now_ms)
+            adopt_record(group, value, self._now_ms())
         else:
             self.classic[group_id] = group_from(group_id, value)
 

@@ -75,16 +75,21 @@ class Committing:
 
     def _accepted(self, offsets: Sequence[NewOffset]) -> tuple[list[Error], list[NewOffset]]:
         """Each offset's error, and the offsets that have none."""
-        errors = [
-            Error.OFFSET_METADATA_TOO_LARGE if self._is_too_long(offset.metadata or "") else Error.NONE
-            for offset in offsets
-        ]
-        if Error.OFFSET_METADATA_TOO_LARGE not in errors:
-            return errors, [*offsets]
-        return errors, [offset for offset, error in zip(offsets, errors, strict=True) if error is Error.NONE]
+        errors = []
+        accepted = []
+        for offset in offsets:
+            if offset.metadata and self._is_too_long(offset.metadata):
+                errors.append(Error.OFFSET_METADATA_TOO_LARGE)
+            else:
+                errors.append(Error.NONE)
+                accepted.append(offset)
+        return errors, accepted
 
     def _is_too_long(self, metadata: str) -> bool:
+        """Its length is that of Java: a character has one UTF-16 unit or two."""
         limit = self._max_metadata
+        if 2 * len(metadata) <= limit:
+            return False
         return len(metadata) > limit or len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit
 
     def delete(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[Error]:
