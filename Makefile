@@ -11,9 +11,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
 # No process beside the workers, no Java, no client library: what `make quick` runs.
-QUICK := tests/unit tests/golden tests/property
+QUICK := tests/unit tests/golden tests/property tests/simulation
 
-.PHONY: help run quick soak test lint check format reference pipeline pipeline-kills needs-java flights streams exactly-once checker crash bench bench-spark docs clean
+.PHONY: help run quick soak simulation test lint check format reference pipeline pipeline-kills needs-java flights streams exactly-once checker crash bench bench-spark docs clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -26,6 +26,9 @@ quick: .venv/.quick  ## run the tests that need Python alone, for each save (ARG
 
 soak: .venv/.quick  ## run them 50 times, each in an order of its own, with every core busy (ARGS="--times 5")
 	$(BIN)/python -m tests.soak $(ARGS) $(QUICK)
+
+simulation: .venv/.quick  ## crash a broker in memory by 500 seeds (ARGS="--seeds 50", or a seed's number to see it)
+	$(BIN)/python -m tests.simulation $(ARGS)
 
 test: .venv/.dev reference  ## run the tests (ARGS="tests/unit -x" and the like are passed on)
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)

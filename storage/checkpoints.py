@@ -90,19 +90,30 @@ def _number(text: str, path: str) -> int:
         raise CheckpointError(f"{path}: {text!r} is no number") from failure
 
 
+_PARTITION_METADATA_BEGIN = b"version: 0\ntopic_id: "
+_PARTITION_METADATA_BYTES = len(_PARTITION_METADATA_BEGIN) + 22
+
+
+class TornCheckpointError(CheckpointError):
+    """The file ends too early: it wasn't synced yet when the power went."""
+
+
 def encode_partition_metadata(topic_id_text: str) -> bytes:
     """43 bytes: no newline at the end."""
     return f"version: 0\ntopic_id: {topic_id_text}".encode()
 
 
 def read_partition_metadata(files: Files, path: str) -> str | None:
-    """The topic id's text form; None where the file is missing or says nothing. Raises `CheckpointError`."""
+    """The topic id's text form; None where the file is missing or says nothing. Raises `CheckpointError`, and where
+    that is all that the file lacks, `TornCheckpointError`."""
     try:
         data = files.read_whole(path)
     except FileNotFoundError:
         return None
     if not data.strip(b"\0"):
         return None
+    if len(data) < _PARTITION_METADATA_BYTES and data.startswith(_PARTITION_METADATA_BEGIN[: len(data)]):
+        raise TornCheckpointError(f"{path}: {data!r}")
     fields = {}
     for line in data.decode(errors="replace").splitlines():
         name, separator, value = line.partition(":")

@@ -118,7 +118,7 @@ class BrokerImage:
 class TopicChanges(NamedTuple):
     """What became of topics: the names of those that are new or touched in any way, and those that were removed."""
 
-    touched: set[str]
+    touched: dict[str, None]  # in the order of the records, so that a run can be repeated
     removed: list[TopicImage]
 
 
@@ -137,7 +137,7 @@ class ClusterImage:
         self.controllers: dict[int, records.RegisterControllerRecord] = {}
         self.next_producer_id = 0
         self.kept = KeptRecords()
-        self.changed_topics: set[str] = set()  # names touched since the last `take_changes`
+        self.changed_topics: dict[str, None] = {}  # names touched since the last `take_changes`
         self.removed_topics: list[TopicImage] = []
         self.broker_configs_changed = False
 
@@ -151,7 +151,7 @@ class ClusterImage:
     def take_changes(self) -> TopicChanges:
         """Since the last call: what the partitions follow."""
         changes = TopicChanges(self.changed_topics, self.removed_topics)
-        self.changed_topics, self.removed_topics = set(), []
+        self.changed_topics, self.removed_topics = {}, []
         return changes
 
     def take_broker_config_change(self) -> bool:
@@ -178,7 +178,7 @@ class ClusterImage:
         key = collision_key(record.name)
         if key is not None:
             self._names_by_key.setdefault(key, []).append(record.name)
-        self.changed_topics.add(record.name)
+        self.changed_topics[record.name] = None
 
     def _topic_of(self, topic_id: bytes) -> TopicImage:
         topic = self.topics_by_id.get(topic_id)
@@ -189,7 +189,7 @@ class ClusterImage:
     def _partition(self, record: records.PartitionRecord) -> None:
         topic = self._topic_of(record.topic_id)
         topic.partitions[record.partition_id] = PartitionImage(record)
-        self.changed_topics.add(topic.name)
+        self.changed_topics[topic.name] = None
 
     def _partition_change(self, record: records.PartitionChangeRecord) -> None:
         topic = self._topic_of(record.topic_id)
@@ -199,7 +199,7 @@ class ClusterImage:
                 f"a change of the unknown partition {topic.name}-{record.partition_id}"
             )
         partition.change(record)
-        self.changed_topics.add(topic.name)
+        self.changed_topics[topic.name] = None
 
     def _remove_topic(self, record: records.RemoveTopicRecord) -> None:
         topic = self._topic_of(record.topic_id)
@@ -212,7 +212,7 @@ class ClusterImage:
             if not names:
                 del self._names_by_key[key]
         self.configs.pop((TOPIC_RESOURCE, topic.name), None)
-        self.changed_topics.discard(topic.name)
+        self.changed_topics.pop(topic.name, None)
         self.removed_topics.append(topic)
 
     def _clear_elr(self, record: records.ClearElrRecord) -> None:
@@ -238,7 +238,7 @@ class ClusterImage:
         if record.resource_type == BROKER_RESOURCE:
             self.broker_configs_changed = True
         elif record.resource_type == TOPIC_RESOURCE and record.resource_name in self.topics:
-            self.changed_topics.add(record.resource_name)
+            self.changed_topics[record.resource_name] = None
 
     def _feature_level(self, record: records.FeatureLevelRecord) -> None:
         if record.feature_level == 0:

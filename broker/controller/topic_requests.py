@@ -210,7 +210,9 @@ class TopicRequests:
         return ControllerResult(decided, answered)
 
     def _forget_preferred(self, image: ClusterImage, decided: Iterable[Message]) -> None:
-        for topic_id in {record.topic_id for record in decided if isinstance(record, PartitionRecord)}:
+        for topic_id in dict.fromkeys(
+            record.topic_id for record in decided if isinstance(record, PartitionRecord)
+        ):
             topic = image.topics_by_id.get(topic_id)
             if topic is not None:
                 self._placement.forget_preferred(topic.name, topic.partitions)

@@ -37,7 +37,7 @@ class Listener:
     ) -> None:
         self.name = endpoint.name
         self.endpoint = endpoint
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
         self.accepts = False
         self._dispatcher = dispatcher
         self._admission = admission
@@ -59,7 +59,7 @@ class Listener:
 
     def admit(self, connection: Connection) -> str | None:
         """Count a connection in; why it has to close, where there are too many."""
-        self.connections.add(connection)
+        self.connections[connection] = None
         limits, rates, clock = self._admission
         delay_ms = rates.charge(connection.peer_host, clock.now_ms())
         if delay_ms > 0:
@@ -68,7 +68,7 @@ class Listener:
 
     def forget(self, connection: Connection) -> None:
         if connection in self.connections:
-            self.connections.discard(connection)
+            del self.connections[connection]
             self._admission.limits.forget(connection.peer_host)
 
     def close_idle(self, before_s: float, max_idle_ms: int) -> None:

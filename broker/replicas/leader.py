@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.replicas.commit_waiters import CommitWaiter, CommitWaiters, Failed, Then
+from protocol.errors import Error, KafkaError
+from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from broker.replicas.waiting_fetches import WaitingFetches
-    from protocol.errors import KafkaError
     from storage.log.partition_log import PartitionLog
 
 UNKNOWN_OFFSET = -1
@@ -41,7 +42,9 @@ class Leader:
     __slots__ = (
         "_commits_alone",
         "_fetches",
+        "_syncs_by_messages",
         "_waiters",
+        "_waits_for_sync",
         "is_under_min_isr",
         "isr",
         "leader_epoch",
@@ -66,6 +69,7 @@ class Leader:
         """Whether too few are in sync: then nothing is committed, and nothing appended with acks=all."""
         self._fetches = fetches
         self._waiters = CommitWaiters(failed)
+        self._syncs_by_messages = self._waits_for_sync = False
         self._commits_alone = True  # so that a node that has no others pays nothing for the rule
 
     def lead(self, leader_epoch: int, replicas: Sequence[int], isr: Collection[int]) -> None:
@@ -94,7 +98,10 @@ class Leader:
     def configured(self) -> None:
         """A setting of the topic changed, or the replicas."""
         self.is_under_min_isr = len(self.isr) < self.min_isr
-        self._commits_alone = self.isr == {self.leader_id} and not self.is_under_min_isr
+        self._syncs_by_messages = self.log.config.flush_messages != LONG_MAX
+        self._commits_alone = (
+            self.isr == {self.leader_id} and not self.is_under_min_isr and not self._syncs_by_messages
+        )
 
     @property
     def min_isr(self) -> int:
@@ -139,7 +146,27 @@ class Leader:
         if self.is_under_min_isr:
             return high_watermark
         ends = [self.others[node_id].log_end_offset for node_id in self.isr if node_id in self.others]
-        return max(high_watermark, min(ends, default=self.log.log_end_offset))
+        ends.append(self._synced_end() if self._syncs_by_messages else self.log.log_end_offset)
+        return max(high_watermark, min(ends))
+
+    def _synced_end(self) -> int:
+        """Where the leader's own log counts to: with `flush.messages` reached, that many are on the disk before anybody
+        reads them or hears of them, as in Kafka, whose append syncs them."""
+        log = self.log
+        unsynced = log.log_end_offset - log.recovery_point
+        if unsynced < log.config.flush_messages or not log.flush_wanted:
+            return log.log_end_offset
+        if not self._waits_for_sync:
+            self._waits_for_sync = True
+            log.when_flushed(log.log_end_offset, self._synced)
+        return log.recovery_point
+
+    def _synced(self, failure: Exception | None) -> None:
+        self._waits_for_sync = False
+        if failure is None:
+            self.advance()
+        else:
+            self._waiters.tell_lost(KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure)))
 
     def follower_fetched(self, node_id: int, log_end_offset: int, log_start_offset: int) -> None:
         """Another replica has all below `log_end_offset` (Kafka: `Partition.updateFollowerFetchState`)."""

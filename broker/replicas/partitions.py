@@ -69,7 +69,7 @@ class Partitions:
         self._new_folder_name = new_folder_name
         self._jitter = jitter
         self._failed = failed
-        self._to_follow: set[str] = set()  # topics with a partition that failed
+        self._to_follow: dict[str, None] = {}  # topics with a partition that failed
         self._to_delete: list[Partition] = []
 
     def find(self, topic: str, index: int) -> Partition | None:
@@ -104,7 +104,7 @@ class Partitions:
         for topic in changes.removed:
             self._remove(topic)
         to_follow = changes.touched | self._to_follow
-        self._to_follow = set()
+        self._to_follow = {}
         for name in to_follow:
             if name in image.topics:
                 self._follow_topic(image.topics[name])
@@ -140,7 +140,7 @@ class Partitions:
                 if raising:
                     raise
                 log.error("%s-%d is offline: %s", topic.name, index, error)
-                self._to_follow.add(topic.name)
+                self._to_follow[topic.name] = None
 
     def _let_go(self, hosted: HostedTopic, index: int) -> None:
         """Other nodes have the partition; what is here of it, from a time before, is deleted."""

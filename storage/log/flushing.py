@@ -14,11 +14,13 @@ class Flushing:
     Who waits is told exactly once, whatever another one does with it.
     """
 
-    __slots__ = ("_truncations", "_waiters", "last_ms", "recovery_point", "running", "wanted_to")
+    __slots__ = ("_truncations", "_waiters", "last_ms", "made_anew", "recovery_point", "running", "wanted_to")
 
     def __init__(self) -> None:
         self.recovery_point = 0
         """All before it is on the disk."""
+        self.made_anew = False
+        """Whether this start made indexes or a snapshot anew: a clean end syncs them, even beside synced records."""
         self.running = False
         self.wanted_to = 0
         self.last_ms = 0
@@ -41,6 +43,11 @@ class Flushing:
     def begin_at(self, offset: int) -> None:
         """There is nothing below the offset to sync."""
         self.recovery_point = offset
+
+    def begin_segment(self, base_offset: int) -> None:
+        """The indexes and the snapshot of the segment before aren't synced, though all of its records may be: a start
+        recovers it until they are."""
+        self.recovery_point = min(self.recovery_point, base_offset - 1)
 
     def stop(self) -> None:
         """No flush runs any more."""

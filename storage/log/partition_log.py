@@ -257,6 +257,11 @@ class PartitionLog(LogState):
         ):
             self.flush(now_ms)
 
+    @property
+    def flush_wanted(self) -> bool:
+        """Whether a flush is under way, or waits for one that is."""
+        return self.flushing.wanted_to > self.flushing.recovery_point
+
     def when_flushed(self, offset: int, then: Then) -> None:
         """Calls `then` once all below the offset is synced: with None, or with the failure that prevents it."""
         if self.failure is not None:

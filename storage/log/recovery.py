@@ -53,7 +53,7 @@ def open_log(
         names = set(log.files.list_directory(log.directory))
     except FileNotFoundError:
         names = set()
-    _check_topic_id(log, names, found_topic_id)
+    _check_topic_id(log, names, found_topic_id, clean=clean)
     if any(name.endswith(_UNFINISHED_SUFFIXES) for name in names):
         names = _finish_swaps(log.files, log.directory, _remove_temporary(log.files, log.directory, names))
     offsets = {name: offset for name in names if (offset := offset_of(name)) is not None}
@@ -113,10 +113,15 @@ def write_partition_metadata(log: LogState) -> None:
         log.files.replace_whole(path, checkpoints.encode_partition_metadata(log.topic_id), synced=False)
 
 
-def _check_topic_id(log: LogState, names: set[str], found: str | None) -> None:
+def _check_topic_id(log: LogState, names: set[str], found: str | None, *, clean: bool) -> None:
     if found is None and checkpoints.PARTITION_METADATA_FILE in names:
         path = f"{log.directory}/{checkpoints.PARTITION_METADATA_FILE}"
-        found = checkpoints.read_partition_metadata(log.files, path)
+        try:
+            found = checkpoints.read_partition_metadata(log.files, path)
+        except checkpoints.TornCheckpointError as failure:
+            if clean or log.topic_id is None:
+                raise
+            logger.warning("The partition's metadata is made anew: %s", failure)
     if found is None:
         if names:
             write_partition_metadata(log)
@@ -250,6 +255,7 @@ def _load(
     cut = False
     end_offset = log.segments.base_offsets[0]
     first_unflushed = len(log.segments) if clean else log.segments.slot_of(recovery_point)
+    first_unsynced = None
     slot = 0
     while slot < len(log.segments):
         segment = log.segments[slot]
@@ -268,9 +274,14 @@ def _load(
                     log, segment, states, log.segments.newest_first(above=segment.base_offset)
                 )
             end_offset = states.map_end_offset
+            log.flushing.made_anew = True
+            if first_unsynced is None and segment is not log.segments.active:
+                first_unsynced = end_offset - 1
         slot += 1
     log.log_end_offset = end_offset
-    log.flushing.begin_at(end_offset if clean else min(recovery_point, end_offset))
+    synced = end_offset if clean else min(recovery_point, end_offset)
+    # what was made anew beside a closed segment isn't on the disk yet, though its records may be
+    log.flushing.begin_at(synced if first_unsynced is None else min(synced, first_unsynced))
     log.snapshots.remove_strays(log.segments.base_offsets)
     if states is not None and states.map_end_offset == end_offset:
         # Kafka reads its snapshot back, and so knows each producer's last batch alone. The others are kept here: a

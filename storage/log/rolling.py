@@ -27,6 +27,7 @@ def roll_at(log: LogState, base_offset: int, now_ms: int) -> Segment:
         _take_back(segment, failure)
         raise
     log.segments.add(segment)
+    log.flushing.begin_segment(base_offset)
     syncing.flush_to(log, base_offset, now_ms)
     return segment
 

@@ -5,6 +5,8 @@ trusts below the recovery point; of the active one only the `.log`, since a star
 rest of it anew.
 """
 
+import os
+
 from storage import checkpoints
 from storage.background import Lane, Work
 from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, file_path
@@ -25,11 +27,11 @@ def _start(log: LogState) -> None:
     if target <= flushing.recovery_point or not log.ready:
         return
     files = log.files
-    paths, directory = unsynced(log, target)
+    paths, directories = unsynced(log, target)
     begun = flushing.start()
 
     def work() -> None:
-        sync_all(files, paths, directory)
+        sync_all(files, paths, directories)
 
     def then(failure: Exception | None) -> None:
         if failure is not None:
@@ -47,8 +49,8 @@ def _fail(log: LogState, failure: Exception) -> None:
     log.give_up(failure if isinstance(failure, OSError) else OSError(str(failure)))
 
 
-def unsynced(log: LogState, target: int) -> tuple[list[str], str | None]:
-    """What must be synced for the recovery point to become `target`: files, and the directory of new ones."""
+def unsynced(log: LogState, target: int) -> tuple[list[str], list[str]]:
+    """What must be synced for the recovery point to become `target`: files, and the directories of new ones."""
     paths = []
     new_names = False
     recovery_point = log.flushing.recovery_point
@@ -67,22 +69,25 @@ def unsynced(log: LogState, target: int) -> tuple[list[str], str | None]:
     epochs_path = log.leader_epochs.unsynced_path()
     if epochs_path is not None:
         paths.append(epochs_path)
-    return paths, log.directory if new_names else None
+    directories = [log.directory] if new_names else []
+    if new_names and recovery_point <= log.segments.base_offsets[0]:
+        directories.append(os.path.dirname(log.directory))  # its own name is new too
+    return paths, directories
 
 
-def sync_all(files: Files, paths: list[str], directory: str | None) -> None:
+def sync_all(files: Files, paths: list[str], directories: list[str]) -> None:
     """Waits for the disk. In any thread."""
     for path in paths:
         files.sync(path)
-    if directory is not None:
+    for directory in directories:
         files.sync_directory(directory)
 
 
 def sync_now(log: LogState) -> None:
     """Waits for the disk until all that was appended is synced; no flush may be running. Raises `OSError`."""
-    paths, directory = unsynced(log, log.log_end_offset)
+    paths, directories = unsynced(log, log.log_end_offset)
     try:
-        sync_all(log.files, paths, directory)
+        sync_all(log.files, paths, directories)
     except OSError as failure:
         _fail(log, failure)
         raise
@@ -92,11 +97,13 @@ def sync_now(log: LogState) -> None:
 def last_sync(log: LogState, snapshot: str | None) -> Work:
     """What a clean end leaves to be synced, in any thread; `snapshot` is the path of one just taken."""
     files = log.files
-    paths, directory = unsynced(log, log.log_end_offset)
+    paths, directories = unsynced(log, log.log_end_offset)
+    if snapshot is None and log.flushing.made_anew:
+        snapshot = log.snapshots.path(log.log_end_offset)
     if snapshot is not None:
         paths.append(snapshot)
-        directory = log.directory
+        directories = directories or [log.directory]
     if paths:
         active = log.segments.active.base_offset
         paths += [file_path(log.directory, active, suffix) for suffix in INDEX_SUFFIXES]
-    return lambda: sync_all(files, paths, directory)
+    return lambda: sync_all(files, paths, directories)

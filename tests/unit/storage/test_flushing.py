@@ -89,6 +89,7 @@ def test_a_first_sync_covers_the_directory_and_its_texts(tmp_path: Path, synced:
         "partition.metadata",
         "leader-epoch-checkpoint",
         "orders-0",
+        tmp_path.name,  # which has the name of the partition's own directory
     ]
     synced.clear()
     append(log, batch())

@@ -1,0 +1,61 @@
+"""`python -m tests.simulation`: many seeds, or the history of one."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+import traceback
+from concurrent.futures import ProcessPoolExecutor
+
+from tests.simulation.simulation import simulate
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation")
+    parser.add_argument("seed", type=int, nargs="?", help="show what happens with this one")
+    parser.add_argument("--seeds", type=int, default=500, help="how many to try (default: 500)")
+    parser.add_argument("--first", type=int, default=1, help="the first of them")
+    arguments = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    if arguments.seed is not None:
+        return _show(arguments.seed)
+    began_s = time.monotonic()
+    failed = 0
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    with ProcessPoolExecutor(os.cpu_count()) as executor:
+        for seed, what, anomalies in executor.map(_try, seeds):
+            if anomalies:
+                failed += 1
+                print(f"seed {seed} ({what}): {anomalies[0]}", flush=True)
+                for anomaly in anomalies[1:5]:
+                    print(f"    {anomaly}")
+                print(f"  again: python -m tests.simulation {seed}")
+    print(f"{len(seeds)} seeds in {time.monotonic() - began_s:.0f} s, {failed} with anomalies")
+    return 1 if failed else 0
+
+
+def _try(seed: int) -> tuple[int, str, list[str]]:
+    try:
+        result = simulate(seed)
+    except BaseException as error:
+        return seed, "", [traceback.format_exc(limit=-4) or repr(error)]
+    return seed, result.deaths.value, result.anomalies
+
+
+def _show(seed: int) -> int:
+    result = simulate(seed)
+    for line in result.history.lines:
+        print(line)
+    for anomaly in result.anomalies:
+        print(f"ANOMALY: {anomaly}")
+    print(
+        f"{result.deaths.value}, {result.crashes} deaths, {result.virtual_s:.1f} s, {result.history.digest}"
+    )
+    return 1 if result.anomalies else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+"""What must be true, however the machine died."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error
+from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.records.batch import CorruptRecordError, walk_batches
+from tests.simulation.clients import Reader
+from tests.simulation.machine import Machine
+from tests.simulation.work import Outcome, Place, Transaction
+
+if TYPE_CHECKING:
+    from tests.simulation.simulation import Simulation
+
+REBUILT = (".index", ".timeindex", ".txnindex", ".snapshot")
+
+Written = dict[str, tuple[int, bytes]]
+"""By folder: up to which offset it is synced, and what its log holds."""
+
+
+# --- at a death -----------------------------------------------------------------------------------------------
+
+
+def written(machine: Machine) -> Written:
+    """What the broker's logs hold, before it dies."""
+    found: Written = {}
+    for partition in machine.server.partitions.all() if machine.server is not None else ():
+        log = partition.log
+        if machine.disk.find(log.directory) is not None:
+            found[log.directory] = (log.recovery_point, _bytes_of(machine, log.directory))
+    return found
+
+
+def _bytes_of(machine: Machine, folder: str) -> bytes:
+    names = machine.disk.names(folder)
+    return b"".join(machine.disk.bytes_of(f"{folder}/{name}") for name in names if name.endswith(".log"))
+
+
+def what_is_lost(machine: Machine, before: Written, *, power_lost: bool) -> list[str]:
+    """Complaints: of what was synced nothing may be, nor anything where the power stayed."""
+    complaints = []
+    for folder, (recovery_point, data) in before.items():
+        there = _bytes_of(machine, folder) if machine.disk.find(folder) is not None else b""
+        if not power_lost:
+            if there != data:
+                complaints.append(f"{folder} changed with a killed process")
+            continue
+        synced = _size_below(data, recovery_point)
+        if there[:synced] != data[:synced]:
+            complaints.append(f"{folder} was synced up to offset {recovery_point}, and isn't")
+    return complaints
+
+
+def _size_below(data: bytes, offset: int) -> int:
+    size = 0
+    try:
+        for position, header in walk_batches(data):
+            if header.last_offset >= offset:
+                break
+            size = position + header.size_bytes
+    except CorruptRecordError:
+        pass
+    return size
+
+
+# --- at the end -----------------------------------------------------------------------------------------------
+
+
+async def check(simulation: Simulation) -> None:
+    committed: dict[Place, dict[int, bytes]] = {}
+    for place in _places():
+        committed[place] = await _check_place(simulation, place)
+    _check_sent(simulation, committed)
+    effective = [each for each in simulation.work.transactions if _is_committed(simulation, each, committed)]
+    await _check_offsets(simulation, effective)
+    await _check_rebuilt(simulation, committed)
+
+
+def _places() -> tuple[Place, ...]:
+    from tests.simulation.simulation import PLACES
+
+    return PLACES
+
+
+def _reader(simulation: Simulation, place: Place, *, committed: bool) -> Reader:
+    return Reader(simulation.client(f"checker-{place}"), simulation.work, place, committed=committed)
+
+
+async def _check_place(simulation: Simulation, place: Place) -> dict[int, bytes]:
+    """What is committed, by offset."""
+    work = simulation.work
+    everything = _reader(simulation, place, committed=False)
+    await everything.read_all()
+    reader = _reader(simulation, place, committed=True)
+    found = await reader.read_all()
+    if reader.last_stable_offset != reader.high_watermark and not simulation.may_lose:
+        work.complain(f"{place}: stable up to {reader.last_stable_offset} of {reader.high_watermark}")
+    values = [*everything.values.values()]
+    for value in {value for value in values if values.count(value) > 1}:
+        work.complain(f"{place} has {value!r} twice")
+    last: dict[bytes, bytes] = {}
+    for value in values:
+        producer = value.split(b"/")[0]
+        if last.get(producer, b"") > value:
+            work.complain(f"{place} has {value!r} behind {last[producer]!r}")
+        last[producer] = value
+    for offset, value in work.seen.get(place, {}).items():
+        if found.get(offset) != value:
+            work.complain(f"{place}: {value!r} was read at {offset}, and there is {found.get(offset)!r}")
+    return found
+
+
+def _check_sent(simulation: Simulation, committed: dict[Place, dict[int, bytes]]) -> None:
+    there = {place: {value: offset for offset, value in found.items()} for place, found in committed.items()}
+    for sent in simulation.work.sent:
+        offset = there[sent.place].get(sent.value)
+        if sent.acknowledged and not simulation.may_lose:
+            if offset is None:
+                simulation.work.complain(f"{sent.place}: {sent.value!r} was acknowledged, and isn't there")
+            elif sent.offset is not None and sent.offset != offset:
+                simulation.work.complain(f"{sent.place}: {sent.value!r} is at {offset}, not {sent.offset}")
+
+
+def _is_committed(
+    simulation: Simulation, transaction: Transaction, committed: dict[Place, dict[int, bytes]]
+) -> bool:
+    """All or nothing, and as its client was told."""
+    values = {(place, value) for place, sent in transaction.values.items() for value in sent}
+    found = {(place, value) for place, value in values if value in committed[place].values()}
+    complain = simulation.work.complain
+    if simulation.may_lose:
+        # An abort's marker may be lost where the coordinator's Complete isn't: as with one replica of Kafka's, the next
+        # transaction of the same producer id ends what was left open then, with its own outcome.
+        return bool(found)
+    if transaction.outcome is Outcome.ABORTED:
+        if found:
+            complain(f"{transaction.name} was aborted, and is read: {found}")
+        return False
+    if transaction.outcome is Outcome.COMMITTED and found != values:
+        complain(f"{transaction.name} was committed, and there is no {values - found}")
+    elif found and found != values:
+        complain(f"{transaction.name} is there in part: no {values - found}")
+    return bool(found)
+
+
+async def _check_offsets(simulation: Simulation, effective: list[Transaction]) -> None:
+    work = simulation.work
+    if simulation.may_lose:
+        return
+    place = _places()[0]
+    for group, told in work.committed_offsets.items():
+        offset = await _committed_offset(simulation, group, place)
+        least = max((offset for offset, acknowledged in told if acknowledged), default=-1)
+        if (offset != -1 and offset not in [each for each, _ in told]) or offset < least:
+            work.complain(f"{group} is at {offset}, told {told}")
+    for number in range(3):
+        name = f"transactional-{number}"
+        offsets = [each.offset for each in effective if each.name.split()[0] == name and each.offset]
+        if not any(each.name.split()[0] == name for each in work.transactions):
+            continue
+        offset = await _committed_offset(simulation, f"group-of-{number}", place)
+        expected = offsets[-1] if offsets else -1
+        if offset != expected:
+            work.complain(f"group-of-{number} is at {offset}, not {expected}")
+
+
+async def _committed_offset(simulation: Simulation, group: str, place: Place) -> int:
+    client = simulation.client("offsets")
+    topic, index = place
+    found = -1
+
+    async def fetch() -> Error:
+        nonlocal found
+        asked = OffsetFetchRequestTopic(name=topic, partition_indexes=[index])
+        request = OffsetFetchRequest(group_id=group, topics=[asked], require_stable=True)
+        answer = await client.ask(request, 7)
+        if answer.error_code:
+            return Error(answer.error_code)
+        (partition,) = answer.topics[0].partitions
+        found = partition.committed_offset
+        return Error(partition.error_code)
+
+    error = await client.insist(fetch)
+    if error is not Error.NONE:
+        simulation.work.complain(f"the offset of {group}: {error!r}")
+    client.close()
+    return found
+
+
+async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int, bytes]]) -> None:
+    """All that isn't the log follows from it: a broker that has nothing else says and knows the same."""
+    machine, work = simulation.machine, simulation.work
+    states = _states(machine)
+    machine.die(power_lost=False)
+    for folder in states:
+        for name in machine.disk.names(folder):
+            if name.endswith(REBUILT):
+                machine.disk.forget(f"{folder}/{name}")
+    machine.disk.forget(f"{machine.folder}/recovery-point-offset-checkpoint")
+    await machine.start()
+    rebuilt = _states(machine)
+    for folder, state in states.items():
+        if rebuilt.get(folder) != state:
+            work.complain(f"{folder} is {rebuilt.get(folder)}, rebuilt from its log; it was {state}")
+    for place, found in committed.items():
+        if await _reader(simulation, place, committed=True).read_all() != found:
+            work.complain(f"{place} is read in another way once its indexes are rebuilt")
+    await machine.stop()
+
+
+def _states(machine: Machine) -> dict[str, tuple[object, ...]]:
+    """Of each partition's log: its bounds and what it knows of producers."""
+    found: dict[str, tuple[object, ...]] = {}
+    assert machine.server is not None
+    for partition in machine.server.partitions.all():
+        log = partition.log
+        if machine.disk.find(log.directory) is not None:
+            producers = sorted(
+                # of its batches a snapshot has the last alone, as Kafka's
+                (
+                    each.producer_id,
+                    each.epoch,
+                    each.last_sequence,
+                    each.last_data_offset,
+                    each.txn_first_offset,
+                )
+                for each in log.producers.producers.values()
+            )
+            bounds = (log.log_start_offset, log.log_end_offset, log.last_stable_offset)
+            found[log.directory] = (*bounds, producers)
+    return found

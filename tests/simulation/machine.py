@@ -1,0 +1,123 @@
+"""A machine: a disk, and a broker that runs on it, dies and starts again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from broker.environment.chance import Chance
+from broker.environment.environment import Environment
+from broker.process.command_line import parse_command_line
+from broker.server import Server
+from broker.starting import start
+from tests.simulation.history import History
+from tests.simulation.virtual_disk import VirtualDisk
+from tests.simulation.virtual_files import MachineDied, VirtualFiles
+from tests.simulation.virtual_loop import VirtualLoop
+from tests.simulation.virtual_network import NodeNetwork, VirtualNetwork
+from tests.simulation.virtual_scheduler import NodeScheduler, VirtualClock, VirtualLanes
+
+
+class World:
+    """What machines share."""
+
+    def __init__(self, loop: VirtualLoop, seed: int) -> None:
+        self.loop = loop
+        self.seed = seed
+        self.history = History(loop.time)
+        self.network = VirtualNetwork(loop, self.luck("network"), self.history)
+        self.clock = VirtualClock(loop)
+
+    def luck(self, of_what: str) -> random.Random:
+        """Its own for each, so that what one draws changes nothing for the others."""
+        return random.Random(f"{self.seed} {of_what}")
+
+
+class Machine:
+    """`server` and what it has are those of the present run, or the last."""
+
+    server: Server | None
+    """None where it died as it started."""
+    files: VirtualFiles
+    scheduler: NodeScheduler
+
+    def __init__(self, world: World, name: str, port: int, settings: Sequence[str] = ()) -> None:
+        self.world = world
+        self.name = name
+        self.port = port
+        self.runs = 0
+        self.is_up = False
+        self.serves = False
+        self.failures: list[BaseException] = []
+        self.folder = f"/disks/{name}"
+        self.disk = VirtualDisk()
+        self._luck = world.luck(f"{name}'s disk")
+        self._settings = settings
+        self._network: NodeNetwork
+        VirtualFiles(self.disk, world.history, world.clock.now_ms).make_directory(self.folder)
+        self.disk.keep_all()
+
+    def note(self, what: str) -> None:
+        self.world.history.note(self.name, what)
+
+    async def start(self, *, die_at: int = -1) -> bool:
+        """Whether it got as far as to serve clients; it dies before the operation on files that `die_at` says."""
+        self.runs += 1
+        world = self.world
+        self.note(f"starts, run {self.runs}")
+        run = f"{self.name} {self.runs}"
+        self.scheduler = NodeScheduler(world.loop)
+        self.files = VirtualFiles(self.disk, world.history, world.clock.now_ms)
+        self._network = world.network.of_node(self.scheduler)
+        environment = Environment(
+            clock=world.clock,
+            scheduler=self.scheduler,
+            chance=Chance(world.luck(run).randbytes),
+            files=self.files,
+            background=VirtualLanes(self.scheduler, world.luck(f"{run} background")),
+            network=self._network,
+        )
+        arguments = ["--data", self.folder, "--port", str(self.port)]
+        for setting in self._settings:
+            arguments += ["-o", setting]
+        self.server = None
+        self.is_up = True
+        self.files.on_death = self._off
+        self.files.die_at = die_at
+        try:
+            self.server = await start(parse_command_line(arguments, {}).config, environment)
+        except MachineDied:
+            return False
+        self.note("serves")
+        self.serves = self.is_up
+        return self.serves
+
+    def _off(self) -> None:
+        self.is_up = self.serves = False
+        self.scheduler.dead = True
+        self.files.dead = True
+        self._network.die()
+
+    def die(self, *, power_lost: bool) -> None:
+        """At once, or what remains to be done where a file's operation was the last: a killed process, or a machine
+        without power."""
+        self.note("loses its power" if power_lost else "is killed")
+        self.failures += self.scheduler.failures
+        if self.is_up:
+            self._off()
+        if power_lost:
+            self.disk.lose_power(self._luck)
+        else:
+            self.disk.locked.clear()
+
+    async def stop(self) -> None:
+        self.note("stops")
+        assert self.server is not None
+        self.serves = False
+        await self.server.stop()
+        self.failures += self.scheduler.failures
+        if self.server.failure is not None:
+            self.failures.append(self.server.failure)
+        self.is_up = False
+        self.scheduler.dead = True
+        self.note("has stopped")

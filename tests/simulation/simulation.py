@@ -1,0 +1,225 @@
+"""One broker with clients at work, while its machine dies and comes back; and what must be true whatever happened."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from protocol.errors import Error
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.simulation import checks
+from tests.simulation.clients import (
+    TRANSACTION_TIMEOUT_MS,
+    Committer,
+    IdempotentProducer,
+    Reader,
+    TransactionalProducer,
+    create_topic,
+)
+from tests.simulation.history import History
+from tests.simulation.machine import Machine, World
+from tests.simulation.virtual_files import MachineDied
+from tests.simulation.virtual_loop import VirtualLoop, run
+from tests.simulation.wire_client import WireClient
+from tests.simulation.work import Place, Work
+
+PORT = 9092
+PLACES: tuple[Place, ...] = (("orders", 0), ("orders", 1), ("bills", 0))
+LONGEST_S = 600.0
+
+
+class Deaths(Enum):
+    """How a machine dies, and so what is expected of it."""
+
+    KILLED = "killed"
+    """Nothing that was written is lost."""
+    POWER_LOST_SYNCED = "power lost, each record synced"
+    """With `flush.messages=1` nothing that was acknowledged is lost."""
+    POWER_LOST = "power lost"
+    """As with Kafka what isn't synced may go: logs keep their beginnings, and the broker comes back."""
+
+
+@dataclass
+class Result:
+    seed: int
+    history: History
+    anomalies: list[str]
+    work: Work
+    deaths: Deaths
+    crashes: int
+    virtual_s: float
+
+
+def simulate(seed: int) -> Result:
+    return run(lambda loop: Simulation(loop, seed).run())
+
+
+class Simulation:
+    def __init__(self, loop: VirtualLoop, seed: int) -> None:
+        self.loop = loop
+        self.world = World(loop, seed)
+        self.luck = self.world.luck("course")
+        self.deaths = self.luck.choice([*Deaths])
+        self.work = Work()
+        self.crashes = 0
+        self.may_lose = self.deaths is Deaths.POWER_LOST
+        settings = [
+            "offsets.topic.num.partitions=2",
+            "transaction.state.log.num.partitions=2",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",
+            "log.flush.offset.checkpoint.interval.ms=3000",
+            f"transaction.partition.verification.enable={self.luck.choice(('true', 'false'))}",
+        ]
+        if self.deaths is Deaths.POWER_LOST_SYNCED:
+            settings.append("log.flush.interval.messages=1")
+        else:
+            settings.append(f"log.flush.interval.messages={self.luck.choice((2, 7, 1000))}")
+        if self.luck.random() < 0.5:
+            settings.append("log.roll.ms=4000")
+        if self.luck.random() < 0.5:
+            settings.append("log.flush.interval.ms=2000")
+        self.machine = Machine(self.world, "broker", PORT, settings)
+
+    def client(self, name: str) -> WireClient:
+        return WireClient(self.world.network, name, PORT, self.world.luck(name))
+
+    async def run(self) -> Result:
+        self.world.history.note("simulation", f"seed {self.world.seed}, {self.deaths.value}")
+        self.loop.set_exception_handler(self._uncaught)
+        try:
+            await self._course()
+        except Exception:
+            self.work.complain(traceback.format_exc(limit=-6))
+        return Result(
+            self.world.seed,
+            self.world.history,
+            self.work.anomalies,
+            self.work,
+            self.deaths,
+            self.crashes,
+            self.loop.time(),
+        )
+
+    def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is not None and not isinstance(error, MachineDied):
+            self.work.complain(f"uncaught: {context.get('message')}: {error!r}")
+
+    async def _course(self) -> None:
+        await self.machine.start()
+        await self._prepare()
+        # the topics are on the disk: the metadata log isn't synced with each record, as GAPS.md says
+        await self.machine.stop()
+        await self.machine.start()
+        readers = [self._reader(number, place) for number, place in enumerate(PLACES)]
+        reading = [self.loop.create_task(reader.run()) for reader in readers]
+        working = [self.loop.create_task(work) for work in self._working()]
+        crashing = self.loop.create_task(self._crash_now_and_then())
+        done, late = await asyncio.wait(working, timeout=LONGEST_S)
+        for _ in late:
+            self.work.complain("a client doesn't come to its end")
+        crashing.cancel()
+        await asyncio.gather(crashing, return_exceptions=True)
+        for task in (*reading, *late):
+            task.cancel()
+        await asyncio.gather(*reading, *late, return_exceptions=True)
+        for task in working:
+            if task in done and task.exception() is not None:
+                raise task.exception()  # type: ignore[misc]
+        self.world.network.is_calm = True
+        self.machine.files.die_at = -1
+        if not self.machine.serves:
+            self._die()
+            await self._come_back()
+        # all that is left open runs into its timeout
+        await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 + 5)
+        await checks.check(self)
+        self.work.anomalies += [f"the broker failed: {error!r}" for error in self.machine.failures]
+
+    async def _prepare(self) -> None:
+        admin = self.client("admin")
+        for topic in dict.fromkeys(topic for topic, _ in PLACES):
+            await create_topic(admin, topic, 1 + max(index for name, index in PLACES if name == topic))
+        for key, key_type in (("group-x", 0), ("producer-x", 1)):
+
+            async def find(key: str = key, key_type: int = key_type) -> Error:
+                answer = await admin.ask(FindCoordinatorRequest(key=key, key_type=key_type), 3)
+                return Error(answer.error_code)
+
+            assert await admin.insist(find) is Error.NONE
+        admin.close()
+
+    def _reader(self, number: int, place: Place) -> Reader:
+        return Reader(self.client(f"reader-{number}"), self.work, place)
+
+    def _working(self) -> list[Coroutine[Any, Any, None]]:
+        luck, work = self.luck, self.work
+        working: list[Coroutine[Any, Any, None]] = []
+        for number in range(luck.randint(1, 2)):
+            idempotent = IdempotentProducer(
+                self.client(f"idempotent-{number}"), work, PLACES, may_lose=self.may_lose
+            )
+            working.append(idempotent.run(luck.randint(5, 25)))
+        for number in range(luck.randint(1, 3)):
+            transactional = TransactionalProducer(
+                self.client(f"transactional-{number}"),
+                work,
+                PLACES,
+                may_lose=self.may_lose,
+                version=luck.choice((1, 2)),
+                group=f"group-of-{number}",
+            )
+            working.append(transactional.run(luck.randint(3, 12)))
+        committer = Committer(self.client("committer"), work, PLACES[0], "group-of-committer")
+        working.append(committer.run(luck.randint(5, 20)))
+        return working
+
+    # --- deaths ---------------------------------------------------------------------------------------------
+
+    async def _crash_now_and_then(self) -> None:
+        for _ in range(self.luck.randint(1, 4)):
+            await asyncio.sleep(self.luck.uniform(0.5, 8))
+            if self.luck.random() < 0.15:
+                await self.machine.stop()
+            else:
+                await self._die_somewhere()
+            await self._come_back()
+
+    async def _die_somewhere(self) -> None:
+        """Between two turns of the loop, or amid one, before an operation on a file."""
+        machine = self.machine
+        if self.luck.random() < 0.6:
+            machine.files.die_at = machine.files.operations + self.luck.randint(1, 60)
+            deadline_s = self.loop.time() + 3
+            while machine.is_up and self.loop.time() < deadline_s:
+                await asyncio.sleep(0.01)
+        self._die()
+
+    def _die(self) -> None:
+        self.crashes += 1
+        power_lost = self.deaths is not Deaths.KILLED and self.luck.random() < 0.8
+        before = checks.written(self.machine)
+        self.machine.die(power_lost=power_lost)
+        if power_lost and self.may_lose:
+            # what readers were given and is lost now may be said differently
+            self.work.seen.clear()
+        self.work.anomalies += checks.what_is_lost(self.machine, before, power_lost=power_lost)
+
+    async def _come_back(self) -> None:
+        while True:
+            await asyncio.sleep(self.luck.uniform(0.05, 2))
+            die_at = self.luck.randint(1, 250) if self.luck.random() < 0.3 else -1
+            if self.world.network.is_calm:
+                die_at = -1
+            if await self.machine.start(die_at=die_at):
+                if die_at < 0:
+                    return
+                await asyncio.sleep(self.luck.uniform(0, 2))
+                if self.machine.is_up and self.luck.random() < 0.5:
+                    self.machine.files.die_at = -1
+                    return
+            self._die()

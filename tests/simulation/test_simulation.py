@@ -1,0 +1,87 @@
+"""A few seeds of the simulation, and two brokers in one process. `make simulation` tries many more seeds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from protocol.errors import Error
+from tests.simulation.clients import IdempotentProducer, Reader, create_topic
+from tests.simulation.machine import Machine, World
+from tests.simulation.simulation import simulate
+from tests.simulation.virtual_loop import VirtualLoop, run
+from tests.simulation.wire_client import WireClient
+from tests.simulation.work import Work
+
+SEEDS = (1, 3, 5, 6, 8, 10, 12, 13)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_that_counts_is_lost_however_the_broker_dies(seed: int) -> None:
+    assert simulate(seed).anomalies == []
+
+
+def test_a_seed_has_the_same_history_twice() -> None:
+    first, second = simulate(7), simulate(7)
+    assert first.history.lines == second.history.lines
+    assert first.history.digest == second.history.digest
+    assert first.history.digest != simulate(8).history.digest
+
+
+def test_the_history_of_a_seed_does_not_depend_on_the_hashes_of_strings() -> None:
+    program = "from tests.simulation.simulation import simulate; print(simulate(7).history.digest)"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.getcwd()},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in "12"
+    }
+    assert len(digests) == 1
+
+
+def test_two_brokers_on_one_clock_each_serve_a_producer() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 1)
+        machines = [Machine(world, name, port) for name, port in (("one", 9092), ("two", 9093))]
+        for machine in machines:
+            assert await machine.start()
+        servers = [machine.server for machine in machines]
+        assert servers[0] is not None
+        assert servers[1] is not None
+        assert servers[0].cluster_id != servers[1].cluster_id
+        works = [Work(), Work()]
+        producing = []
+        for machine, work in zip(machines, works, strict=True):
+            client = WireClient(
+                world.network, f"producer-of-{machine.name}", machine.port, world.luck(machine.name)
+            )
+            await create_topic(client, f"of-{machine.name}", 1)
+            producer = IdempotentProducer(client, work, [(f"of-{machine.name}", 0)], may_lose=False)
+            producing.append(loop.create_task(producer.run(10)))
+        for task in producing:
+            await task
+        for machine, work in zip(machines, works, strict=True):
+            client = WireClient(
+                world.network, f"reader-of-{machine.name}", machine.port, world.luck("reader")
+            )
+            reader = Reader(client, work, (f"of-{machine.name}", 0))
+            values = await reader.read_all()
+            assert values == {sent.offset: sent.value for sent in work.sent}
+            assert len(values) >= 10
+        # one ends, and the other doesn't notice
+        machines[0].die(power_lost=True)
+        client = WireClient(world.network, "late", machines[1].port, world.luck("late"))
+        late = Reader(client, Work(), ("of-two", 0))
+        assert await late.poll() is Error.NONE
+        assert len(late.values) == len(works[1].sent)
+        await machines[1].stop()
+        assert works[0].anomalies == works[1].anomalies == []
+
+    run(main)

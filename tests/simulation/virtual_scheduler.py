@@ -1,0 +1,132 @@
+"""A node's callbacks on the virtual loop, its clock, and its work in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from broker.broken_invariant import stops_the_broker
+from broker.environment.scheduler import Failed, Scheduled
+from storage.background import Lane, Then, Work, run_in_turn
+from tests.simulation.virtual_files import MachineDied
+
+BEGIN_MS = 1_700_000_000_000
+
+
+class VirtualClock:
+    """The wall's and the monotonic one go together."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._time = loop.time
+
+    def now_ms(self) -> int:
+        return BEGIN_MS + int(self._time() * 1000)
+
+    def monotonic_s(self) -> float:
+        return self._time()
+
+
+class NodeScheduler:
+    """One run of a node: once it is dead, nothing that it still had to do is done."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._told: Failed | None = None
+        self.dead = False
+        self.failures: list[BaseException] = []
+
+    def time(self) -> float:
+        return self._loop.time()
+
+    def call_soon(self, callback: Callable[..., object], /, *args: Any) -> Scheduled:
+        return self._loop.call_soon(self._run, callback, args)
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Scheduled:
+        return self._loop.call_later(delay_s, self._run, callback, args)
+
+    def tell_failures(self, failed: Failed) -> Callable[[], None]:
+        self._told = failed
+
+        def stop() -> None:
+            self._told = None
+
+        return stop
+
+    def failed(self, error: BaseException, of_a_callback: bool) -> None:
+        self.failures.append(error)
+        if self._told is not None:
+            self._told(error, of_a_callback)
+
+    def _run(self, callback: Callable[..., object], args: Sequence[Any]) -> None:
+        if self.dead:
+            return
+        try:
+            callback(*args)
+        except MachineDied:
+            return
+        except Exception as error:
+            self.failed(error, True)
+
+
+class VirtualLanes:
+    """Work takes as long as luck has it, one after the other in each lane; so does the news of its end."""
+
+    def __init__(self, scheduler: NodeScheduler, luck: random.Random) -> None:
+        self._scheduler = scheduler
+        self._luck = luck
+        self._queues: dict[Lane, deque[tuple[Work, Then]]] = {lane: deque() for lane in Lane}
+        self._finished: asyncio.Future[None] | None = None
+        self._stopping = False
+
+    def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
+        if delay_ms <= 0:
+            self._queue(work, then, lane)
+        else:
+            self._scheduler.call_later(delay_ms / 1000, self._due, work, then, lane)
+
+    def _due(self, work: Work, then: Then, lane: Lane) -> None:
+        if not self._stopping:
+            self._queue(work, then, lane)
+
+    def _queue(self, work: Work, then: Then, lane: Lane) -> None:
+        queue = self._queues[lane]
+        queue.append((work, then))
+        if len(queue) == 1:
+            self._next(lane)
+
+    def _next(self, lane: Lane) -> None:
+        self._scheduler.call_later(self._luck.expovariate(300), self._work, lane)
+
+    def _work(self, lane: Lane) -> None:
+        work, then = self._queues[lane][0]
+        failure: Exception | None = None
+        try:
+            work()
+        except Exception as error:
+            failure = error
+        self._scheduler.call_later(self._luck.expovariate(3000), self._tell, lane, then, failure)
+
+    def _tell(self, lane: Lane, then: Then, failure: Exception | None) -> None:
+        queue = self._queues[lane]
+        queue.popleft()
+        if queue:
+            self._next(lane)
+        try:
+            then(failure)
+            if failure is not None and stops_the_broker(failure):
+                raise failure
+        finally:
+            if self._finished is not None and not any(self._queues.values()) and not self._finished.done():
+                self._finished.set_result(None)
+
+    def run_all(self, works: Sequence[Work], /) -> list[Exception | None]:
+        return run_in_turn(works)
+
+    async def finish(self) -> None:
+        self._stopping = True
+        if any(self._queues.values()):
+            self._finished = asyncio.get_running_loop().create_future()
+            await self._finished
