@@ -47,7 +47,9 @@ class LoopTimers:
 
     def fire_due(self) -> None:
         """Call back whatever is due by the clock. A failure of one is logged, and stops none of the others."""
-        self._handle = None
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
         self._firing = True
         try:
             while True:

@@ -14,9 +14,9 @@ from broker.environment.environment import Environment
 from broker.network.dispatch import with_ports
 from broker.process.command_line import parse_command_line
 from broker.server import Server
-from broker.starting import start
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
+from tests.support.nodes import begin, forget
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -40,7 +40,7 @@ def configured(folder: Path, *settings: str, port: int = 0) -> BrokerConfig:
 async def started(folder: Path, *settings: str, port: int = 0, now_ms: int | None = None) -> Server:
     """Raises StartError as a start does."""
     clock = ManualClock() if now_ms is None else ManualClock(now_ms)
-    return await start(configured(folder, *settings, port=port), Environment.of_this_machine(clock, files))
+    return await begin(configured(folder, *settings, port=port), Environment.of_this_machine(clock, files))
 
 
 def clock_of(node: Server) -> ManualClock:
@@ -55,9 +55,12 @@ def handled(node: Server, handler: ModuleType, context: Any, request: Any) -> An
 
 def crash(node: Server) -> None:
     """Let go of everything as a killed process does."""
+    forget(node)
     node.housekeeping.stop()
     node.moves.stop()
+    node.timers.stop()
     node.log_dirs.forget_failures()
     for listener in node.listeners.values():
         listener.stop_accepting()
+        listener.close_connections()
     node.log_dirs.close(clean=False)

@@ -13,7 +13,6 @@ from broker.environment.environment import Environment
 from broker.handlers import alter_replica_log_dirs, produce
 from broker.process.command_line import parse_command_line
 from broker.server import Server
-from broker.starting import start
 from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
@@ -22,6 +21,7 @@ from protocol.wire.primitives import uuid_from_text
 from tests.compare.plain import message_from
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
+from tests.support.nodes import begin
 from tests.support.topics import topics_of
 from tests.support.whole_server import handled
 
@@ -43,7 +43,7 @@ async def started(folder: Path, *names: str, metadata: str = "a") -> Server:
     log_dirs = ",".join(str(folder / name) for name in names or "abc")
     arguments = ["--port", "0", "-o", f"log.dirs={log_dirs}", "-o", f"metadata.log.dir={folder / metadata}"]
     environment = Environment.of_this_machine(ManualClock(NOW_MS), files)
-    return await start(parse_command_line(arguments, {}).config, environment)
+    return await begin(parse_command_line(arguments, {}).config, environment)
 
 
 async def filled(folder: Path) -> Server:

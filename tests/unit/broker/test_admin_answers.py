@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from broker.handlers import alter_partition_reassignments, elect_leaders, update_features
+from broker.server import Server
 from protocol.messages.topics import CreatableTopic
 from tests.support.topics import topics_of
-from tests.support.whole_server import in_loop, started
+from tests.support.whole_server import started
 from tests.unit.broker.log_dirs import ask
 
 
-@in_loop
 @pytest.mark.parametrize("timeout_ms", [1000, 0])
-async def test_an_election_answers_a_topic_as_often_as_it_is_named(tmp_path: Path, timeout_ms: int) -> None:
-    node = await started(tmp_path)
+async def test_an_election_answers_a_topic_as_often_as_it_is_named(node: Server, timeout_ms: int) -> None:
     topics_of(node).create([CreatableTopic(name="a", num_partitions=2, replication_factor=1)])
     named = [
         {"topic": topic, "partitions": indexes} for topic, indexes in (("a", [0]), ("b", [0]), ("a", [1, 9]))
@@ -29,10 +28,8 @@ async def test_an_election_answers_a_topic_as_often_as_it_is_named(tmp_path: Pat
         (result.topic, [partition.partition_id for partition in result.partition_result])
         for result in answer.replica_election_results
     ] == [("a", [0]), ("b", [0]), ("a", [1, 9])]
-    await node.stop()
 
 
-@in_loop
 @pytest.mark.parametrize(
     ("topics", "timeout_ms", "echoed"), [([], 1000, True), (["a"], 0, True), (["a"], 1000, False)]
 )
@@ -50,12 +47,9 @@ async def test_whether_the_number_of_replicas_may_change_is_echoed_only_where_it
     answer = ask(node, alter_partition_reassignments, 45, 1, asked)
 
     assert answer.allow_replication_factor_change is echoed
-    await node.stop()
 
 
-@in_loop
-async def test_an_update_of_features_says_that_one_failed_it_for_all(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_an_update_of_features_says_that_one_failed_it_for_all(node: Server) -> None:
     updates = [
         {"feature": feature, "max_version_level": level, "upgrade_type": 2}
         for feature, level in (("metadata.version", 21), ("share.version", 9))
@@ -68,4 +62,3 @@ async def test_an_update_of_features_says_that_one_failed_it_for_all(tmp_path: P
         "The update failed for all features since the following feature had an error: "
         "Unsupported metadata.version downgrade from 30 to 21."
     )
-    await node.stop()

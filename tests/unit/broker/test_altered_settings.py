@@ -40,7 +40,7 @@ from protocol.messages.topics import (
 from protocol.records.records import build_batch
 from storage.log.partition_log import PartitionLog
 from tests.support.topics import topics_of
-from tests.support.whole_server import clock_of, crash, handled, in_loop, started
+from tests.support.whole_server import clock_of, crash, handled, started
 
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
@@ -88,9 +88,7 @@ def delete_before(node: Server, topic: str, offset: int) -> tuple[Error, int]:
     return Error(result.error_code), result.low_watermark
 
 
-@in_loop
-async def test_a_topics_setting_reaches_its_log_and_its_checks(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_topics_setting_reaches_its_log_and_its_checks(node: Server) -> None:
     log = create(node, "t")
 
     assert (
@@ -101,24 +99,18 @@ async def test_a_topics_setting_reaches_its_log_and_its_checks(tmp_path: Path) -
     assert node.partitions.by_name["t"].rules.max_message_bytes == 77
     alter(node, TOPIC, "t", ("segment.ms", DELETE, None))
     assert log.config.segment_ms == 604_800_000
-    await node.stop()
 
 
-@in_loop
-async def test_nothing_is_altered_where_one_setting_is_bad(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_nothing_is_altered_where_one_setting_is_bad(node: Server) -> None:
     log = create(node, "t")
 
     assert alter(node, TOPIC, "t", ("flush.ms", SET, "5"), ("segment.ms", SET, "x")) is Error.INVALID_CONFIG
 
     assert log.config.flush_ms == 2**63 - 1
     assert node.metadata.image.config_of_topic("t") == {}
-    await node.stop()
 
 
-@in_loop
-async def test_nothing_is_altered_where_it_is_only_validated(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_nothing_is_altered_where_it_is_only_validated(node: Server) -> None:
     create(node, "t")
     end = node.metadata.next_offset
     configs = [AlterableConfig(name="retention.ms", value="5")]
@@ -129,12 +121,9 @@ async def test_nothing_is_altered_where_it_is_only_validated(tmp_path: Path) -> 
 
     assert response.error_code == Error.NONE
     assert node.metadata.next_offset == end
-    await node.stop()
 
 
-@in_loop
-async def test_a_brokers_setting_reaches_topics_that_have_none_of_their_own(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_brokers_setting_reaches_topics_that_have_none_of_their_own(node: Server) -> None:
     inheriting, own = create(node, "a"), create(node, "b")
     alter(node, TOPIC, "b", ("retention.ms", SET, "5"))
 
@@ -145,22 +134,17 @@ async def test_a_brokers_setting_reaches_topics_that_have_none_of_their_own(tmp_
     assert inheriting.config.segment_bytes == 3_000_000
     assert described(node, TOPIC, "a", "retention.ms") == ("7777", 3)
     assert described(node, TOPIC, "a", "segment.bytes") == ("3000000", 2)
-    await node.stop()
 
 
-@in_loop
-async def test_the_limit_of_connections_follows(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_the_limit_of_connections_follows(node: Server) -> None:
     assert node.connection_limits.admit("10.0.0.1") is None
 
     alter(node, BROKER, "", ("max.connections.per.ip", SET, "1"))
 
     assert node.connection_limits.admit("10.0.0.1") is not None
     assert node.connection_limits.admit("10.0.0.2") is None
-    await node.stop()
 
 
-@in_loop
 async def test_cordoned_directories_get_no_new_partitions(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     node = await started(tmp_path, f"log.dirs={first},{second}")
@@ -175,10 +159,8 @@ async def test_cordoned_directories_get_no_new_partitions(tmp_path: Path) -> Non
     ((_, refusal),) = topics_of(node).create([wanted])
     assert isinstance(refusal, KafkaError)
     assert refusal.error is Error.INVALID_REPLICATION_FACTOR
-    await node.stop()
 
 
-@in_loop
 async def test_a_restart_finds_what_was_altered(tmp_path: Path) -> None:
     node = await started(tmp_path)
     create(node, "t")
@@ -190,10 +172,8 @@ async def test_a_restart_finds_what_was_altered(tmp_path: Path) -> None:
 
     log = again.partitions.get("t", 0).log
     assert (log.config.retention_ms, log.config.segment_bytes) == (5, 3_000_000)
-    await again.stop()
 
 
-@in_loop
 async def test_a_start_is_not_locked_out_by_what_an_older_broker_let_through(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -212,12 +192,9 @@ async def test_a_start_is_not_locked_out_by_what_an_older_broker_let_through(
     assert alter(again, BROKER, "", ("message.max.bytes", SET, "2000000")) is Error.NONE
     assert alter(again, BROKER, "", ("max.connections", SET, "7")) is Error.NONE
     assert again.connection_limits.max_connections == 7
-    await again.stop()
 
 
-@in_loop
-async def test_a_shorter_retention_takes_old_segments_at_the_next_run(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_shorter_retention_takes_old_segments_at_the_next_run(node: Server) -> None:
     log = create(node, "t")
     append(node, "t")
     clock_of(node).advance_ms(HOUR_MS)
@@ -230,12 +207,9 @@ async def test_a_shorter_retention_takes_old_segments_at_the_next_run(tmp_path: 
     node.housekeeping.enforce_retention()
 
     assert (log.log_start_offset, log.log_end_offset) == (1, 2)
-    await node.stop()
 
 
-@in_loop
-async def test_a_smaller_retention_takes_what_is_too_much_at_the_next_run(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_smaller_retention_takes_what_is_too_much_at_the_next_run(node: Server) -> None:
     log = create(node, "t")
     for _ in range(4):
         append(node, "t", 1000)
@@ -245,12 +219,9 @@ async def test_a_smaller_retention_takes_what_is_too_much_at_the_next_run(tmp_pa
     node.housekeeping.enforce_retention()
 
     assert log.log_start_offset == 2
-    await node.stop()
 
 
-@in_loop
-async def test_nothing_is_deleted_of_a_topic_that_is_compacted_now(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_nothing_is_deleted_of_a_topic_that_is_compacted_now(node: Server) -> None:
     log = create(node, "t")
     append(node, "t")
     clock_of(node).advance_ms(HOUR_MS)
@@ -260,12 +231,9 @@ async def test_nothing_is_deleted_of_a_topic_that_is_compacted_now(tmp_path: Pat
 
     assert log.log_start_offset == 0
     assert delete_before(node, "t", 1) == (Error.POLICY_VIOLATION, -1)
-    await node.stop()
 
 
-@in_loop
-async def test_deleted_records_are_gone_at_once_and_their_segments_at_the_next_run(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_deleted_records_are_gone_at_once_and_their_segments_at_the_next_run(node: Server) -> None:
     log = create(node, "t")
     for _ in range(3):
         append(node, "t")
@@ -278,10 +246,8 @@ async def test_deleted_records_are_gone_at_once_and_their_segments_at_the_next_r
 
     assert len(log.segments) == 2
     assert delete_before(node, "t", -1) == (Error.NONE, 3)
-    await node.stop()
 
 
-@in_loop
 async def test_a_restart_begins_where_records_were_deleted(tmp_path: Path) -> None:
     node = await started(tmp_path)
     create(node, "t")
@@ -296,10 +262,8 @@ async def test_a_restart_begins_where_records_were_deleted(tmp_path: Path) -> No
 
     log = again.partitions.get("t", 0).log
     assert (log.log_start_offset, log.log_end_offset) == (2, 3)
-    await again.stop()
 
 
-@in_loop
 async def test_the_size_of_a_partition_is_that_of_its_records(tmp_path: Path) -> None:
     node = await started(tmp_path)
     log = create(node, "t")
@@ -312,7 +276,6 @@ async def test_the_size_of_a_partition_is_that_of_its_records(tmp_path: Path) ->
     files = sum(path.stat().st_size for path in Path(log.directory).glob("*.log"))
     assert (topic.name, partition.partition_size) == ("t", files)
     assert directory.log_dir == str(tmp_path)
-    await node.stop()
 
 
 def test_a_loggers_level_is_set_and_given_back() -> None:

@@ -56,7 +56,7 @@ from protocol.messages.scram import (
 from protocol.messages.topics import CreatableTopic
 from tests.support.denying import Asked, DenyingAuthorizer
 from tests.support.topics import TopicsNow
-from tests.support.whole_server import handled, in_loop, started
+from tests.support.whole_server import handled, started
 
 CLUSTER, TOPIC, GROUP = ResourceType.CLUSTER, ResourceType.TOPIC, ResourceType.GROUP
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
@@ -118,7 +118,6 @@ def topics_of(response: Any) -> list[tuple[int, str | None]]:
         ),
     ],
 )
-@in_loop
 async def test_what_the_cluster_is_asked_for_needs_its_permission(
     tmp_path: Path, module: ModuleType, operation: Operation, version: int, request_: Any
 ) -> None:
@@ -134,19 +133,15 @@ async def test_what_the_cluster_is_asked_for_needs_its_permission(
     ]
     assert {getattr(response, "error_code", DENIED_CLUSTER), *results} == {DENIED_CLUSTER}
     assert node.metadata.next_offset == before
-    await node.stop()
 
 
-@in_loop
 async def test_all_topics_are_those_that_a_client_may_describe(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "mine", "secret")
     authorizer.deny(Operation.DESCRIBE, TOPIC, "secret")
     response = ask(node, metadata, 12, MetadataRequest(topics=None))
     assert topics_of(response) == [(Error.NONE, "mine")]
-    await node.stop()
 
 
-@in_loop
 async def test_a_name_that_may_not_be_described_tells_not_whether_it_is_there(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "mine", "secret")
     authorizer.deny(Operation.DESCRIBE, TOPIC, "secret").deny(Operation.DESCRIBE, TOPIC, "absent")
@@ -160,10 +155,8 @@ async def test_a_name_that_may_not_be_described_tells_not_whether_it_is_there(tm
     shown = [topic.topic_authorized_operations for topic in response.topics]
     assert shown == [0b1101_1111_1000, -(2**31), -(2**31)]
     assert "absent" not in node.metadata.image.topics
-    await node.stop()
 
 
-@in_loop
 async def test_an_id_whose_topic_may_not_be_described_is_answered_without_its_name(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "secret")
     authorizer.deny(Operation.DESCRIBE, TOPIC, "secret")
@@ -171,10 +164,8 @@ async def test_an_id_whose_topic_may_not_be_described_is_answered_without_its_na
     request = MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name=None)])
     [topic] = ask(node, metadata, 12, request).topics
     assert (topic.error_code, topic.name, topic.topic_id) == (DENIED_TOPIC, None, topic_id)
-    await node.stop()
 
 
-@in_loop
 async def test_a_topic_that_may_not_be_created_is_not(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.CREATE, CLUSTER, CLUSTER_NAME).deny(Operation.CREATE, TOPIC, "other")
@@ -189,11 +180,9 @@ async def test_a_topic_that_may_not_be_created_is_not(tmp_path: Path) -> None:
         Asked(Operation.CREATE, TOPIC, "other"),
         Asked(Operation.CREATE, TOPIC, "mine"),
     ]
-    await node.stop()
 
 
 @pytest.mark.parametrize("denied", [False, True])
-@in_loop
 async def test_the_clusters_operations_are_shown_to_who_may_describe_it(tmp_path: Path, denied: bool) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.ALTER, CLUSTER)
@@ -204,10 +193,8 @@ async def test_the_clusters_operations_are_shown_to_who_may_describe_it(tmp_path
     assert ask(node, metadata, 10, request).cluster_authorized_operations == expected
     asked = DescribeClusterRequest(include_cluster_authorized_operations=True, endpoint_type=1)
     assert ask(node, describe_cluster, 1, asked).cluster_authorized_operations == expected
-    await node.stop()
 
 
-@in_loop
 async def test_described_partitions_are_of_topics_that_a_client_may_describe(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "mine", "secret")
     authorizer.deny(Operation.DESCRIBE, TOPIC, "secret").deny(Operation.ALTER, TOPIC, "mine")
@@ -220,7 +207,6 @@ async def test_described_partitions_are_of_topics_that_a_client_may_describe(tmp
     response = ask(node, describe_topic_partitions, 0, named)
     assert topics_of(response) == [(Error.NONE, "mine"), (DENIED_TOPIC, "secret")]
     assert response.topics[1].topic_authorized_operations == -(2**31)
-    await node.stop()
 
 
 @pytest.mark.parametrize(
@@ -230,7 +216,6 @@ async def test_described_partitions_are_of_topics_that_a_client_may_describe(tmp
         (1, TRANSACTIONAL_ID, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
-@in_loop
 async def test_a_coordinator_is_told_to_who_may_describe_what_it_coordinates(
     tmp_path: Path, key_type: int, resource_type: ResourceType, error: Error
 ) -> None:
@@ -243,10 +228,8 @@ async def test_a_coordinator_is_told_to_who_may_describe_what_it_coordinates(
     both = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["secret", "mine"])
     found = ask(node, find_coordinator, 6, both).coordinators
     assert [each.error_code for each in found] == [error, Error.NONE]
-    await node.stop()
 
 
-@in_loop
 async def test_share_coordinators_are_for_the_cluster_alone(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
@@ -257,4 +240,3 @@ async def test_share_coordinators_are_for_the_cluster_alone(tmp_path: Path) -> N
     ]
     before_share_groups = ask(node, find_coordinator, 5, request).coordinators
     assert [each.error_code for each in before_share_groups] == [Error.INVALID_REQUEST] * 2
-    await node.stop()

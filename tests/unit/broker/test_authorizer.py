@@ -10,7 +10,6 @@ from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import CLUSTER_NAME, AllowEverything, Authorizer, Operation, ResourceType
 from broker.security.principal import ANONYMOUS
 from tests.support.denying import Asked, DenyingAuthorizer
-from tests.support.whole_server import in_loop
 from tests.unit.broker.test_connection import Client
 
 
@@ -18,7 +17,6 @@ def context() -> RequestContext:
     return RequestContext(cast(Connection, None), 3, 12, 1, "client")
 
 
-@in_loop
 async def test_a_request_over_a_plain_connection_is_anonymous() -> None:
     client = Client().connect()
     request = RequestContext(client.connection, 3, 12, 1, "client")

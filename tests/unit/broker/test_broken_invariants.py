@@ -14,7 +14,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatableTopic
 from storage.background import Lane
 from tests.support.topics import topics_of
-from tests.support.whole_server import in_loop, started
+from tests.support.whole_server import started
 
 
 def mark(folder: Path) -> bool:
@@ -41,7 +41,6 @@ def connection() -> Any:
         (MemoryError(), False),
     ],
 )
-@in_loop
 async def test_a_request_stops_the_broker_by_a_broken_invariant_alone(
     tmp_path: Path, error: Exception, stops: bool
 ) -> None:
@@ -52,7 +51,6 @@ async def test_a_request_stops_the_broker_by_a_broken_invariant_alone(
     assert mark(tmp_path) is not stops
 
 
-@in_loop
 async def test_an_error_of_the_disk_has_no_stack_trace(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -62,10 +60,8 @@ async def test_an_error_of_the_disk_has_no_stack_trace(
     [line] = caplog.records
     assert line.exc_info is None
     assert "full" in line.getMessage()
-    await node.stop()
 
 
-@in_loop
 async def test_an_assertion_behind_background_work_stops_the_broker(tmp_path: Path) -> None:
     node = await started(tmp_path)
 
@@ -78,43 +74,31 @@ async def test_an_assertion_behind_background_work_stops_the_broker(tmp_path: Pa
     assert not mark(tmp_path)
 
 
-@in_loop
-async def test_an_assertion_in_background_work_stops_the_broker(tmp_path: Path) -> None:
-    node = await started(tmp_path)
-
+async def test_an_assertion_in_background_work_stops_the_broker(node: Server) -> None:
     def work() -> None:
         raise AssertionError("impossible")
 
     node.background(work, lambda _: None, lane=Lane.FLUSHING)
     await asyncio.wait_for(node.stopped.wait(), 5)
-    await node.stop()
 
 
-@in_loop
-async def test_an_assertion_in_a_periodic_task_stops_the_broker(tmp_path: Path) -> None:
-    node = await started(tmp_path)
-
+async def test_an_assertion_in_a_periodic_task_stops_the_broker(node: Server) -> None:
     def task() -> None:
         raise AssertionError("impossible")
 
     node.housekeeping._every("task", 1, task)
     await asyncio.wait_for(node.stopped.wait(), 5)
-    await node.stop()
 
 
-@in_loop
-async def test_a_broken_connection_on_the_loop_is_no_failure(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_broken_connection_on_the_loop_is_no_failure(node: Server) -> None:
     loop = asyncio.get_running_loop()
     loop.call_exception_handler({"message": "reset", "exception": ConnectionResetError(), "handle": None})
     loop.call_exception_handler({"message": "of a request", "exception": IndexError(), "future": None})
     assert not node.stopped.is_set()
     loop.call_exception_handler({"message": "of ours", "exception": IndexError(), "handle": None})
     assert node.stopped.is_set()
-    await node.stop()
 
 
-@in_loop
 async def test_a_failure_while_stopping_keeps_the_mark_away(tmp_path: Path) -> None:
     node = await started(tmp_path)
     node.background(lambda: None, lambda _: node.stop_on_failure(AssertionError("late")), lane=Lane.FLUSHING)
@@ -122,7 +106,6 @@ async def test_a_failure_while_stopping_keeps_the_mark_away(tmp_path: Path) -> N
     assert not mark(tmp_path)
 
 
-@in_loop
 async def test_a_written_record_that_cannot_be_applied_breaks_an_invariant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,12 +118,9 @@ async def test_a_written_record_that_cannot_be_applied_breaks_an_invariant(
         patched.setattr(ClusterImage, "apply", contradicts)
         with pytest.raises(BrokenInvariantError):
             create(node, "a")
-    await node.stop()
 
 
-@in_loop
-async def test_the_loop_has_its_own_exception_handler_back_after_the_stop(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_the_loop_has_its_own_exception_handler_back_after_the_stop(node: Server) -> None:
     assert asyncio.get_running_loop().get_exception_handler() is not None
     await node.stop()
     assert asyncio.get_running_loop().get_exception_handler() is None

@@ -9,7 +9,6 @@ from broker.environment.scheduler import LoopScheduler
 from broker.network.connection import INITIAL_BUFFER_BYTES, CloseConnectionError, Connection
 from broker.network.later import Later
 from protocol.errors import CodecError
-from tests.support.whole_server import in_loop
 
 MAX_FRAME_BYTES = 1_000_000
 
@@ -150,7 +149,6 @@ def frame(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-@in_loop
 async def test_a_frame_is_served_once_it_is_whole() -> None:
     client = Client().connect()
     client.send(frame(b"one")[:-1])
@@ -160,14 +158,12 @@ async def test_a_frame_is_served_once_it_is_whole() -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 5, 7, 1000])
-@in_loop
 async def test_frames_are_cut_alike_however_they_arrive(at_once: int) -> None:
     client = Client().connect()
     client.send(frame(b"one") + frame(b"") + frame(b"x" * 700) + frame(b"last"), at_once)
     assert client.dispatcher.served == [b"one", b"", b"x" * 700, b"last"]
 
 
-@in_loop
 async def test_answers_that_are_ready_together_leave_in_one_write() -> None:
     client = Client().connect()
     client.send(frame(b"a") + frame(b"b") + frame(b"c"))
@@ -175,7 +171,6 @@ async def test_answers_that_are_ready_together_leave_in_one_write() -> None:
     assert client.transport.writes == 1
 
 
-@in_loop
 async def test_frames_larger_than_the_buffer_are_served_whole() -> None:
     client = Client().connect()
     large = bytes(range(256)) * 3000
@@ -183,7 +178,6 @@ async def test_frames_larger_than_the_buffer_are_served_whole() -> None:
     assert client.dispatcher.served == [b"small", large, b"after", large]
 
 
-@in_loop
 async def test_an_announced_length_allocates_nothing() -> None:
     client = Client().connect()
     client.send(MAX_FRAME_BYTES.to_bytes(4, "big") + b"a little")
@@ -191,21 +185,18 @@ async def test_an_announced_length_allocates_nothing() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), MAX_FRAME_BYTES + 1, 2**31 - 1])
-@in_loop
 async def test_an_impossible_size_closes_as_soon_as_its_four_bytes_are_in(size: int) -> None:
     client = Client().connect()
     client.send(size.to_bytes(4, "big", signed=True))
     assert client.transport.closing
 
 
-@in_loop
 async def test_the_largest_frame_is_fine() -> None:
     client = Client().connect()
     client.send(frame(b"x" * MAX_FRAME_BYTES))
     assert len(client.dispatcher.served[0]) == MAX_FRAME_BYTES
 
 
-@in_loop
 async def test_the_next_frame_waits_for_the_answer_before_it() -> None:
     client = Client().connect()
     client.send(frame(b"wait") + frame(b"next"))
@@ -215,7 +206,6 @@ async def test_the_next_frame_waits_for_the_answer_before_it() -> None:
     assert client.transport.written == b"answer<next>"
 
 
-@in_loop
 async def test_a_request_in_work_keeps_its_bytes_while_more_arrive() -> None:
     client = Client().connect()
     kept: list[memoryview] = []
@@ -234,7 +224,6 @@ async def test_a_request_in_work_keeps_its_bytes_while_more_arrive() -> None:
     assert client.dispatcher.served[1] == b"more" + b"m" * 60_000
 
 
-@in_loop
 async def test_a_client_that_sends_on_while_its_answer_waits_is_not_read_without_end() -> None:
     client = Client().connect()
     client.send(frame(b"wait"))
@@ -248,7 +237,6 @@ async def test_a_client_that_sends_on_while_its_answer_waits_is_not_read_without
     assert client.transport.reading
 
 
-@in_loop
 async def test_a_client_that_does_not_read_its_answers_is_served_no_further() -> None:
     client = Client().connect()
     client.connection.pause_writing()
@@ -258,7 +246,6 @@ async def test_a_client_that_does_not_read_its_answers_is_served_no_further() ->
     assert client.transport.written == b"<a>"
 
 
-@in_loop
 async def test_pipelined_requests_with_large_answers_stop_when_the_client_does_not_read() -> None:
     client = Client().connect()
     client.transport.protocol = client.connection
@@ -270,7 +257,6 @@ async def test_pipelined_requests_with_large_answers_stop_when_the_client_does_n
     assert 5 < len(client.dispatcher.served) < 20
 
 
-@in_loop
 async def test_an_abort_does_not_wait_for_a_client_that_does_not_read() -> None:
     client = Client().connect()
     client.connection.close("told to")
@@ -278,7 +264,6 @@ async def test_an_abort_does_not_wait_for_a_client_that_does_not_read() -> None:
     assert client.transport.aborted
 
 
-@in_loop
 async def test_a_fault_behind_answers_lets_them_leave() -> None:
     client = Client().connect()
     client.send(frame(b"good") + frame(b"fault"))
@@ -286,7 +271,6 @@ async def test_a_fault_behind_answers_lets_them_leave() -> None:
     assert not client.transport.aborted
 
 
-@in_loop
 async def test_nothing_is_written_where_nothing_is_answered() -> None:
     client = Client().connect()
     client.send(frame(b"silent") + frame(b"b"))
@@ -294,7 +278,6 @@ async def test_nothing_is_written_where_nothing_is_answered() -> None:
 
 
 @pytest.mark.parametrize("data", [b"nonsense", b"close"])
-@in_loop
 async def test_a_request_that_makes_no_sense_closes_behind_the_answers_before_it(data: bytes) -> None:
     client = Client().connect()
     client.send(frame(b"good") + frame(data) + frame(b"never"))
@@ -304,7 +287,6 @@ async def test_a_request_that_makes_no_sense_closes_behind_the_answers_before_it
     assert b"never" not in client.dispatcher.served
 
 
-@in_loop
 async def test_a_fault_of_ours_closes_and_is_reported() -> None:
     client = Client().connect()
     client.send(frame(b"fault"))
@@ -312,7 +294,6 @@ async def test_a_fault_of_ours_closes_and_is_reported() -> None:
     assert [type(failure) for failure in client.dispatcher.failures] == [ZeroDivisionError]
 
 
-@in_loop
 async def test_a_wait_that_fails_closes_and_is_reported() -> None:
     client = Client().connect()
     client.send(frame(b"wait"))
@@ -322,7 +303,6 @@ async def test_a_wait_that_fails_closes_and_is_reported() -> None:
     assert len(client.dispatcher.failures) == 1
 
 
-@in_loop
 async def test_a_hang_up_cancels_what_waits() -> None:
     client = Client().connect()
     client.send(frame(b"wait"))
@@ -331,7 +311,6 @@ async def test_a_hang_up_cancels_what_waits() -> None:
     assert client.listener.connections == set()
 
 
-@in_loop
 async def test_a_connection_too_many_is_closed_at_once() -> None:
     client = Client()
     client.listener.refusal = "too many"

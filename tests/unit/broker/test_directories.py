@@ -13,7 +13,6 @@ from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.process.start_error import StartError
 from broker.server import Server
-from broker.starting import start
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
@@ -21,8 +20,9 @@ from protocol.wire.primitives import uuid_from_text
 from storage.checkpoints import read_meta_properties
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
+from tests.support.nodes import begin
 from tests.support.topics import topics_of
-from tests.support.whole_server import crash, in_loop
+from tests.support.whole_server import crash
 
 PARTITIONS = 6
 
@@ -38,7 +38,7 @@ async def started(folder: Path, *names: str, metadata: str | None = None) -> Ser
     if metadata is not None:
         arguments += ["-o", f"metadata.log.dir={folder / metadata}"]
     environment = Environment.of_this_machine(ManualClock(), files)
-    return await start(parse_command_line(arguments, {}).config, environment)
+    return await begin(parse_command_line(arguments, {}).config, environment)
 
 
 async def filled(folder: Path, *names: str, metadata: str | None = None) -> Server:
@@ -71,7 +71,6 @@ def recorded(server: Server, index: int) -> list[bytes]:
     return server.metadata.image.topics["t"].partitions[index].directories
 
 
-@in_loop
 async def test_partitions_are_spread_and_their_records_say_where(tmp_path: Path) -> None:
     server = await filled(tmp_path, "a", "b")
     assert len(folders(tmp_path, "a")) == len(folders(tmp_path, "b")) == PARTITIONS // 2
@@ -83,7 +82,6 @@ async def test_partitions_are_spread_and_their_records_say_where(tmp_path: Path)
         assert (tmp_path / name / ".kafka_cleanshutdown").exists()
 
 
-@in_loop
 async def test_the_folders_have_one_cluster_and_ids_of_their_own(tmp_path: Path) -> None:
     server = await started(tmp_path, "a", "b")
     found = [read_meta_properties(files, str(tmp_path / name / "meta.properties")) for name in ("a", "b")]
@@ -91,11 +89,9 @@ async def test_the_folders_have_one_cluster_and_ids_of_their_own(tmp_path: Path)
     assert id_of(tmp_path, "a") != id_of(tmp_path, "b")
     broker = server.metadata.image.brokers[1]
     assert broker.log_dirs == sorted([id_of(tmp_path, "a"), id_of(tmp_path, "b")])
-    await server.stop()
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@in_loop
 async def test_a_restart_finds_all_partitions_where_they_are(tmp_path: Path, clean: bool) -> None:
     server = await filled(tmp_path, "a", "b")
     if clean:
@@ -105,10 +101,8 @@ async def test_a_restart_finds_all_partitions_where_they_are(tmp_path: Path, cle
     again = await started(tmp_path, "a", "b")
     assert [again.partitions.get("t", index).log.log_end_offset for index in range(PARTITIONS)] == [1] * 6
     assert not list(tmp_path.glob("*/*-stray"))
-    await again.stop()
 
 
-@in_loop
 async def test_a_folder_that_was_moved_counts_and_its_record_is_corrected(tmp_path: Path) -> None:
     server = await filled(tmp_path, "a", "b")
     await server.stop()
@@ -125,7 +119,6 @@ async def test_a_folder_that_was_moved_counts_and_its_record_is_corrected(tmp_pa
     assert moved not in folders(tmp_path, "a")
 
 
-@in_loop
 async def test_two_folders_of_one_partition_are_said(tmp_path: Path) -> None:
     server = await filled(tmp_path, "a", "b")
     await server.stop()
@@ -137,7 +130,6 @@ async def test_two_folders_of_one_partition_are_said(tmp_path: Path) -> None:
         await started(tmp_path, "a", "b")
 
 
-@in_loop
 async def test_partitions_of_a_folder_that_failed_have_no_leader_and_come_back_with_it(
     tmp_path: Path,
 ) -> None:
@@ -160,10 +152,8 @@ async def test_partitions_of_a_folder_that_failed_have_no_leader_and_come_back_w
     (tmp_path / "away").rename(tmp_path / "b")
     again = await started(tmp_path, "a", "b")
     assert [again.partitions.get("t", index).log.log_end_offset for index in range(PARTITIONS)] == [1] * 6
-    await again.stop()
 
 
-@in_loop
 async def test_partitions_of_a_folder_that_was_replaced_begin_empty_elsewhere(tmp_path: Path) -> None:
     server = await filled(tmp_path, "a", "b")
     await server.stop()
@@ -174,11 +164,9 @@ async def test_partitions_of_a_folder_that_was_replaced_begin_empty_elsewhere(tm
         partition = again.partitions.get("t", index)
         assert partition.log.log_end_offset == (0 if index in lost else 1)
         assert recorded(again, index)[0] in again.log_dirs.ids
-    await again.stop()
 
 
 @pytest.mark.parametrize("setting", ["node.id=7", "log.dirs"])
-@in_loop
 async def test_a_start_that_is_refused_changes_nothing(tmp_path: Path, setting: str) -> None:
     server = await filled(tmp_path, "a", "b")
     topics_of(server).delete([server.metadata.image.topics["t"]])
@@ -191,13 +179,12 @@ async def test_a_start_that_is_refused_changes_nothing(tmp_path: Path, setting: 
     )
     environment = Environment.of_this_machine(ManualClock(), files)
     with pytest.raises(StartError):
-        await start(parse_command_line(arguments, {}).config, environment)
+        await begin(parse_command_line(arguments, {}).config, environment)
     await environment.background.finish()
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-@in_loop
 async def test_a_folder_that_cannot_be_begun_with_is_as_one_that_failed(tmp_path: Path, name: str) -> None:
     server = await filled(tmp_path, "a", "b")
     await server.stop()
@@ -218,10 +205,8 @@ async def test_a_folder_that_cannot_be_begun_with_is_as_one_that_failed(tmp_path
     files.set_fault_hook(None)
     again = await started(tmp_path, "a", "b")
     assert [again.partitions.get("t", index).log.log_end_offset for index in range(PARTITIONS)] == [1] * 6
-    await again.stop()
 
 
-@in_loop
 async def test_the_metadatas_folder_must_not_fail(tmp_path: Path) -> None:
     server = await filled(tmp_path, "a", "b")
     await server.stop()
@@ -231,7 +216,6 @@ async def test_the_metadatas_folder_must_not_fail(tmp_path: Path) -> None:
         await started(tmp_path, "a", "b")
 
 
-@in_loop
 async def test_the_metadata_may_have_a_folder_of_its_own(tmp_path: Path) -> None:
     server = await filled(tmp_path, "a", "b", metadata="m")
     assert (tmp_path / "m" / "__cluster_metadata-0").is_dir()
@@ -241,10 +225,8 @@ async def test_the_metadata_may_have_a_folder_of_its_own(tmp_path: Path) -> None
     await server.stop()
     again = await started(tmp_path, "a", "b", metadata="m")
     assert set(again.metadata.image.topics) == {"t"}
-    await again.stop()
 
 
-@in_loop
 async def test_the_metadata_may_be_in_any_of_the_folders(tmp_path: Path) -> None:
     server = await filled(tmp_path, "a", "b", metadata="b")
     assert (tmp_path / "b" / "__cluster_metadata-0").is_dir()
@@ -253,13 +235,11 @@ async def test_the_metadata_may_be_in_any_of_the_folders(tmp_path: Path) -> None
         await started(tmp_path, "a", "b")
 
 
-@in_loop
 async def test_a_folder_named_twice_is_said(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="twice"):
         await started(tmp_path, "a", "b", "a/../a")
 
 
-@in_loop
 async def test_a_partition_without_a_directory_in_its_record_is_given_one(tmp_path: Path) -> None:
     server = await started(tmp_path, "a", "b")
     topic_id = b"T" * 16
@@ -276,4 +256,3 @@ async def test_a_partition_without_a_directory_in_its_record_is_given_one(tmp_pa
     again = await started(tmp_path, "a", "b")
     assert recorded(again, 0) == [id_of(tmp_path, "a")] != [UNASSIGNED]
     assert again.partitions.get("t", 0).log.log_end_offset == 1
-    await again.stop()

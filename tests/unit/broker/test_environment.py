@@ -13,7 +13,6 @@ from broker.environment.background import BackgroundThreads
 from broker.environment.chance import Chance
 from protocol.wire.primitives import uuid_to_text
 from storage.background import Lane
-from tests.support.whole_server import in_loop
 
 BROKER = Path(broker.__file__).parent
 
@@ -105,7 +104,6 @@ def test_a_seed_repeats_what_is_drawn() -> None:
 # --- work in the background ---------------------------------------------------------------------------------
 
 
-@in_loop
 async def test_flushing_waits_for_no_deletion() -> None:
     background = BackgroundThreads()
     flushed = threading.Event()
@@ -120,7 +118,6 @@ async def test_flushing_waits_for_no_deletion() -> None:
     assert sorted(order) == ["deleted", "flushed"]
 
 
-@in_loop
 async def test_work_of_one_lane_is_done_in_the_order_it_came() -> None:
     background = BackgroundThreads()
     done: list[int] = []
@@ -135,7 +132,6 @@ async def test_work_of_one_lane_is_done_in_the_order_it_came() -> None:
     assert done == told == [*range(50)]
 
 
-@in_loop
 async def test_work_that_waits_for_its_delay_is_dropped_at_the_end() -> None:
     background = BackgroundThreads()
     done: list[str] = []

@@ -43,7 +43,7 @@ from tests.compare.plain import message_from
 from tests.support.answers import answered
 from tests.support.disk import files
 from tests.support.topics import topics_of
-from tests.support.whole_server import clock_of, crash, handled, in_loop, started
+from tests.support.whole_server import clock_of, crash, handled, started
 
 
 class AnyContext:
@@ -106,9 +106,7 @@ def folders(path: Path) -> list[str]:
     return sorted(each.name for each in path.iterdir() if each.is_dir() and "-delete" not in each.name)
 
 
-@in_loop
-async def test_a_partition_that_cannot_be_opened_is_opened_at_the_next_change(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_partition_that_cannot_be_opened_is_opened_at_the_next_change(node: Server) -> None:
     refuse("list_directory", "/c-1")
     create(node, "c", 4)
     assert sorted(node.partitions.by_name["c"].partitions) == [0, 2, 3]
@@ -116,10 +114,8 @@ async def test_a_partition_that_cannot_be_opened_is_opened_at_the_next_change(tm
     create(node, "d")
     assert sorted(node.partitions.by_name["c"].partitions) == [0, 1, 2, 3]
     assert node.partitions.get("c", 1).leader_epoch == 0
-    await node.stop()
 
 
-@in_loop
 async def test_a_partition_that_cannot_be_deleted_is_deleted_at_the_next_change(tmp_path: Path) -> None:
     node = await started(tmp_path)
     create(node, "a", 3)
@@ -135,10 +131,8 @@ async def test_a_partition_that_cannot_be_deleted_is_deleted_at_the_next_change(
     await node.stop()
     again = await started(tmp_path)
     assert again.partitions.get("a", 0).log.log_end_offset == 1
-    await again.stop()
 
 
-@in_loop
 async def test_a_fetch_that_fails_to_look_answers_and_wakes_the_others_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +155,6 @@ async def test_a_fetch_that_fails_to_look_answers_and_wakes_the_others_behind_it
 
 
 @pytest.mark.parametrize("max_wait_ms", [0, 60_000])
-@in_loop
 async def test_a_fetch_that_stumbles_ends_with_the_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_wait_ms: int
 ) -> None:
@@ -183,9 +176,7 @@ async def test_a_fetch_that_stumbles_ends_with_the_error(
     crash(node)
 
 
-@in_loop
-async def test_retention_goes_on_behind_a_partition_that_fails(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_retention_goes_on_behind_a_partition_that_fails(node: Server) -> None:
     for name in "abc":
         create(node, name)
         append(node, name)
@@ -197,9 +188,7 @@ async def test_retention_goes_on_behind_a_partition_that_fails(tmp_path: Path) -
     crash(node)
 
 
-@in_loop
-async def test_a_full_disk_is_answered_by_topic(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_full_disk_is_answered_by_topic(node: Server) -> None:
     create(node, "a")
     refuse("append", "__cluster_metadata")
     error = Error.KAFKA_STORAGE_ERROR
@@ -239,9 +228,7 @@ def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[
     return handled(node, handler, context, request)
 
 
-@in_loop
-async def test_a_full_disk_is_answered_by_every_request_that_changes_the_cluster(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_full_disk_is_answered_by_every_request_that_changes_the_cluster(node: Server) -> None:
     create(node, "a")
     refuse("append", "__cluster_metadata")
     config = {"name": "retention.ms", "value": "1", "config_operation": 0}
@@ -270,10 +257,8 @@ async def test_a_full_disk_is_answered_by_every_request_that_changes_the_cluster
     assert [each.error_code for each in answers] == [Error.KAFKA_STORAGE_ERROR] * 3
     files.set_fault_hook(None)
     assert node.metadata.image.config_of_topic("a") == {}
-    await node.stop()
 
 
-@in_loop
 async def test_a_stop_with_a_full_disk_closes_everything_without_the_mark(tmp_path: Path) -> None:
     node = await started(tmp_path)
     create(node, "a")
@@ -285,10 +270,8 @@ async def test_a_stop_with_a_full_disk_closes_everything_without_the_mark(tmp_pa
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     again = await started(tmp_path)  # the lock was given back
     assert again.partitions.get("a", 0).log.log_end_offset == 1
-    await again.stop()
 
 
-@in_loop
 async def test_a_partitions_damaged_metadata_is_said_at_the_start(tmp_path: Path) -> None:
     node = await started(tmp_path)
     create(node, "a")

@@ -33,7 +33,7 @@ from protocol.messages.topics import CreatableTopic
 from tests.support.answers import answered
 from tests.support.disk import files
 from tests.support.topics import topics_of
-from tests.support.whole_server import crash, in_loop
+from tests.support.whole_server import crash
 from tests.unit.broker.log_dirs import (
     DEADLINE_S,
     KEPT,
@@ -94,7 +94,6 @@ def errors(node: Server, index: int) -> set[Error]:
     return {Error(answer.error_code) for answer in answers} | {write(node, index), fetched(node, index)}
 
 
-@in_loop
 async def test_its_partitions_are_answered_with_a_storage_error_and_all_others_as_before(
     tmp_path: Path,
 ) -> None:
@@ -103,10 +102,8 @@ async def test_its_partitions_are_answered_with_a_storage_error_and_all_others_a
     assert errors(node, LOST) == {Error.KAFKA_STORAGE_ERROR}
     assert errors(node, KEPT) == {Error.NONE}
     assert errors(node, 3) == {Error.UNKNOWN_TOPIC_OR_PARTITION}
-    await node.stop()
 
 
-@in_loop
 async def test_its_partitions_have_no_leader_and_their_replica_is_offline(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     await fail(node)
@@ -124,10 +121,8 @@ async def test_its_partitions_have_no_leader_and_their_replica_is_offline(tmp_pa
         assert told[KEPT] == (Error.NONE, 1, 0, [1])
         assert [each.offline_replicas for each in topic.partitions] == [[], [1], []]
     assert node.metadata.image.brokers[1].log_dirs == sorted(id_of(tmp_path, name) for name in "ac")
-    await node.stop()
 
 
-@in_loop
 async def test_the_directory_is_described_as_failed_and_nothing_goes_there(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     await fail(node)
@@ -147,10 +142,8 @@ async def test_the_directory_is_described_as_failed_and_nothing_goes_there(tmp_p
         str(tmp_path / "a"),
         str(tmp_path / "c"),
     }
-    await node.stop()
 
 
-@in_loop
 async def test_a_fetch_that_waits_is_answered(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     fetch: Later[Results] = Later()
@@ -158,11 +151,9 @@ async def test_a_fetch_that_waits_is_answered(tmp_path: Path) -> None:
     await fail(node)
     [(_, answer)] = await asyncio.wait_for(answered(fetch), DEADLINE_S)
     assert answer.error_code == Error.KAFKA_STORAGE_ERROR
-    await node.stop()
 
 
 @pytest.mark.parametrize("name", ["replication-offset-checkpoint", "recovery-point-offset-checkpoint"])
-@in_loop
 async def test_a_checkpoint_that_cannot_be_written_fails_it(tmp_path: Path, name: str) -> None:
     node = await filled(tmp_path)
     refuse(f"/b/{name}")
@@ -170,10 +161,8 @@ async def test_a_checkpoint_that_cannot_be_written_fails_it(tmp_path: Path, name
     node.housekeeping.checkpoint_recovery_points()
     await until(lambda: len(node.log_dirs.all()) == 2)
     assert node.partitions.missing("t", LOST) is Error.KAFKA_STORAGE_ERROR
-    await node.stop()
 
 
-@in_loop
 async def test_a_topic_in_it_can_be_deleted_and_created_again(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     await fail(node)
@@ -185,19 +174,15 @@ async def test_a_topic_in_it_can_be_deleted_and_created_again(tmp_path: Path) ->
     again = await started(tmp_path)
     assert again.partitions.get("t", LOST).log.log_end_offset == 1
     assert list((tmp_path / "b").glob("t-1.*-stray"))
-    await again.stop()
 
 
-@in_loop
 async def test_a_folder_that_cannot_be_given_up_fails_it(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     refuse("/b/t-1", "rename")
     topics_of(node).delete([node.metadata.image.topics["t"]])
     await until(lambda: len(node.log_dirs.all()) == 2)
-    await node.stop()
 
 
-@in_loop
 async def test_the_groups_in_it_have_no_coordinator_and_all_others_go_on(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     keys = [f"group-{number}" for number in range(20)]
@@ -213,10 +198,8 @@ async def test_the_groups_in_it_have_no_coordinator_and_all_others_go_on(tmp_pat
     await node.stop()
     again = await started(tmp_path, "a", "c")
     assert again.groups.partition_of("group-1") == node.groups.partition_of("group-1")
-    await again.stop()
 
 
-@in_loop
 async def test_a_directory_that_works_again_after_a_restart_has_all_that_it_had(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     await fail(node)
@@ -228,10 +211,8 @@ async def test_a_directory_that_works_again_after_a_restart_has_all_that_it_had(
     again = await started(tmp_path)
     assert [again.partitions.get("t", index).log.log_end_offset for index in range(3)] == [1, 1, 1]
     assert errors(again, LOST) == {Error.NONE}
-    await again.stop()
 
 
-@in_loop
 async def test_a_move_to_it_is_over(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     refuse("/b/t-2.", "append")
@@ -239,10 +220,8 @@ async def test_a_move_to_it_is_over(tmp_path: Path) -> None:
     await until(lambda: len(node.log_dirs.all()) == 2)
     assert node.partitions.get("t", KEPT).move is None
     assert errors(node, KEPT) == {Error.NONE}
-    await node.stop()
 
 
-@in_loop
 async def test_of_two_that_fail_at_once_one_stays_where_it_is_the_last(tmp_path: Path) -> None:
     node = await started(tmp_path, "a", "b", metadata="m")
     topics_of(node).create([CreatableTopic(name="t", num_partitions=2, replication_factor=1)])
@@ -253,10 +232,8 @@ async def test_of_two_that_fail_at_once_one_stays_where_it_is_the_last(tmp_path:
     assert {Path(each.path).name for each in node.log_dirs.all()} == {"b", "m"}
     files.set_fault_hook(None)
     assert write(node, 1) is Error.NONE
-    await node.stop()
 
 
-@in_loop
 async def test_what_cannot_be_recorded_is_later(tmp_path: Path) -> None:
     node = await filled(tmp_path)
 
@@ -277,10 +254,8 @@ async def test_what_cannot_be_recorded_is_later(tmp_path: Path) -> None:
     written = node.metadata.next_offset
     node.housekeeping.record_failed_directories()
     assert node.metadata.next_offset == written
-    await node.stop()
 
 
-@in_loop
 async def test_its_partitions_cannot_be_elected(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     await fail(node)
@@ -292,10 +267,8 @@ async def test_its_partitions_cannot_be_elected(tmp_path: Path) -> None:
         answer = ask(node, elect_leaders, 43, 2, asked | {"election_type": election_type})
         assert answer.replica_election_results[0].partition_result[0].error_code == error
     assert node.metadata.image.topics["t"].partitions[LOST].leader == -1
-    await node.stop()
 
 
-@in_loop
 async def test_what_was_to_be_created_there_is_elsewhere(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     dirs = [{"path": str(tmp_path / "b"), "topics": [{"name": "new", "partitions": [0]}]}]
@@ -303,10 +276,8 @@ async def test_what_was_to_be_created_there_is_elsewhere(tmp_path: Path) -> None
     await fail(node)
     topics_of(node).create([CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
     assert Path(node.partitions.get("new", 0).directory.path).name in ("a", "c")
-    await node.stop()
 
 
-@in_loop
 async def test_the_metadatas_directory_and_the_last_one_answer_errors_and_stay(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     refuse("t-", "append")
@@ -315,10 +286,8 @@ async def test_the_metadatas_directory_and_the_last_one_answer_errors_and_stay(t
     assert node.log_dirs.all()[0].path == str(tmp_path / "a")
     files.set_fault_hook(None)
     assert write(node, 0) is Error.NONE
-    await node.stop()
 
 
-@in_loop
 async def test_a_log_that_cannot_be_opened_takes_its_directory_offline_at_the_start(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     crash(node)
@@ -328,10 +297,8 @@ async def test_a_log_that_cannot_be_opened_takes_its_directory_offline_at_the_st
     assert errors(again, LOST) == {Error.KAFKA_STORAGE_ERROR}
     assert errors(again, KEPT) == {Error.NONE}
     assert again.metadata.image.topics["t"].partitions[LOST].leader == -1
-    await again.stop()
 
 
-@in_loop
 async def test_a_log_that_cannot_be_opened_stops_a_broker_with_no_other_directory(tmp_path: Path) -> None:
     node = await started(tmp_path, "a")
     topics_of(node).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
@@ -342,7 +309,6 @@ async def test_a_log_that_cannot_be_opened_stops_a_broker_with_no_other_director
         await started(tmp_path, "a")
 
 
-@in_loop
 async def test_more_that_is_offline_than_one_batch_holds_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from tests.support.answers import answered
 from tests.support.partition_logs import HeldBackground, batch
 from tests.support.topics import topics_of
-from tests.support.whole_server import crash, handled, in_loop, started
+from tests.support.whole_server import crash, handled, started
 
 UNIQUE = "0" * 32
 
@@ -69,7 +69,6 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-@in_loop
 async def test_a_producer_that_hangs_up_leaves_nobody_unanswered(tmp_path: Path) -> None:
     node, (background, _other) = await syncing(tmp_path, 1)
     first, gone, behind = (asyncio.ensure_future(produce(node, (0,))) for _ in range(3))
@@ -84,7 +83,6 @@ async def test_a_producer_that_hangs_up_leaves_nobody_unanswered(tmp_path: Path)
     crash(node)
 
 
-@in_loop
 async def test_an_answer_waits_for_its_own_batch_not_for_what_others_append(tmp_path: Path) -> None:
     node, (slow, quick) = await syncing(tmp_path, 3)
     waiting = asyncio.ensure_future(produce(node, (0, 1), 3))
@@ -100,7 +98,6 @@ async def test_an_answer_waits_for_its_own_batch_not_for_what_others_append(tmp_
     crash(node)
 
 
-@in_loop
 async def test_a_producer_that_waits_for_a_deleted_topic_is_answered(tmp_path: Path) -> None:
     node, _backgrounds = await syncing(tmp_path, 1)
     waiting = asyncio.ensure_future(produce(node, (0,)))

@@ -89,7 +89,6 @@ def committed(node: Server, group: str = "g") -> int:
     return -1 if found is None else found.offset
 
 
-@in_loop
 async def test_the_first_question_for_a_coordinator_is_answered_at_once(tmp_path: Path) -> None:
     node = await started(tmp_path, "offsets.topic.num.partitions=3")
 
@@ -98,21 +97,14 @@ async def test_the_first_question_for_a_coordinator_is_answered_at_once(tmp_path
     assert (answer.error_code, answer.node_id, answer.error_message) == (Error.NONE, node.node_id, "NONE")
     assert len(node.partitions.by_name[OFFSETS_TOPIC].partitions) == 3
     assert join(node, version=4).error_code == Error.MEMBER_ID_REQUIRED
-    await node.stop()
 
 
-@in_loop
-async def test_without_the_topic_nobody_is_coordinated_here(tmp_path: Path) -> None:
-    node = await started(tmp_path)
-
+async def test_without_the_topic_nobody_is_coordinated_here(node: Server) -> None:
     assert join(node).error_code == Error.NOT_COORDINATOR
     assert ask(node, ListGroupsRequest(), 4).groups == []
-    await node.stop()
 
 
-@in_loop
-async def test_a_join_waits_for_its_rebalance_and_a_sync_for_the_leader(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_join_waits_for_its_rebalance_and_a_sync_for_the_leader(node: Server) -> None:
     find(node)
     first = await stable(node)
 
@@ -130,12 +122,9 @@ async def test_a_join_waits_for_its_rebalance_and_a_sync_for_the_leader(tmp_path
     leaders = SyncGroupRequest(group_id="g", generation_id=2, member_id=first)
     assert ask(node, leaders, 3).error_code == Error.NONE
     assert (await waiting).error_code == Error.NONE
-    await node.stop()
 
 
-@in_loop
-async def test_an_answer_to_a_client_that_hung_up_is_dropped(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_an_answer_to_a_client_that_hung_up_is_dropped(node: Server) -> None:
     find(node)
     first = await stable(node)
     second = join(node)
@@ -143,12 +132,9 @@ async def test_an_answer_to_a_client_that_hung_up_is_dropped(tmp_path: Path) -> 
 
     assert join(node, first).error_code == Error.NONE
     assert len(node.groups.shard_of("g").groups.classic["g"].members) == 2
-    await node.stop()
 
 
-@in_loop
-async def test_a_session_ends_by_the_servers_clock(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_session_ends_by_the_servers_clock(node: Server) -> None:
     find(node)
     member_id = await stable(node)
 
@@ -158,10 +144,8 @@ async def test_a_session_ends_by_the_servers_clock(tmp_path: Path) -> None:
     clock_of(node).advance_ms(10_000)
     node.timers.fire_due()
     assert heartbeat(node, member_id) is Error.UNKNOWN_MEMBER_ID
-    await node.stop()
 
 
-@in_loop
 async def test_groups_are_there_again_after_a_restart(tmp_path: Path) -> None:
     node = await started(tmp_path)
     find(node)
@@ -173,10 +157,8 @@ async def test_groups_are_there_again_after_a_restart(tmp_path: Path) -> None:
 
     assert heartbeat(again, member_id) is Error.NONE
     assert committed(again, "other") == 7
-    await again.stop()
 
 
-@in_loop
 async def test_offsets_of_transactions_are_replayed_with_their_markers(tmp_path: Path) -> None:
     node = await started(tmp_path, "offsets.topic.num.partitions=1")
     find(node)
@@ -205,12 +187,9 @@ async def test_offsets_of_transactions_are_replayed_with_their_markers(tmp_path:
         False,
         True,
     ]
-    await again.stop()
 
 
-@in_loop
-async def test_a_topic_that_is_deleted_takes_its_offsets_along(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_topic_that_is_deleted_takes_its_offsets_along(node: Server) -> None:
     find(node)
     topics_of(node).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
     commit(node, 7)
@@ -218,12 +197,9 @@ async def test_a_topic_that_is_deleted_takes_its_offsets_along(tmp_path: Path) -
     topics_of(node).delete([node.metadata.image.topics["t"]])
 
     assert committed(node) == -1
-    await node.stop()
 
 
-@in_loop
-async def test_without_its_topic_a_coordinator_sends_everybody_away(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_without_its_topic_a_coordinator_sends_everybody_away(node: Server) -> None:
     find(node)
     await stable(node)
     parked = join(node)
@@ -234,10 +210,8 @@ async def test_without_its_topic_a_coordinator_sends_everybody_away(tmp_path: Pa
     assert join(node).error_code == Error.NOT_COORDINATOR
     assert find(node).error_code == Error.NONE
     assert ask(node, ListGroupsRequest(), 4).groups == [], "a new topic, without the old groups"
-    await node.stop()
 
 
-@in_loop
 async def test_partitions_that_are_added_do_not_move_any_group(tmp_path: Path) -> None:
     node = await started(tmp_path, "offsets.topic.num.partitions=2")
     find(node)
@@ -248,10 +222,8 @@ async def test_partitions_that_are_added_do_not_move_any_group(tmp_path: Path) -
     topics_of(node).add_partitions([CreatePartitionsTopic(name=OFFSETS_TOPIC, count=7, assignments=None)])
 
     assert [committed(node, name) for name in names] == [7] * 20
-    await node.stop()
 
 
-@in_loop
 async def test_a_partition_that_can_not_be_read_is_loading_for_ever(tmp_path: Path) -> None:
     node = await started(tmp_path, "offsets.topic.num.partitions=1")
     find(node)
@@ -267,10 +239,8 @@ async def test_a_partition_that_can_not_be_read_is_loading_for_ever(tmp_path: Pa
     assert join(again).error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
     assert heartbeat(again, "me") is Error.NONE, "as in Kafka"
     assert ask(again, ListGroupsRequest(), 4).error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
-    await again.stop()
 
 
-@in_loop
 async def test_a_commit_larger_than_a_batch_may_be_is_refused_as_a_whole(tmp_path: Path) -> None:
     node = await started(tmp_path, "offset.metadata.max.bytes=4096")
     find(node)
@@ -281,13 +251,11 @@ async def test_a_commit_larger_than_a_batch_may_be_is_refused_as_a_whole(tmp_pat
 
     assert committed(node) == -1
     assert node.groups.shard_of("g").groups.classic == {}
-    await node.stop()
 
 
 # --- timers -------------------------------------------------------------------------------------------------
 
 
-@in_loop
 async def test_timers_fire_on_the_loop_when_they_are_due() -> None:
     clock = ManualClock()
     timers = LoopTimers(clock, LoopScheduler(), lambda error: None)
@@ -298,7 +266,6 @@ async def test_timers_fire_on_the_loop_when_they_are_due() -> None:
     timers.stop()
 
 
-@in_loop
 async def test_a_timer_that_fails_stops_no_other() -> None:
     clock = ManualClock()
     failures: list[BaseException] = []

@@ -18,7 +18,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.groups_admin import DeleteGroupsRequest, ListGroupsRequest
 from tests.support.answers import answered
-from tests.support.whole_server import clock_of, crash, in_loop
+from tests.support.whole_server import clock_of, crash
 from tests.unit.broker.transactional import (
     Producer,
     ask,
@@ -54,30 +54,24 @@ async def produced(producer: Producer, sequence: int) -> Error:
 
 
 @pytest.mark.parametrize(("version", "question"), [(1, "verify_partitions"), (2, "add_partitions")])
-def test_kafka_14920_18202_a_second_batch_does_not_overtake_the_first_that_could_not_be_verified(
+async def test_kafka_14920_18202_a_second_batch_does_not_overtake_the_first_that_could_not_be_verified(
     tmp_path: Path, version: int, question: str
 ) -> None:
-    @in_loop
-    async def run() -> None:
-        node = await coordinating(tmp_path)
-        producer = Producer(node, version=version).begin()
-        if version == 1:
-            producer.add(("t", 0))
-        refuse_once(node.transactions.shard_of("tx"), question, Error.COORDINATOR_LOAD_IN_PROGRESS)
+    node = await coordinating(tmp_path)
+    producer = Producer(node, version=version).begin()
+    if version == 1:
+        producer.add(("t", 0))
+    refuse_once(node.transactions.shard_of("tx"), question, Error.COORDINATOR_LOAD_IN_PROGRESS)
 
-        assert await produced(producer, 0) is Error.NOT_ENOUGH_REPLICAS
-        assert await produced(producer, 1) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER, "it was in flight"
-        assert batches(node, "t") == []
-        assert [await produced(producer, sequence) for sequence in (0, 1)] == [Error.NONE] * 2
+    assert await produced(producer, 0) is Error.NOT_ENOUGH_REPLICAS
+    assert await produced(producer, 1) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER, "it was in flight"
+    assert batches(node, "t") == []
+    assert [await produced(producer, sequence) for sequence in (0, 1)] == [Error.NONE] * 2
 
-        assert producer.end() is Error.NONE
-        assert [header.base_sequence for header in batches(node, "t")] == [0, 1, -1]
-        await node.stop()
-
-    run()
+    assert producer.end() is Error.NONE
+    assert [header.base_sequence for header in batches(node, "t")] == [0, 1, -1]
 
 
-@in_loop
 async def test_kafka_14904_a_batch_is_verified_while_its_transaction_gets_another_partition(
     tmp_path: Path,
 ) -> None:
@@ -96,10 +90,8 @@ async def test_kafka_14904_a_batch_is_verified_while_its_transaction_gets_anothe
     shard.runtime.append = sending_meanwhile  # type: ignore[method-assign]
     assert producer.add(("t", 1)) == [Error.NONE]
     assert seen == [Error.NONE]
-    await node.stop()
 
 
-@in_loop
 async def test_kafka_5376_a_fetch_that_waited_over_an_abort_names_it(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     aborted, committed_ = Producer(node, "aborted").begin(), Producer(node, "committed").begin()
@@ -131,10 +123,8 @@ async def test_kafka_5376_a_fetch_that_waited_over_an_abort_names_it(tmp_path: P
         (producer_id, 0)
     ]
     assert found.last_stable_offset == 4
-    await node.stop()
 
 
-@in_loop
 async def test_kafka_17507_offsets_of_the_next_transaction_wait_until_the_markers_have_let_the_last_ones_count(
     tmp_path: Path,
 ) -> None:
@@ -157,14 +147,12 @@ async def test_kafka_17507_offsets_of_the_next_transaction_wait_until_the_marker
     while state(node) != "CompleteAbort":
         await asyncio.sleep(0)
     assert committed(node) == (7, Error.NONE)
-    await node.stop()
 
 
 def groups(node: Server) -> list[str]:
     return [each.group_id for each in ask(node, ListGroupsRequest(), 4).groups]
 
 
-@in_loop
 async def test_kafka_19163_a_group_with_pending_offsets_does_not_expire(tmp_path: Path) -> None:
     node = await coordinating(
         tmp_path, "offsets.retention.minutes=1", "offsets.retention.check.interval.ms=1000"
@@ -183,34 +171,27 @@ async def test_kafka_19163_a_group_with_pending_offsets_does_not_expire(tmp_path
     clock_of(node).advance_ms(10 * MINUTE_MS)
     node.timers.fire_due()
     assert groups(node) == [], "what is committed expires"
-    await node.stop()
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_kafka_19163_a_group_deleted_with_pending_offsets_is_gone_and_its_transaction_ends_all_the_same(
+async def test_kafka_19163_a_group_deleted_with_pending_offsets_is_gone_and_its_transaction_ends_all_the_same(
     tmp_path: Path, commit: bool
 ) -> None:
-    @in_loop
-    async def run() -> None:
-        node = await coordinating(tmp_path)
-        producer = Producer(node).begin()
-        producer.send()
-        assert producer.commit_offsets(7) == [Error.NONE]
-        answer = ask(node, DeleteGroupsRequest(groups_names=["g"]), 2)
-        assert [result.error_code for result in answer.results] == [Error.NONE]
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    assert producer.commit_offsets(7) == [Error.NONE]
+    answer = ask(node, DeleteGroupsRequest(groups_names=["g"]), 2)
+    assert [result.error_code for result in answer.results] == [Error.NONE]
 
-        assert producer.end(commit=commit) is Error.NONE
-        assert state(node).startswith("Complete")
-        assert committed(node) == (-1, Error.NONE)
-        crash(node)
-        again = await coordinating(tmp_path)
-        assert committed(again) == (-1, Error.NONE), "nor does a replay bring it back"
-        await again.stop()
-
-    run()
+    assert producer.end(commit=commit) is Error.NONE
+    assert state(node).startswith("Complete")
+    assert committed(node) == (-1, Error.NONE)
+    crash(node)
+    again = await coordinating(tmp_path)
+    assert committed(again) == (-1, Error.NONE), "nor does a replay bring it back"
 
 
-@in_loop
 async def test_kafka_19999_a_marker_that_comes_again_after_a_crash_completes_what_was_prepared(
     tmp_path: Path,
 ) -> None:
@@ -240,10 +221,8 @@ async def test_kafka_19999_a_marker_that_comes_again_after_a_crash_completes_wha
     producer.node = again
     assert producer.send() is Error.NONE
     assert producer.end() is Error.NONE
-    await again.stop()
 
 
-@in_loop
 async def test_kafka_17754_a_commit_that_comes_late_does_not_touch_the_next_transactions_records(
     tmp_path: Path,
 ) -> None:
@@ -260,4 +239,3 @@ async def test_kafka_17754_a_commit_that_comes_late_does_not_touch_the_next_tran
     log = node.partitions.get("t", 0).log
     assert (state(node), log.last_stable_offset, log.log_end_offset) == ("Ongoing", 2, 3)
     assert producer.end(commit=False) is Error.NONE
-    await node.stop()

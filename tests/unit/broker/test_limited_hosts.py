@@ -190,7 +190,6 @@ def test_a_file_that_names_a_host_that_cannot_be_resolved_is_refused(tmp_path: P
     assert "\n" not in str(refused.value)
 
 
-@in_loop
 async def test_an_altered_host_that_cannot_be_resolved_stops_no_broker(tmp_path: Path) -> None:
     node = await started(tmp_path, f"{OVERRIDES}=127.0.0.1:2")
     for host in UNRESOLVED[:2]:
@@ -203,7 +202,6 @@ async def test_an_altered_host_that_cannot_be_resolved_stops_no_broker(tmp_path:
     assert admits(again.connection_limits, "127.0.0.1") == 2
     assert set_overrides(again, "127.0.0.1:4") is Error.NONE
     assert admits(again.connection_limits, "127.0.0.1") == 4
-    await again.stop()
 
 
 @pytest.mark.parametrize(("text", "admitted"), [("127.0.0.1:-3", 0), ("127.0.0.1", 5), ("127.0.0.1:x", 5)])
@@ -229,17 +227,13 @@ def test_a_record_of_the_past_stops_no_broker(
 # --- quotas of addresses ------------------------------------------------------------------------------------
 
 
-@in_loop
-async def test_a_quota_of_what_is_no_host_is_refused(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_quota_of_what_is_no_host_is_refused(node: Server) -> None:
     before = node.metadata.next_offset
     for host in UNRESOLVED[:3]:
         assert set_quota(node, host) is Error.INVALID_REQUEST
     assert node.metadata.next_offset == before
-    await node.stop()
 
 
-@in_loop
 async def test_a_host_with_a_quota_is_looked_up_once_a_record(tmp_path: Path, asked: list[str]) -> None:
     node = await started(tmp_path)
     assert set_quota(node, "a") is Error.NONE
@@ -261,10 +255,8 @@ async def test_a_host_with_a_quota_is_looked_up_once_a_record(tmp_path: Path, as
     again = await started(tmp_path)
     assert sorted(asked) == ["a", "b"]
     assert again.quotas.connections.limits == {"10.0.0.98": 6, "10.0.0.97": 5}
-    await again.stop()
 
 
-@in_loop
 async def test_a_host_that_is_gone_at_a_start_is_passed_over(
     tmp_path: Path, asked: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -277,12 +269,9 @@ async def test_a_host_that_is_gone_at_a_start_is_passed_over(
     await node.stop()
     again = await started(tmp_path)
     assert again.quotas.connections.limits == {"10.0.0.97": 5}
-    await again.stop()
 
 
-@in_loop
-async def test_a_host_that_is_refused_keeps_the_quota_that_it_has(tmp_path: Path, asked: list[str]) -> None:
-    node = await started(tmp_path)
+async def test_a_host_that_is_refused_keeps_the_quota_that_it_has(node: Server, asked: list[str]) -> None:
     assert set_quota(node, "a") is Error.NONE
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(alter_client_quotas, "address_of", lambda host: None if host == "a" else "10.0.0.98")
@@ -299,7 +288,6 @@ async def test_a_host_that_is_refused_keeps_the_quota_that_it_has(tmp_path: Path
     assert [entry.error_code for entry in answer.entries] == [Error.INVALID_REQUEST, Error.NONE]
     assert node.quotas.connections.limits == {"10.0.0.97": 5, "10.0.0.98": 7}
     assert asked == ["a"]
-    await node.stop()
 
 
 NO_NUMBERS: list[tuple[str, str, Callable[[Server], object]]] = [
@@ -329,9 +317,7 @@ def test_a_quota_that_is_no_number_throttles_nobody(
     play()
 
 
-@in_loop
-async def test_changes_without_a_number_are_not_limited(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_changes_without_a_number_are_not_limited(node: Server) -> None:
     key = "controller_mutation_rate"
     assert set_quota(node, "c", kind="client-id", key=key, value=math.nan) is Error.NONE
     now_ms = clock_of(node).now_ms()
@@ -339,10 +325,8 @@ async def test_changes_without_a_number_are_not_limited(tmp_path: Path) -> None:
     for _ in range(3):
         mutations.take(1000)
     assert mutations.throttle_ms == 0
-    await node.stop()
 
 
-@in_loop
 async def test_connections_without_a_number_are_none_at_all(tmp_path: Path) -> None:
     node = await started(tmp_path)
     assert set_quota(node, "127.0.0.1", value=math.nan) is Error.NONE
@@ -354,7 +338,6 @@ async def test_connections_without_a_number_are_none_at_all(tmp_path: Path) -> N
     await node.stop()
     again = await started(tmp_path)
     assert again.quotas.connections.limits == {"127.0.0.1": 0}
-    await again.stop()
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e300])

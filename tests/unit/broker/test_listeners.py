@@ -28,7 +28,7 @@ from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from protocol.messages.topics import CreatableTopic
 from tests.support.ports import free_ports
 from tests.support.topics import topics_of
-from tests.support.whole_server import configured, handled, in_loop, started
+from tests.support.whole_server import configured, handled, started
 
 TWO_LISTENERS = (
     "listeners=A://127.0.0.1:0,B://127.0.0.1:0",
@@ -48,7 +48,6 @@ def context(listener_name: str, api_version: int) -> Any:
     return Context(listener_name, api_version)
 
 
-@in_loop
 async def test_a_listener_that_is_not_advertised_is_told_to_nobody(tmp_path: Path) -> None:
     node = await started(tmp_path, *TWO_LISTENERS)
     topics_of(node).create([CreatableTopic(name="a", num_partitions=1, replication_factor=1)])
@@ -73,12 +72,9 @@ async def test_a_listener_that_is_not_advertised_is_told_to_nobody(tmp_path: Pat
     group = FindCoordinatorRequest(key="g", key_type=0)
     found = handled(node, find_coordinator, context("A", 3), group)
     assert found.error_code == Error.COORDINATOR_NOT_AVAILABLE
-    await node.stop()
 
 
-@in_loop
-async def test_accepted_connections_are_kept_alive(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_accepted_connections_are_kept_alive(node: Server) -> None:
     listener = node.listeners["PLAINTEXT"]
     _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
     while not listener.connections:
@@ -88,22 +84,18 @@ async def test_accepted_connections_are_kept_alive(tmp_path: Path) -> None:
     accepted = connection.transport.get_extra_info("socket")
     assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
     writer.close()
-    await node.stop()
 
 
-@in_loop
 async def test_the_backlog_is_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     listen = socket.socket.listen
     monkeypatch.setattr(
         socket.socket, "listen", lambda self, backlog: (asked.append(backlog), listen(self, backlog))[1]
     )
-    node = await started(tmp_path, "socket.listen.backlog.size=7")
+    await started(tmp_path, "socket.listen.backlog.size=7")
     assert set(asked) == {7}
-    await node.stop()
 
 
-@in_loop
 async def test_who_connects_while_the_folders_are_opened_is_served_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,15 +108,13 @@ async def test_who_connects_while_the_folders_are_opened_is_served_afterwards(
         return open_log_dirs(*arguments)
 
     monkeypatch.setattr(starting, "open_log_dirs", open_meanwhile)
-    node = await started(tmp_path, port=port)
+    await started(tmp_path, port=port)
     reader, writer = await asyncio.open_connection(sock=connected[0])
     writer.write((0).to_bytes(4, "big"))  # no request: served by being hung up on
     assert await asyncio.wait_for(reader.read(), 5) == b""
     writer.close()
-    await node.stop()
 
 
-@in_loop
 async def test_a_port_that_two_start_on_at_once_is_refused_to_the_second(tmp_path: Path) -> None:
     first = bind_all(configured(tmp_path / "one").listeners, SocketNetwork(), 50)  # not serving yet
     [endpoint] = first
@@ -134,7 +124,6 @@ async def test_a_port_that_two_start_on_at_once_is_refused_to_the_second(tmp_pat
     first.close()
 
 
-@in_loop
 async def test_periodic_tasks_have_the_settings_intervals(tmp_path: Path) -> None:
     node = await started(
         tmp_path,
@@ -147,7 +136,6 @@ async def test_periodic_tasks_have_the_settings_intervals(tmp_path: Path) -> Non
     assert due_s["high watermarks"] == pytest.approx(111, abs=10)
     assert due_s["retention"] == pytest.approx(222, abs=10)
     assert due_s["flush"] == pytest.approx(333, abs=10)
-    await node.stop()
 
 
 class FullOutput(io.StringIO):
@@ -155,7 +143,6 @@ class FullOutput(io.StringIO):
         raise OSError(errno.ENOSPC, "full")
 
 
-@in_loop
 async def test_an_output_that_cannot_be_written_does_not_end_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +168,6 @@ async def test_an_output_that_cannot_be_written_does_not_end_the_broker(
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-@in_loop
 async def test_whatever_ends_a_run_stops_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fails(*_: object) -> None:
         raise RuntimeError("in the middle")

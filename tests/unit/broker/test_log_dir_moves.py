@@ -17,7 +17,6 @@ from broker.handlers import alter_replica_log_dirs, describe_log_dirs
 from broker.process.command_line import parse_command_line
 from broker.replicas.partition import Partition
 from broker.server import Server
-from broker.starting import start
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     AlterReplicaLogDir,
@@ -32,6 +31,7 @@ from storage.checkpoints import read_meta_properties
 from storage.log.results import AppendOrigin
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
+from tests.support.nodes import begin
 from tests.support.topics import topics_of
 from tests.support.whole_server import crash, handled, in_loop
 
@@ -57,7 +57,7 @@ async def started(folder: Path, *settings: str) -> Server:
     for setting in ("metadata.log.dir=" + str(folder / "m"), *settings):
         arguments += ["-o", setting]
     environment = Environment.of_this_machine(ManualClock(NOW_MS), files)
-    return await start(parse_command_line(arguments, {}).config, environment)
+    return await begin(parse_command_line(arguments, {}).config, environment)
 
 
 async def filled(folder: Path, *settings: str, **configs: str) -> Server:

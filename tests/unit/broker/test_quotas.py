@@ -14,10 +14,11 @@ from broker.network.connection import Connection
 from broker.quotas.client_quotas import IDLE_MS, MEASURES_BEFORE_SWEEP, Measures
 from broker.quotas.limits import MISSING, Limits
 from broker.quotas.measures import MAX_THROTTLE_MS, Rate, TokenBucket, Windows
+from broker.server import Server
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
 from protocol.wire.codec import encode
-from tests.support.whole_server import clock_of, in_loop, started
+from tests.support.whole_server import clock_of, started
 
 WINDOWS = Windows(samples=11, window_ms=1000)
 NOW_MS = 1_700_000_000_000
@@ -155,7 +156,6 @@ async def answer(client: socket.socket) -> tuple[int, int]:
     return size, int.from_bytes(body[:4], "big")
 
 
-@in_loop
 async def test_a_client_above_its_quota_is_answered_and_served_no_more_until_its_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,10 +183,8 @@ async def test_a_client_above_its_quota_is_answered_and_served_no_more_until_its
     unmute()
     assert (await answer(client))[1] == 2
     client.close()
-    await node.stop()
 
 
-@in_loop
 async def test_a_removed_quota_holds_no_longer_and_a_restart_keeps_the_others(tmp_path: Path) -> None:
     node = await started(tmp_path)
     node.metadata.append([quota("producer_byte_rate", 10.0, client_id=None)])
@@ -200,18 +198,14 @@ async def test_a_removed_quota_holds_no_longer_and_a_restart_keeps_the_others(tm
 
     again = await started(tmp_path)
     assert again.quotas.fetch.most_at_once("anybody") == 100
-    await again.stop()
 
 
-@in_loop
-async def test_an_address_that_connects_too_often_is_kept_waiting_and_sent_away(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_an_address_that_connects_too_often_is_kept_waiting_and_sent_away(node: Server) -> None:
     node.metadata.append([quota("connection_creation_rate", 1.0, ip="127.0.0.1")])
     now_ms = clock_of(node).now_ms()
     delays = [node.quotas.connections.charge("127.0.0.1", now_ms) for _ in range(12)]
     assert delays == [0] * 10 + [1000, 1000]
     assert node.quotas.connections.charge("127.0.0.2", now_ms) == 0
-    await node.stop()
 
 
 class Newcomer:
@@ -227,13 +221,12 @@ class Newcomer:
         self.refused_after_ms = delay_ms
 
 
-@in_loop
-async def test_a_listener_sends_connections_away_that_come_too_often(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_listener_sends_connections_away_that_come_too_often(node: Server) -> None:
     node.metadata.append([quota("connection_creation_rate", 1.0, ip="127.0.0.1")])
     [listener] = node.listeners.values()
     newcomers = [Newcomer() for _ in range(11)]
     for newcomer in newcomers:
         assert listener.admit(newcomer) is None  # type: ignore[arg-type]
     assert [each.refused_after_ms for each in newcomers] == [None] * 10 + [1000]
-    await node.stop()
+    for newcomer in newcomers:
+        listener.forget(newcomer)  # type: ignore[arg-type]

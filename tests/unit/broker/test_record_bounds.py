@@ -154,31 +154,23 @@ def groups(number: int) -> list[tuple[int, str, dict[str, str]]]:
     return [(GROUP, f"g{n}", {"consumer.session.timeout.ms": "50000"}) for n in range(number)]
 
 
-@in_loop
-async def test_the_record_of_a_topic_counts_as_those_of_its_partitions(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_the_record_of_a_topic_counts_as_those_of_its_partitions(node: Server) -> None:
     assert create(node, ("a", MAX_RECORDS_PER_REQUEST - 1), only=True) == [Error.NONE]
     assert create(node, ("a", MAX_RECORDS_PER_REQUEST), ("b", 1), ("a/b", 1), only=True) == (
         [Error.POLICY_VIOLATION] * 3
     )
-    await node.stop()
 
 
-@in_loop
-async def test_a_topic_too_large_leaves_no_part_of_itself(tmp_path: Path, few: None) -> None:
-    node = await started(tmp_path)
+async def test_a_topic_too_large_leaves_no_part_of_itself(node: Server, few: None) -> None:
     before = node.metadata.next_offset
     assert create(node, ("b", 1), ("a", FEW)) == [Error.POLICY_VIOLATION] * 2
     assert not node.metadata.image.topics
     assert node.metadata.next_offset == before
     assert create(node, ("a", FEW - 1)) == [Error.NONE]
     assert len(node.metadata.image.topics["a"].partitions) == FEW - 1
-    await node.stop()
 
 
-@in_loop
-async def test_a_request_is_one_append_and_in_force_as_a_whole(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_request_is_one_append_and_in_force_as_a_whole(node: Server) -> None:
     appends: list[str] = []
 
     def hook(name: str, path: str, size: int) -> None:
@@ -193,10 +185,8 @@ async def test_a_request_is_one_append_and_in_force_as_a_whole(tmp_path: Path) -
     assert len(appends) == 1
     assert not node.metadata.image.topics
     assert create(node, ("a", 1)) == [Error.NONE]
-    await node.stop()
 
 
-@in_loop
 async def test_a_batch_too_large_in_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = await started(tmp_path)
     before = node.metadata.next_offset
@@ -210,10 +200,8 @@ async def test_a_batch_too_large_in_bytes_is_refused(tmp_path: Path, monkeypatch
     )
     assert node.metadata.next_offset == before + 2
     assert grow(node, ("a", 2)) == {"a": Error.NONE}
-    await node.stop()
 
 
-@in_loop
 async def test_a_deletion_too_large_in_bytes_is_refused_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,10 +219,8 @@ async def test_a_deletion_too_large_in_bytes_is_refused_as_a_whole(
     assert codes(answered) == [Error.UNKNOWN_SERVER_ERROR] * 4
     assert "a" in node.metadata.image.topics
     monkeypatch.undo()
-    await node.stop()
 
 
-@in_loop
 async def test_settings_too_long_in_all_are_refused_in_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,7 +234,6 @@ async def test_settings_too_long_in_all_are_refused_in_one(
     assert answered == [Error.UNKNOWN_SERVER_ERROR] * 101 + [Error.INVALID_REQUEST] * 2
     assert node.metadata.next_offset == before
     assert alter(node, *groups(1)) == [Error.NONE]
-    await node.stop()
 
 
 @pytest.mark.parametrize(("limit", "largest"), [("MAX_RECORDS_PER_BATCH", FEW), ("MAX_BATCH_BYTES", 1500)])
@@ -275,9 +260,7 @@ def test_credentials_are_stored_as_one_batch_or_not_at_all(
     play()
 
 
-@in_loop
-async def test_leaders_are_elected_up_to_the_bound_or_none(tmp_path: Path, few: None) -> None:
-    node = await started(tmp_path)
+async def test_leaders_are_elected_up_to_the_bound_or_none(node: Server, few: None) -> None:
     create(node, ("a", FEW - 1))
     create(node, ("b", FEW - 1))
     node.metadata.append(registration.take_leadership_away(node.metadata.image, node.node_id), may_split=True)
@@ -289,10 +272,8 @@ async def test_leaders_are_elected_up_to_the_bound_or_none(tmp_path: Path, few: 
     assert elect(node, "a") == (Error.NONE, [("a", [Error.NONE] * (FEW - 1))])
     assert elect(node) == (Error.NONE, [("a", []), ("b", [Error.NONE] * (FEW - 1))])
     assert leaderless(node) == []
-    await node.stop()
 
 
-@in_loop
 async def test_an_election_too_large_in_bytes_is_refused_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,12 +290,9 @@ async def test_an_election_too_large_in_bytes_is_refused_as_a_whole(
     assert elect(node, "a", "b") == (Error.UNKNOWN_SERVER_ERROR, [("a", refused), ("b", refused)])
     monkeypatch.undo()
     assert elect(node, "a", "b") == (Error.NONE, [("a", [Error.NONE]), ("b", [Error.ELECTION_NOT_NEEDED])])
-    await node.stop()
 
 
-@in_loop
-async def test_partitions_are_reassigned_up_to_the_bound(tmp_path: Path, few: None) -> None:
-    node = await started(tmp_path)
+async def test_partitions_are_reassigned_up_to_the_bound(node: Server, few: None) -> None:
     for name in ("a", "b"):
         create(node, (name, FEW - 1))
         add_replica(node, name)
@@ -325,10 +303,8 @@ async def test_partitions_are_reassigned_up_to_the_bound(tmp_path: Path, few: No
     topics = node.metadata.image.topics
     alone = [len(topics[name].partitions[index].replicas) == 1 for name, index in every]
     assert alone == [True] * FEW + [False] * (FEW - 2)
-    await node.stop()
 
 
-@in_loop
 async def test_a_reassignment_too_large_in_bytes_is_refused_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,10 +319,8 @@ async def test_a_reassignment_too_large_in_bytes_is_refused_as_a_whole(
         Error.NONE,
         [Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION],
     )
-    await node.stop()
 
 
-@in_loop
 async def test_a_start_and_a_stop_write_more_than_one_batch_holds(tmp_path: Path, few: None) -> None:
     node = await started(tmp_path)
     create(node, ("a", FEW - 1))
@@ -359,20 +333,15 @@ async def test_a_start_and_a_stop_write_more_than_one_batch_holds(tmp_path: Path
     crash(again)
     after_the_crash = await started(tmp_path)
     assert leaderless(after_the_crash) == []
-    await after_the_crash.stop()
 
 
-@in_loop
 async def test_a_topic_that_is_made_by_itself_and_is_too_large_is_not_made(tmp_path: Path) -> None:
     node = await started(tmp_path, "num.partitions=20000")
     node.topics.auto_create(["a"])
     assert not node.metadata.image.topics
-    await node.stop()
 
 
-@in_loop
-async def test_partitions_are_added_up_to_the_bound(tmp_path: Path, few: None) -> None:
-    node = await started(tmp_path)
+async def test_partitions_are_added_up_to_the_bound(node: Server, few: None) -> None:
     assert create(node, ("a", 1), ("b", 1)) == [Error.NONE] * 2
     # Strings' hashes give the order: a is before b.
     assert grow(node, ("b", 2), ("a", FEW + 2)) == {
@@ -382,10 +351,8 @@ async def test_partitions_are_added_up_to_the_bound(tmp_path: Path, few: None) -
     topics = node.metadata.image.topics
     assert {name: len(topics[name].partitions) for name in "ab"} == {"a": FEW + 1, "b": 1}
     assert grow(node, ("b", FEW + 1)) == {"b": Error.NONE}
-    await node.stop()
 
 
-@in_loop
 async def test_partitions_past_the_bound_are_never_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,12 +368,9 @@ async def test_partitions_past_the_bound_are_never_made(
     monkeypatch.setattr(topic_decisions, "_partition_record", counted)
     assert grow(node, ("a", 2**31 - 1), only=True) == {"a": Error.UNKNOWN_SERVER_ERROR}
     assert len(made) == MAX_RECORDS_PER_REQUEST + 1
-    await node.stop()
 
 
-@in_loop
-async def test_the_quota_is_asked_before_assignments_are_looked_at(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_the_quota_is_asked_before_assignments_are_looked_at(node: Server) -> None:
     create(node, ("a", 1))
     taken: list[int] = []
 
@@ -428,21 +392,15 @@ async def test_the_quota_is_asked_before_assignments_are_looked_at(tmp_path: Pat
     assert taken == []
     assert refused(3, [7], [7]) is Error.THROTTLING_QUOTA_EXCEEDED
     assert taken == [2]
-    await node.stop()
 
 
-@in_loop
-async def test_more_topics_than_records_are_refused_in_one(tmp_path: Path, few: None) -> None:
-    node = await started(tmp_path)
+async def test_more_topics_than_records_are_refused_in_one(node: Server, few: None) -> None:
     nowhere = [(f"t{n}", 2) for n in range(FEW)]
     assert {*grow(node, *nowhere).values()} == {Error.UNKNOWN_TOPIC_OR_PARTITION}
     assert {*grow(node, *nowhere, ("t", 2)).values()} == {Error.POLICY_VIOLATION}
-    await node.stop()
 
 
-@in_loop
-async def test_topics_are_deleted_up_to_the_bound(tmp_path: Path, few: None) -> None:
-    node = await started(tmp_path)
+async def test_topics_are_deleted_up_to_the_bound(node: Server, few: None) -> None:
     names = [f"t{n}" for n in range(FEW + 2)]
     for name in names:
         create(node, (name, 1))
@@ -450,12 +408,9 @@ async def test_topics_are_deleted_up_to_the_bound(tmp_path: Path, few: None) -> 
     answered = codes(ask(node, delete_topics, 20, 5, fields).responses)
     assert sorted(answered) == [Error.UNKNOWN_SERVER_ERROR] * 2 + [Error.NONE] * FEW
     assert len(node.metadata.image.topics) == 2
-    await node.stop()
 
 
-@in_loop
-async def test_settings_are_altered_as_one_batch_or_not_at_all(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_settings_are_altered_as_one_batch_or_not_at_all(node: Server) -> None:
     before = node.metadata.next_offset
     nowhere = (TOPIC, "nowhere", {"flush.ms": "1"})
     bad = (BROKER, "", {"log.roll.ms": "x"})
@@ -464,23 +419,16 @@ async def test_settings_are_altered_as_one_batch_or_not_at_all(tmp_path: Path) -
     assert answered == [Error.POLICY_VIOLATION] * (MAX_RECORDS_PER_REQUEST + 2) + [Error.INVALID_REQUEST]
     assert node.metadata.next_offset == before
     assert {*alter(node, *groups(MAX_RECORDS_PER_REQUEST))} == {Error.NONE}
-    await node.stop()
 
 
-@in_loop
-async def test_who_is_eligible_counts_as_the_setting_that_clears_it(tmp_path: Path, few: None) -> None:
-    node = await started(tmp_path)
+async def test_who_is_eligible_counts_as_the_setting_that_clears_it(node: Server, few: None) -> None:
     create(node, ("a", 1))
     in_sync = (TOPIC, "a", {"min.insync.replicas": "2"})
     assert alter(node, *groups(FEW - 1), in_sync, only=True) == [Error.POLICY_VIOLATION] * FEW
     assert alter(node, *groups(FEW - 2), in_sync, only=True) == [Error.NONE] * (FEW - 1)
-    await node.stop()
 
 
-@in_loop
-async def test_quotas_are_altered_as_one_batch_or_not_at_all(tmp_path: Path, few: None) -> None:
-    node = await started(tmp_path)
-
+async def test_quotas_are_altered_as_one_batch_or_not_at_all(node: Server, few: None) -> None:
     def entries(number: int) -> dict[str, Any]:
         ops = [{"key": "producer_byte_rate", "value": 5.0, "remove": False}]
         return {
@@ -497,10 +445,8 @@ async def test_quotas_are_altered_as_one_batch_or_not_at_all(tmp_path: Path, few
     assert not node.quotas.enforced
     assert codes(ask(node, alter_client_quotas, 49, 1, entries(FEW)).entries) == [Error.NONE] * FEW
     assert node.quotas.enforced
-    await node.stop()
 
 
-@in_loop
 async def test_quotas_too_long_in_all_are_refused_in_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -518,12 +464,9 @@ async def test_quotas_too_long_in_all_are_refused_in_one(
     assert codes(refused) == [Error.UNKNOWN_SERVER_ERROR] * 2
     assert all(entry.error_message for entry in refused)
     assert not node.quotas.enforced
-    await node.stop()
 
 
-@in_loop
-async def test_a_new_topic_with_a_number_in_sync_says_that_nobody_is_eligible(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_new_topic_with_a_number_in_sync_says_that_nobody_is_eligible(node: Server) -> None:
     appended: list[str] = []
     append = node.metadata.append
 
@@ -539,4 +482,3 @@ async def test_a_new_topic_with_a_number_in_sync_says_that_nobody_is_eligible(tm
     topics_of(node).create([wanted])
     assert appended == ["TopicRecord", "ConfigRecord", "ClearElrRecord", "PartitionRecord"]
     del node.metadata.append
-    await node.stop()

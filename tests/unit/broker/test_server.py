@@ -10,7 +10,7 @@ from broker.server import Server
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from tests.support.topics import topics_of
-from tests.support.whole_server import crash, in_loop, started
+from tests.support.whole_server import crash, started
 
 
 def create(node: Server, name: str, partitions: int = 1) -> None:
@@ -32,7 +32,6 @@ async def refusal(folder: Path, *settings: str, port: int = 0) -> str:
     return text
 
 
-@in_loop
 async def test_a_restart_finds_topics_and_records(tmp_path: Path) -> None:
     node = await started(tmp_path)
     create(node, "a", 3)
@@ -45,10 +44,8 @@ async def test_a_restart_finds_topics_and_records(tmp_path: Path) -> None:
     assert again.partitions.by_name["a"].topic_id == topic_id
     assert sorted(again.partitions.by_name["a"].partitions) == [0, 1, 2]
     assert again.partitions.get("a", 0).log.high_watermark == 2
-    await again.stop()
 
 
-@in_loop
 async def test_a_crash_loses_nothing_that_was_appended(tmp_path: Path) -> None:
     node = await started(tmp_path)
     create(node, "a")
@@ -57,11 +54,9 @@ async def test_a_crash_loses_nothing_that_was_appended(tmp_path: Path) -> None:
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     again = await started(tmp_path)
     assert again.partitions.get("a", 0).log.log_end_offset == 1
-    await again.stop()
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@in_loop
 async def test_a_restart_adds_two_to_the_leader_epoch(tmp_path: Path, clean: bool) -> None:
     node = await started(tmp_path)
     create(node, "a")
@@ -73,20 +68,16 @@ async def test_a_restart_adds_two_to_the_leader_epoch(tmp_path: Path, clean: boo
     partition = again.partitions.get("a", 0)
     assert partition.leader_epoch == 2
     assert partition.log.leader_epochs.entries == [(2, 0)]
-    await again.stop()
 
 
-@in_loop
 async def test_cluster_and_directory_keep_their_ids(tmp_path: Path) -> None:
     node = await started(tmp_path)
     ids = (node.cluster_id, [*node.log_dirs.ids])
     await node.stop()
     again = await started(tmp_path)
     assert (again.cluster_id, [*again.log_dirs.ids]) == ids
-    await again.stop()
 
 
-@in_loop
 async def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     node = await started(tmp_path)
     first = [node.producer_ids.next() for _ in range(3)]
@@ -94,26 +85,20 @@ async def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     again = await started(tmp_path)
     assert first == [0, 1, 2]
     assert again.producer_ids.next() == 1000
-    await again.stop()
 
 
-@in_loop
 async def test_two_brokers_cannot_share_a_folder(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+    await started(tmp_path)
     assert "in use by another broker" in await refusal(tmp_path)
-    await node.stop()
 
 
-@in_loop
 async def test_a_port_in_use_is_said_with_its_listener(tmp_path: Path) -> None:
     node = await started(tmp_path / "one")
     port = node.listeners["PLAINTEXT"].port
     assert f"127.0.0.1:{port}" in await refusal(tmp_path / "two", port=port)
     assert not (tmp_path / "two").exists()
-    await node.stop()
 
 
-@in_loop
 async def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert str(tmp_path / "file" / "data") in await refusal(tmp_path / "file" / "data")
@@ -127,7 +112,6 @@ async def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
         (("directory.id=", "x="), "missing"),
     ],
 )
-@in_loop
 async def test_a_folder_of_another_node_is_not_touched(
     tmp_path: Path, change: tuple[str, str], said: str
 ) -> None:
@@ -139,7 +123,6 @@ async def test_a_folder_of_another_node_is_not_touched(
     assert properties.read_text() == before
 
 
-@in_loop
 async def test_a_metadata_log_that_makes_no_sense_is_said(tmp_path: Path) -> None:
     node = await started(tmp_path)
     log = node.metadata.log
@@ -149,7 +132,6 @@ async def test_a_metadata_log_that_makes_no_sense_is_said(tmp_path: Path) -> Non
     assert "unknown type 127" in await refusal(tmp_path)
 
 
-@in_loop
 async def test_a_folder_that_is_no_topics_is_set_aside(tmp_path: Path) -> None:
     node = await started(tmp_path)
     create(node, "a")
@@ -160,10 +142,8 @@ async def test_a_folder_that_is_no_topics_is_set_aside(tmp_path: Path) -> None:
     assert not (tmp_path / "lost-0").exists()
     assert [path.name[:7] for path in tmp_path.glob("*-stray")] == ["lost-0."]
     assert again.partitions.get("a", 0).log.log_end_offset == 0
-    await again.stop()
 
 
-@in_loop
 async def test_a_deleted_topic_is_gone_from_names_ids_and_folder(tmp_path: Path) -> None:
     node = await started(tmp_path)
     create(node, "a")
@@ -178,10 +158,8 @@ async def test_a_deleted_topic_is_gone_from_names_ids_and_folder(tmp_path: Path)
     create(node, "a")
     assert node.partitions.get("a", 0).log.log_end_offset == 0
     assert node.partitions.by_name["a"].topic_id != topic.topic_id
-    await node.stop()
 
 
-@in_loop
 async def test_idle_connections_are_closed_and_the_others_stay(tmp_path: Path) -> None:
     node = await started(tmp_path, "connections.max.idle.ms=1000")
     port = node.listeners["PLAINTEXT"].port
@@ -199,10 +177,8 @@ async def test_idle_connections_are_closed_and_the_others_stay(tmp_path: Path) -
     assert len(listener.connections) == 1
     idle_writer.close()
     busy_writer.close()
-    await node.stop()
 
 
-@in_loop
 async def test_a_broken_invariant_stops_without_the_mark_of_a_clean_shutdown(tmp_path: Path) -> None:
     node = await started(tmp_path)
     node.stop_on_failure(AssertionError("impossible"))

@@ -26,7 +26,7 @@ from protocol.messages.transactions_admin import (
 )
 from storage.producers.producer_state import Producer as KnownProducer
 from tests.support.answers import answered
-from tests.support.whole_server import clock_of, in_loop, started
+from tests.support.whole_server import clock_of
 from tests.unit.broker.transactional import (
     Producer,
     ask,
@@ -60,7 +60,6 @@ def test_every_version_of_kafkas_transactional_requests_is_served() -> None:
     }
 
 
-@in_loop
 async def test_older_versions_know_no_fenced_producer(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node, version=1).begin()
@@ -79,28 +78,20 @@ async def test_older_versions_know_no_fenced_producer(tmp_path: Path) -> None:
     assert told(1) == dict.fromkeys(FENCED_BEFORE, old)
     assert told(2) == dict.fromkeys(FENCED_BEFORE, fenced) | {"InitProducerId": old}
     assert told(4) == dict.fromkeys(FENCED_BEFORE, fenced)
-    await node.stop()
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_every_version_finds_the_coordinator_of_a_transactional_id(tmp_path: Path, version: int) -> None:
-    @in_loop
-    async def run() -> None:
-        node = await started(tmp_path)
-        request = FindCoordinatorRequest(key="tx", key_type=1, coordinator_keys=["tx", "other"])
-        answer = ask(node, request, version)
-        found = answer.coordinators if version >= 4 else [answer]
-        assert [each.error_code for each in found] == [Error.NONE] * (2 if version >= 4 else 1)
-        assert {each.node_id for each in found} == {node.node_id}
-        await node.stop()
-
-    run()
+async def test_every_version_finds_the_coordinator_of_a_transactional_id(node: Server, version: int) -> None:
+    request = FindCoordinatorRequest(key="tx", key_type=1, coordinator_keys=["tx", "other"])
+    answer = ask(node, request, version)
+    found = answer.coordinators if version >= 4 else [answer]
+    assert [each.error_code for each in found] == [Error.NONE] * (2 if version >= 4 else 1)
+    assert {each.node_id for each in found} == {node.node_id}
 
 
 # --- AddPartitionsToTxn -------------------------------------------------------------------------------------
 
 
-@in_loop
 async def test_an_unknown_partition_keeps_all_of_them_out(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -112,10 +103,8 @@ async def test_an_unknown_partition_keeps_all_of_them_out(tmp_path: Path) -> Non
     )
     assert answers[0] is Error.UNKNOWN_TOPIC_OR_PARTITION, "the refused ones come first"
     assert state(node) == "Empty"
-    await node.stop()
 
 
-@in_loop
 async def test_no_partitions_begin_a_transaction_as_well(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -124,7 +113,6 @@ async def test_no_partitions_begin_a_transaction_as_well(tmp_path: Path) -> None
 
     assert state(node) == "Ongoing"
     assert producer.end() is Error.NONE
-    await node.stop()
 
 
 def add_for_brokers(node: Server, *transactions: AddPartitionsToTxnTransaction, version: int = 5) -> Any:
@@ -152,7 +140,6 @@ def of_broker(
     )
 
 
-@in_loop
 async def test_several_transactions_are_answered_each_by_itself(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     adding, verifying, lost = (Producer(node, name).begin() for name in ("adding", "verifying", "lost"))
@@ -171,10 +158,8 @@ async def test_several_transactions_are_answered_each_by_itself(tmp_path: Path) 
         "lost": {("nowhere", 0): Error.UNKNOWN_TOPIC_OR_PARTITION},
     }
     assert [state(node, name) for name in ("adding", "verifying", "lost")] == ["Ongoing", "Ongoing", "Empty"]
-    await node.stop()
 
 
-@in_loop
 async def test_what_brokers_add_is_of_version_2(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -186,20 +171,16 @@ async def test_what_brokers_add_is_of_version_2(tmp_path: Path) -> None:
         described = node.transactions.shard_of("tx").describe("tx")
         assert described.client_transaction_version == client_version
         producer.end()
-    await node.stop()
 
 
-@in_loop
 async def test_no_transactions_are_answered_with_none(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     assert add_for_brokers(node) == {}
-    await node.stop()
 
 
 # --- TxnOffsetCommit ----------------------------------------------------------------------------------------
 
 
-@in_loop
 async def test_offsets_need_their_partition_in_the_transaction(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node, version=1).begin()
@@ -208,10 +189,8 @@ async def test_offsets_need_their_partition_in_the_transaction(tmp_path: Path) -
     assert producer.commit_offsets(7, version=4) == [Error.TRANSACTION_ABORTABLE]
     assert producer.add_offsets() is Error.NONE
     assert producer.commit_offsets(7, version=3) == [Error.NONE]
-    await node.stop()
 
 
-@in_loop
 async def test_version_5_adds_the_partition_of_the_offsets_by_itself(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -219,10 +198,8 @@ async def test_version_5_adds_the_partition_of_the_offsets_by_itself(tmp_path: P
     assert producer.commit_offsets(7) == [Error.NONE]
 
     assert [*node.transactions.shard_of("tx").describe("tx").partitions] == [("__consumer_offsets", 0)]
-    await node.stop()
 
 
-@in_loop
 async def test_offsets_of_what_does_not_exist_are_refused_before_all_else(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     stranger = Producer(node, "unknown")
@@ -230,10 +207,8 @@ async def test_offsets_of_what_does_not_exist_are_refused_before_all_else(tmp_pa
     unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
     assert stranger.commit_offsets(7, "", topics=[("nowhere", 0), ("t", 9)]) == [unknown, unknown]
     assert stranger.commit_offsets(7, "", topics=[("t", 9), ("t", 0)]) == [unknown, Error.INVALID_GROUP_ID]
-    await node.stop()
 
 
-@in_loop
 async def test_offsets_of_a_wrong_producer_are_refused(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -243,10 +218,8 @@ async def test_offsets_of_a_wrong_producer_are_refused(tmp_path: Path) -> None:
     assert producer.commit_offsets(7) == [Error.INVALID_PRODUCER_ID_MAPPING]
     producer.transactional_id = "unknown"
     assert producer.commit_offsets(7) == [Error.INVALID_PRODUCER_ID_MAPPING]
-    await node.stop()
 
 
-@in_loop
 async def test_offsets_of_a_wrong_member_are_refused(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -254,12 +227,9 @@ async def test_offsets_of_a_wrong_member_are_refused(tmp_path: Path) -> None:
     assert producer.commit_offsets(7, generation_id=3) == [Error.ILLEGAL_GENERATION]
     assert producer.commit_offsets(7) == [Error.NONE]
     assert producer.commit_offsets(7, generation_id=3, member_id="me") == [Error.UNKNOWN_MEMBER_ID]
-    await node.stop()
 
 
-@in_loop
-async def test_offsets_without_their_topics_find_no_coordinator(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_offsets_without_their_topics_find_no_coordinator(node: Server) -> None:
     create(node, "t")
     producer = Producer(node)
     producer.producer_id = producer.epoch = 0
@@ -267,10 +237,8 @@ async def test_offsets_without_their_topics_find_no_coordinator(tmp_path: Path) 
 
     ask(node, FindCoordinatorRequest(key="g"), 3)
     assert producer.commit_offsets(7) == [Error.COORDINATOR_NOT_AVAILABLE], "of the transaction"
-    await node.stop()
 
 
-@in_loop
 async def test_a_fetched_offset_is_that_of_the_last_commit_in_the_log(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     first, second = Producer(node, "first").begin(), Producer(node, "second").begin()
@@ -281,10 +249,8 @@ async def test_a_fetched_offset_is_that_of_the_last_commit_in_the_log(tmp_path: 
     assert committed(node) == (-1, Error.UNSTABLE_OFFSET_COMMIT), "the first one's are pending still"
     first.end()
     assert committed(node) == (9, Error.NONE)
-    await node.stop()
 
 
-@in_loop
 async def test_kafka_17507_the_next_transactions_offsets_stay_pending(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -297,7 +263,6 @@ async def test_kafka_17507_the_next_transactions_offsets_stay_pending(tmp_path: 
     producer.end(commit=False)
     assert committed(node) == (7, Error.NONE)
     assert not store.has_open_transaction("g")
-    await node.stop()
 
 
 # --- looking inside -----------------------------------------------------------------------------------------
@@ -309,7 +274,6 @@ def listed(node: Server, version: int = 2, **filters: Any) -> set[str]:
     return {each.transactional_id for each in answer.transaction_states}
 
 
-@in_loop
 async def test_transactions_are_listed_by_state_producer_age_and_name(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     idle, busy = Producer(node, "idle-1").begin(), Producer(node, "busy-2").begin()
@@ -325,10 +289,8 @@ async def test_transactions_are_listed_by_state_producer_age_and_name(tmp_path: 
     assert listed(node, transactional_id_pattern=r"\w+-[12]") == {"idle-1", "busy-2"}
     assert listed(node, transactional_id_pattern="busy") == set(), "all of it has to match"
     assert listed(node, transactional_id_pattern="") == {"idle-1", "busy-2", "late-3"}
-    await node.stop()
 
 
-@in_loop
 async def test_states_that_nobody_knows_are_said_to_be_so(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     Producer(node).begin()
@@ -337,20 +299,16 @@ async def test_states_that_nobody_knows_are_said_to_be_so(tmp_path: Path) -> Non
 
     assert answer.unknown_state_filters == ["ongoing"]
     assert [each.transaction_state for each in answer.transaction_states] == ["Empty"]
-    await node.stop()
 
 
-@in_loop
 async def test_a_pattern_that_is_none_is_refused(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
 
     answer = ask(node, ListTransactionsRequest(transactional_id_pattern="("), 2)
 
     assert answer.error_code == Error.INVALID_REGULAR_EXPRESSION
-    await node.stop()
 
 
-@in_loop
 async def test_a_transaction_is_described_with_its_partitions(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -369,7 +327,6 @@ async def test_a_transaction_is_described_with_its_partitions(tmp_path: Path) ->
     assert [(topic.topic, topic.partitions) for topic in known.topics] == [("t", [1, 0])]
     assert (unknown.error_code, unknown.transaction_state) == (Error.TRANSACTIONAL_ID_NOT_FOUND, "")
     assert nameless.error_code == Error.INVALID_REQUEST
-    await node.stop()
 
 
 # --- readers ------------------------------------------------------------------------------------------------
@@ -388,30 +345,24 @@ def fetch(node: Server, offset: int, *, isolation_level: int = 1) -> Any:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_reader_of_what_is_committed_is_woken_by_the_end(tmp_path: Path, commit: bool) -> None:
-    @in_loop
-    async def run() -> None:
-        node = await coordinating(tmp_path)
-        producer = Producer(node).begin()
-        producer.send()
-        waiting = fetch(node, 0)
-        [reader] = node.partitions.get("t", 0).waiting
+async def test_a_reader_of_what_is_committed_is_woken_by_the_end(tmp_path: Path, commit: bool) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    waiting = fetch(node, 0)
+    [reader] = node.partitions.get("t", 0).waiting
 
-        producer.end(commit=commit)
+    producer.end(commit=commit)
 
-        assert reader.is_over, "in the same turn of the loop"
-        answer = await answered(waiting)
-        [found] = answer.responses[0].partitions
-        assert (found.last_stable_offset, found.high_watermark) == (2, 2)
-        assert len(found.records) > 0
-        aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions]
-        assert aborted == ([] if commit else [(producer.producer_id, 0)])
-        await node.stop()
-
-    run()
+    assert reader.is_over, "in the same turn of the loop"
+    answer = await answered(waiting)
+    [found] = answer.responses[0].partitions
+    assert (found.last_stable_offset, found.high_watermark) == (2, 2)
+    assert len(found.records) > 0
+    aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions]
+    assert aborted == ([] if commit else [(producer.producer_id, 0)])
 
 
-@in_loop
 async def test_a_reader_of_what_is_committed_waits_on_behind_another_open_transaction(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     first, second = Producer(node, "first").begin(), Producer(node, "second").begin()
@@ -426,10 +377,8 @@ async def test_a_reader_of_what_is_committed_waits_on_behind_another_open_transa
     assert reader.is_over
     [found] = (await answered(waiting)).responses[0].partitions
     assert found.last_stable_offset == 4
-    await node.stop()
 
 
-@in_loop
 async def test_a_producer_whose_marker_is_young_is_not_forgotten(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -444,10 +393,8 @@ async def test_a_producer_whose_marker_is_young_is_not_forgotten(tmp_path: Path)
     clock_of(node).advance_ms(400_000)
     node.housekeeping.expire_producers()
     assert states == {}
-    await node.stop()
 
 
-@in_loop
 async def test_the_level_of_transactions_is_told_to_clients_and_can_be_lowered(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node, version=1).begin()
@@ -477,4 +424,3 @@ async def test_the_level_of_transactions_is_told_to_clients_and_can_be_lowered(t
     assert set_level(2, 1) is Error.NONE
     assert producer.end(version=5) is Error.NONE
     assert find(node).error_code == Error.NONE
-    await node.stop()

@@ -18,7 +18,7 @@ from protocol.messages.produce import PartitionProduceData, ProduceRequest, Topi
 from protocol.records.batch import BATCH_LENGTH_POS, LOG_OVERHEAD
 from protocol.records.records import build_batch
 from tests.support.answers import answered
-from tests.support.whole_server import clock_of, in_loop
+from tests.support.whole_server import clock_of
 from tests.unit.broker.transactional import (
     Producer,
     ask,
@@ -38,22 +38,16 @@ VERIFICATION = "transaction.partition.verification.enable"
     ("version", "error"),
     [(3, Error.INVALID_TXN_STATE), (10, Error.INVALID_TXN_STATE), (11, Error.TRANSACTION_ABORTABLE)],
 )
-def test_a_partition_that_was_not_added_is_refused(tmp_path: Path, version: int, error: Error) -> None:
-    @in_loop
-    async def run() -> None:
-        node = await coordinating(tmp_path)
-        producer = Producer(node, version=1).begin()
-        producer.add(("t", 1))
+async def test_a_partition_that_was_not_added_is_refused(tmp_path: Path, version: int, error: Error) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node, version=1).begin()
+    producer.add(("t", 1))
 
-        assert producer.send(version=version) is error
-        assert batches(node, "t") == []
-        assert producer.send(index=1, version=version) is Error.NONE
-        await node.stop()
-
-    run()
+    assert producer.send(version=version) is error
+    assert batches(node, "t") == []
+    assert producer.send(index=1, version=version) is Error.NONE
 
 
-@in_loop
 async def test_a_partition_that_was_added_is_asked_about_once(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node, version=1).begin()
@@ -63,10 +57,8 @@ async def test_a_partition_that_was_added_is_asked_about_once(tmp_path: Path) ->
     producer.transactional_id = "nobody's"
 
     assert producer.send() is Error.NONE, "as in Kafka"
-    await node.stop()
 
 
-@in_loop
 async def test_version_2_adds_the_partition_by_the_batch_itself(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -74,10 +66,8 @@ async def test_version_2_adds_the_partition_by_the_batch_itself(tmp_path: Path) 
     assert producer.send() is Error.NONE
 
     assert [*node.transactions.shard_of("tx").describe("tx").partitions] == [("t", 0)]
-    await node.stop()
 
 
-@in_loop
 async def test_a_first_batch_out_of_order_is_refused_and_yet_its_partition_was_added(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -86,29 +76,22 @@ async def test_a_first_batch_out_of_order_is_refused_and_yet_its_partition_was_a
 
     assert error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert state(node) == "Ongoing"
-    await node.stop()
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_who_is_not_the_owner_is_refused(tmp_path: Path, version: int) -> None:
-    @in_loop
-    async def run() -> None:
-        node = await coordinating(tmp_path)
-        stranger = Producer(node, "unknown", version=version)
-        stranger.producer_id = stranger.epoch = 0
-        assert stranger.send() is Error.INVALID_PRODUCER_ID_MAPPING
-        producer = Producer(node, version=version).begin()
-        producer.producer_id += 1
-        assert producer.send() is Error.INVALID_PRODUCER_ID_MAPPING
-        producer.producer_id -= 1
-        producer.epoch += 1
-        assert producer.send() is Error.INVALID_PRODUCER_EPOCH
-        await node.stop()
-
-    run()
+async def test_who_is_not_the_owner_is_refused(tmp_path: Path, version: int) -> None:
+    node = await coordinating(tmp_path)
+    stranger = Producer(node, "unknown", version=version)
+    stranger.producer_id = stranger.epoch = 0
+    assert stranger.send() is Error.INVALID_PRODUCER_ID_MAPPING
+    producer = Producer(node, version=version).begin()
+    producer.producer_id += 1
+    assert producer.send() is Error.INVALID_PRODUCER_ID_MAPPING
+    producer.producer_id -= 1
+    producer.epoch += 1
+    assert producer.send() is Error.INVALID_PRODUCER_EPOCH
 
 
-@in_loop
 async def test_partitions_of_one_request_are_judged_each_by_itself(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node, version=1).begin()
@@ -121,7 +104,6 @@ async def test_partitions_of_one_request_are_judged_each_by_itself(tmp_path: Pat
     error, message = told[0]
     assert error is Error.INVALID_TXN_STATE
     assert message
-    await node.stop()
 
 
 @pytest.mark.parametrize(
@@ -132,32 +114,26 @@ async def test_partitions_of_one_request_are_judged_each_by_itself(tmp_path: Pat
         (52, -1, [Error.CORRUPT_MESSAGE, Error.NONE]),
     ],
 )
-def test_a_batch_that_ends_before_its_sequence_fails_the_whole_request(
+async def test_a_batch_that_ends_before_its_sequence_fails_the_whole_request(
     tmp_path: Path, size: int, producer_id: int, errors: list[Error]
 ) -> None:
     """Kafka looks for the sequence of whoever has a producer id, and finds the end of the buffer."""
 
-    @in_loop
-    async def run() -> None:
-        node = await coordinating(tmp_path)
-        whole = build_batch([(node.clock.now_ms(), b"k", b"v", ())])
-        short = build_batch([(0, b"k", b"v", ())], producer_id=producer_id, transactional=True)[:size]
-        short[BATCH_LENGTH_POS : BATCH_LENGTH_POS + 4] = (size - LOG_OVERHEAD).to_bytes(4, "big")
-        data = [
-            PartitionProduceData(index=index, records=memoryview(batch))
-            for index, batch in enumerate((short, whole))
-        ]
-        request = ProduceRequest(
-            transactional_id="tx", acks=-1, topic_data=[TopicProduceData(name="t", partition_data=data)]
-        )
+    node = await coordinating(tmp_path)
+    whole = build_batch([(node.clock.now_ms(), b"k", b"v", ())])
+    short = build_batch([(0, b"k", b"v", ())], producer_id=producer_id, transactional=True)[:size]
+    short[BATCH_LENGTH_POS : BATCH_LENGTH_POS + 4] = (size - LOG_OVERHEAD).to_bytes(4, "big")
+    data = [
+        PartitionProduceData(index=index, records=memoryview(batch))
+        for index, batch in enumerate((short, whole))
+    ]
+    request = ProduceRequest(
+        transactional_id="tx", acks=-1, topic_data=[TopicProduceData(name="t", partition_data=data)]
+    )
 
-        assert sorted(errors_of(ask(node, request, 10))) == sorted(errors)
-        await node.stop()
-
-    run()
+    assert sorted(errors_of(ask(node, request, 10))) == sorted(errors)
 
 
-@in_loop
 async def test_without_verification_version_1_is_believed_and_version_2_is_not(tmp_path: Path) -> None:
     node = await coordinating(tmp_path, f"{VERIFICATION}=false")
     stranger = Producer(node, "unknown", version=1)
@@ -166,10 +142,8 @@ async def test_without_verification_version_1_is_believed_and_version_2_is_not(t
 
     stranger.producer_id, stranger.version = 78, 2
     assert stranger.send() is Error.INVALID_PRODUCER_ID_MAPPING
-    await node.stop()
 
 
-@in_loop
 async def test_verification_can_be_switched_off_while_the_broker_runs(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     stranger = Producer(node, "unknown", version=1)
@@ -181,13 +155,11 @@ async def test_verification_can_be_switched_off_while_the_broker_runs(tmp_path: 
     )
 
     assert stranger.send() is Error.NONE
-    await node.stop()
 
 
 # --- what comes late ----------------------------------------------------------------------------------------
 
 
-@in_loop
 async def test_kafka_14402_a_batch_behind_the_abort_opens_no_transaction(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     for version, error in ((1, Error.TRANSACTION_ABORTABLE), (2, Error.INVALID_PRODUCER_EPOCH)):
@@ -203,10 +175,8 @@ async def test_kafka_14402_a_batch_behind_the_abort_opens_no_transaction(tmp_pat
 
     log = node.partitions.get("t", 0).log
     assert log.last_stable_offset == log.log_end_offset
-    await node.stop()
 
 
-@in_loop
 async def test_kafka_14402_a_marker_between_the_question_and_the_append_voids_the_answer(
     tmp_path: Path,
 ) -> None:
@@ -227,7 +197,6 @@ async def test_kafka_14402_a_marker_between_the_question_and_the_append_voids_th
     assert answer.error_code == Error.INVALID_TXN_STATE
     assert answer.log_start_offset == 0, "the log itself refused it"
     assert [header.is_control for header in batches(node, "t")] == [True]
-    await node.stop()
 
 
 # --- while the transaction before is being ended ------------------------------------------------------------
@@ -243,7 +212,6 @@ async def ending(node: Server, version: int) -> Producer:
     return producer
 
 
-@in_loop
 async def test_version_1_is_told_to_come_again_while_the_end_before_is_under_way(tmp_path: Path) -> None:
     node = await coordinating(tmp_path, partitions=PER_TURN + 1)
     producer = await ending(node, 1)
@@ -252,10 +220,8 @@ async def test_version_1_is_told_to_come_again_while_the_end_before_is_under_way
 
     assert answer.error_code == Error.NOT_ENOUGH_REPLICAS
     assert answer.error_message
-    await node.stop()
 
 
-@in_loop
 async def test_version_2_waits_for_the_end_before(tmp_path: Path) -> None:
     node = await coordinating(tmp_path, partitions=PER_TURN + 1)
     producer = await ending(node, 2)
@@ -270,10 +236,8 @@ async def test_version_2_waits_for_the_end_before(tmp_path: Path) -> None:
 
     assert errors_of(await waiting) == [Error.NONE]
     assert state(node) == "Ongoing"
-    await node.stop()
 
 
-@in_loop
 async def test_version_2_waits_for_a_tenth_of_a_second_at_most(tmp_path: Path) -> None:
     node = await coordinating(tmp_path, partitions=PER_TURN + 1)
     producer = await ending(node, 2)
@@ -288,10 +252,8 @@ async def test_version_2_waits_for_a_tenth_of_a_second_at_most(tmp_path: Path) -
         node.timers.fire_due()
 
     assert errors_of(await waiting) == [Error.CONCURRENT_TRANSACTIONS]
-    await node.stop()
 
 
-@in_loop
 async def test_an_unanswered_batch_that_waits_in_vain_closes_its_connection(tmp_path: Path) -> None:
     node = await coordinating(
         tmp_path, "add.partitions.to.txn.retry.backoff.max.ms=20", partitions=PER_TURN + 1
@@ -306,10 +268,8 @@ async def test_an_unanswered_batch_that_waits_in_vain_closes_its_connection(tmp_
 
     with pytest.raises(CloseConnectionError):
         await waiting
-    await node.stop()
 
 
-@in_loop
 async def test_a_batch_that_waits_while_its_topic_is_deleted_finds_nothing(tmp_path: Path) -> None:
     node = await coordinating(tmp_path, partitions=PER_TURN + 1)
     create(node, "gone")
@@ -324,10 +284,8 @@ async def test_a_batch_that_waits_while_its_topic_is_deleted_finds_nothing(tmp_p
 
     assert errors_of(await waiting) == [Error.UNKNOWN_TOPIC_OR_PARTITION]
     assert len(markers(node)) == 1
-    await node.stop()
 
 
-@in_loop
 async def test_an_announcement_that_nothing_came_of_is_forgotten_in_time(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     stranger = Producer(node, "unknown")
@@ -340,4 +298,3 @@ async def test_an_announcement_that_nothing_came_of_is_forgotten_in_time(tmp_pat
     node.housekeeping.expire_producers()
 
     assert [*log.producers.verifications] == []
-    await node.stop()

@@ -14,7 +14,7 @@ from protocol.messages.transactions_admin import DescribeTransactionsRequest, Li
 from protocol.records.records import build_batch
 from storage.log.results import AppendOrigin
 from tests.support.topics import topics_of
-from tests.support.whole_server import in_loop, started
+from tests.support.whole_server import started
 from tests.unit.broker.transactional import (
     Producer,
     ask,
@@ -40,19 +40,14 @@ async def turns(count: int = 1) -> None:
 # --- coming and going ---------------------------------------------------------------------------------------
 
 
-@in_loop
-async def test_the_first_question_for_a_coordinator_is_answered_at_once(tmp_path: Path) -> None:
-    node = await started(tmp_path)
-
+async def test_the_first_question_for_a_coordinator_is_answered_at_once(node: Server) -> None:
     answer = find(node)
 
     assert (answer.error_code, answer.node_id) == (Error.NONE, node.node_id)
     assert len(node.partitions.by_name[TRANSACTION_TOPIC].partitions) == 50
     assert Producer(node).begin().epoch == 0
-    await node.stop()
 
 
-@in_loop
 async def test_the_topic_of_transactions_is_made_as_kafka_makes_it(tmp_path: Path) -> None:
     node = await started(tmp_path, "transaction.state.log.segment.bytes=5000000")
     find(node)
@@ -64,12 +59,9 @@ async def test_the_topic_of_transactions_is_made_as_kafka_makes_it(tmp_path: Pat
         "segment.bytes": "5000000",
         "unclean.leader.election.enable": "false",
     }
-    await node.stop()
 
 
-@in_loop
-async def test_without_the_topic_nobody_is_coordinated_here(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_without_the_topic_nobody_is_coordinated_here(node: Server) -> None:
     create(node, "t")
     producer = Producer(node)
     producer.producer_id = producer.epoch = 0
@@ -82,12 +74,9 @@ async def test_without_the_topic_nobody_is_coordinated_here(tmp_path: Path) -> N
     [described] = ask(node, DescribeTransactionsRequest(transactional_ids=["tx"]), 0).transaction_states
     assert described.error_code == Error.NOT_COORDINATOR
     assert list_of(node).transaction_states == []
-    await node.stop()
 
 
-@in_loop
-async def test_a_request_that_makes_no_sense_is_refused_before_anybody_is_looked_for(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_request_that_makes_no_sense_is_refused_before_anybody_is_looked_for(node: Server) -> None:
     create(node, "t")
     nameless = Producer(node, "")
 
@@ -97,10 +86,8 @@ async def test_a_request_that_makes_no_sense_is_refused_before_anybody_is_looked
     assert nameless.end() is Error.INVALID_REQUEST
     for timeout_ms in (-1, 0, 900_001):
         assert Producer(node).init(timeout_ms=timeout_ms).error_code == Error.INVALID_TRANSACTION_TIMEOUT
-    await node.stop()
 
 
-@in_loop
 async def test_partitions_that_are_added_do_not_move_any_transactional_id(tmp_path: Path) -> None:
     node = await started(tmp_path, "transaction.state.log.num.partitions=2")
     find(node)
@@ -109,10 +96,8 @@ async def test_partitions_that_are_added_do_not_move_any_transactional_id(tmp_pa
     topics_of(node).add_partitions([CreatePartitionsTopic(name=TRANSACTION_TOPIC, count=7, assignments=None)])
 
     assert [producer.end(commit=False) for producer in producers] == [Error.NONE] * 9
-    await node.stop()
 
 
-@in_loop
 async def test_without_its_topic_a_coordinator_sends_everybody_away(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -122,10 +107,8 @@ async def test_without_its_topic_a_coordinator_sends_everybody_away(tmp_path: Pa
     assert producer.end() is Error.NOT_COORDINATOR
     assert find(node).error_code == Error.NONE
     assert producer.end() is Error.INVALID_PRODUCER_ID_MAPPING, "a new topic, without the old ids"
-    await node.stop()
 
 
-@in_loop
 async def test_a_partition_that_can_not_be_read_is_loading_for_ever(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     partition = node.partitions.get(TRANSACTION_TOPIC, 0)
@@ -140,10 +123,8 @@ async def test_a_partition_that_can_not_be_read_is_loading_for_ever(tmp_path: Pa
     assert Producer(again).init().error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
     answer = ask(again, ListTransactionsRequest(), 2)
     assert answer.error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
-    await again.stop()
 
 
-@in_loop
 async def test_the_settings_of_transactions_are_those_of_the_file(tmp_path: Path) -> None:
     node = await coordinating(
         tmp_path,
@@ -159,13 +140,11 @@ async def test_the_settings_of_transactions_are_those_of_the_file(tmp_path: Path
     assert (settings.max_timeout_ms, settings.two_phase_commit_enable) == (1000, True)
     assert (settings.abort_timed_out_interval_ms, settings.remove_expired_interval_ms) == (11, 12)
     assert settings.transactional_id_expiration_ms == 13
-    await node.stop()
 
 
 # --- ending -------------------------------------------------------------------------------------------------
 
 
-@in_loop
 async def test_a_commit_is_complete_before_the_next_request_is_served(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -177,10 +156,8 @@ async def test_a_commit_is_complete_before_the_next_request_is_served(tmp_path: 
     assert state(node) == "CompleteCommit"
     assert [len(markers(node, index=index)) for index in range(2)] == [1, 1]
     assert producer.send() is Error.NONE, "the next transaction"
-    await node.stop()
 
 
-@in_loop
 async def test_a_marker_says_in_which_epoch_its_coordinator_leads(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     await node.stop()
@@ -192,10 +169,8 @@ async def test_a_marker_says_in_which_epoch_its_coordinator_leads(tmp_path: Path
     known = node.partitions.get("t", 0).log.producers.producers[producer.producer_id]
 
     assert known.coordinator_epoch == node.partitions.get(TRANSACTION_TOPIC, 0).leader_epoch == 2
-    await node.stop()
 
 
-@in_loop
 async def test_offsets_of_a_transaction_are_visible_once_it_is_committed(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -205,10 +180,8 @@ async def test_offsets_of_a_transaction_are_visible_once_it_is_committed(tmp_pat
     assert producer.end() is Error.NONE
 
     assert committed(node) == (7, Error.NONE)
-    await node.stop()
 
 
-@in_loop
 async def test_offsets_of_a_transaction_that_is_aborted_never_count(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -217,10 +190,8 @@ async def test_offsets_of_a_transaction_that_is_aborted_never_count(tmp_path: Pa
     assert producer.end(commit=False) is Error.NONE
 
     assert committed(node) == (-1, Error.NONE)
-    await node.stop()
 
 
-@in_loop
 async def test_others_are_served_while_markers_go_to_many_partitions(tmp_path: Path) -> None:
     count = 2 * PER_TURN + 50
     node = await coordinating(tmp_path, partitions=count)
@@ -236,10 +207,8 @@ async def test_others_are_served_while_markers_go_to_many_partitions(tmp_path: P
 
     assert written == [PER_TURN, 2 * PER_TURN, count]
     assert state(node) == "CompleteCommit"
-    await node.stop()
 
 
-@in_loop
 async def test_large_transactions_take_turns(tmp_path: Path) -> None:
     count = 3 * PER_TURN
     node = await coordinating(tmp_path, partitions=count)
@@ -256,10 +225,8 @@ async def test_large_transactions_take_turns(tmp_path: Path) -> None:
     assert written() == [2 * PER_TURN, 2 * PER_TURN]
     await turns(2)
     assert [state(node, name) for name in ("a", "b")] == ["CompleteCommit", "CompleteCommit"]
-    await node.stop()
 
 
-@in_loop
 async def test_a_partition_that_was_deleted_awaits_no_marker(tmp_path: Path) -> None:
     node = await coordinating(tmp_path, partitions=1)
     create(node, "gone")
@@ -272,10 +239,8 @@ async def test_a_partition_that_was_deleted_awaits_no_marker(tmp_path: Path) -> 
 
     assert state(node) == "CompleteCommit"
     assert len(markers(node)) == 1
-    await node.stop()
 
 
-@in_loop
 async def test_a_topic_deleted_between_the_turns_of_its_markers_holds_nothing_up(tmp_path: Path) -> None:
     count = PER_TURN + 1
     node = await coordinating(tmp_path, partitions=count)
@@ -288,4 +253,3 @@ async def test_a_topic_deleted_between_the_turns_of_its_markers_holds_nothing_up
     await turns()
 
     assert state(node) == "CompleteCommit"
-    await node.stop()

@@ -17,7 +17,7 @@ from protocol.errors import Error
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.support import kafka_folders
 from tests.support.disk import files
-from tests.support.whole_server import clock_of, crash, in_loop, started
+from tests.support.whole_server import clock_of, crash, started
 from tests.unit.broker.transactional import (
     Producer,
     ask,
@@ -61,7 +61,6 @@ def last_stable_offset(node: Server, index: int = 0) -> int:
 # --- disks --------------------------------------------------------------------------------------------------
 
 
-@in_loop
 async def test_an_end_that_can_not_be_logged_is_none(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -74,10 +73,8 @@ async def test_an_end_that_can_not_be_logged_is_none(tmp_path: Path) -> None:
     files.set_fault_hook(None)
     assert producer.end() is Error.NONE
     assert state(node) == "CompleteCommit"
-    await node.stop()
 
 
-@in_loop
 async def test_a_marker_that_a_full_disk_refuses_is_written_later(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -94,23 +91,19 @@ async def test_a_marker_that_a_full_disk_refuses_is_written_later(tmp_path: Path
     node.timers.fire_due()
     assert [len(markers(node, index=index)) for index in range(2)] == [1, 1]
     assert state(node) == "CompleteCommit"
-    await node.stop()
 
 
-@in_loop
 async def test_a_producer_id_that_can_not_be_recorded_is_to_be_asked_for_again(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     refuse_appends_to("__cluster_metadata")
 
     assert Producer(node).init().error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
     files.set_fault_hook(None)
-    await node.stop()
 
 
 # --- starting again -----------------------------------------------------------------------------------------
 
 
-@in_loop
 async def test_what_was_prepared_is_ended_by_the_start(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -127,10 +120,8 @@ async def test_what_was_prepared_is_ended_by_the_start(tmp_path: Path) -> None:
     assert state(again) == "CompleteCommit"
     assert [len(markers(again, index=index)) for index in range(2)] == [1, 1]
     assert committed(again) == (7, Error.NONE)
-    await again.stop()
 
 
-@in_loop
 async def test_a_transaction_that_was_open_stays_so_until_it_times_out(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -143,33 +134,26 @@ async def test_a_transaction_that_was_open_stays_so_until_it_times_out(tmp_path:
     again.timers.fire_due()
 
     assert (state(again), last_stable_offset(again)) == ("CompleteAbort", 2)
-    await again.stop()
 
 
 @pytest.mark.parametrize("name", kafka_folders.NAMES)
-def test_what_apache_kafka_left_open_times_out_here(tmp_path: Path, name: str) -> None:
-    @in_loop
-    async def run() -> None:
-        data = kafka_folders.unpack(name, tmp_path)
-        node = await started(data, now_ms=kafka_folders.NOW_MS)
-        assert [state(node, each) for each in ("tx-a", "tx-b", "tx-c")] == [
-            "CompleteCommit",
-            "CompleteAbort",
-            "Ongoing",
-        ]
+async def test_what_apache_kafka_left_open_times_out_here(tmp_path: Path, name: str) -> None:
+    data = kafka_folders.unpack(name, tmp_path)
+    node = await started(data, now_ms=kafka_folders.NOW_MS)
+    assert [state(node, each) for each in ("tx-a", "tx-b", "tx-c")] == [
+        "CompleteCommit",
+        "CompleteAbort",
+        "Ongoing",
+    ]
 
-        clock_of(node).advance_ms(20_000_000)
-        node.timers.fire_due()
+    clock_of(node).advance_ms(20_000_000)
+    node.timers.fire_due()
 
-        assert state(node, "tx-c") == "CompleteAbort"
-        logs = [partition.log for partition in node.partitions.by_name["txn"].partitions.values()]
-        assert [log.last_stable_offset for log in logs] == [log.log_end_offset for log in logs]
-        await node.stop()
-
-    run()
+    assert state(node, "tx-c") == "CompleteAbort"
+    logs = [partition.log for partition in node.partitions.by_name["txn"].partitions.values()]
+    assert [log.last_stable_offset for log in logs] == [log.log_end_offset for log in logs]
 
 
-@in_loop
 async def test_a_stop_writes_no_more_markers(tmp_path: Path) -> None:
     count = 2 * PER_TURN
     node = await coordinating(tmp_path, partitions=count)
@@ -185,10 +169,8 @@ async def test_a_stop_writes_no_more_markers(tmp_path: Path) -> None:
     await turns(3)
     assert state(again) == "CompleteCommit"
     assert [len(markers(again, index=index)) for index in range(PER_TURN, count)] == [1] * PER_TURN
-    await again.stop()
 
 
-@in_loop
 async def test_transactional_ids_are_spread_over_the_partitions_by_kafkas_hash(tmp_path: Path) -> None:
     node = await started(tmp_path, "transaction.state.log.num.partitions=5")
     find(node)
@@ -196,4 +178,3 @@ async def test_transactional_ids_are_spread_over_the_partitions_by_kafkas_hash(t
         Producer(node, name).begin()
         partition = node.partitions.get(TRANSACTION_TOPIC, partition_of_key(name, 5))
         assert partition.log.log_end_offset > 0
-    await node.stop()

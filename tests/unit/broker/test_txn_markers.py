@@ -19,7 +19,7 @@ from protocol.messages.transactions_admin import (
 from protocol.records.batch import TIMESTAMP_TYPE_BIT
 from tests.support.answers import answered
 from tests.support.topics import topics_of
-from tests.support.whole_server import clock_of, in_loop
+from tests.support.whole_server import clock_of
 from tests.unit.broker.transactional import (
     Producer,
     ask,
@@ -71,7 +71,6 @@ def write(
     return found_in(ask(node, WriteTxnMarkersRequest(markers=[*wanted]), version))
 
 
-@in_loop
 async def test_an_administrators_marker_ends_a_transaction_in_its_partition_alone(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -88,20 +87,16 @@ async def test_an_administrators_marker_ends_a_transaction_in_its_partition_alon
     log = node.partitions.get("t", 0).log
     assert log.last_stable_offset == log.log_end_offset == 2
     assert state(node) == "Ongoing"
-    await node.stop()
 
 
-@in_loop
 async def test_markers_of_one_producer_share_an_answer(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
 
     answers = write(node, mark(node, 5, 0, ("t", 0)), mark(node, 5, 0, ("t", 1)), mark(node, 6, 0, ("t", 0)))
 
     assert answers == {5: {("t", 0): Error.NONE, ("t", 1): Error.NONE}, 6: {("t", 0): Error.NONE}}
-    await node.stop()
 
 
-@in_loop
 async def test_no_markers_and_markers_of_nothing_are_answered(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
 
@@ -109,10 +104,8 @@ async def test_no_markers_and_markers_of_nothing_are_answered(tmp_path: Path) ->
     assert write(node, mark(node, 5, 0, ("t", 0)), mark(node, 6, 0)) == {5: {("t", 0): Error.NONE}}
     assert write(node, mark(node, 5, 0, ("t", 0), ("t", 0))) == {5: {("t", 0): Error.NONE}}
     assert len(markers(node)) == 2
-    await node.stop()
 
 
-@in_loop
 async def test_a_marker_has_to_be_of_a_coordinator_and_an_epoch_that_are_not_over(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     name = ("t", 0)
@@ -124,10 +117,8 @@ async def test_a_marker_has_to_be_of_a_coordinator_and_an_epoch_that_are_not_ove
     assert write(node, mark(node, 5, 2, name, coordinator_epoch=4)) == {
         5: {name: Error.INVALID_PRODUCER_EPOCH}
     }
-    await node.stop()
 
 
-@in_loop
 async def test_a_marker_of_version_2_has_to_be_of_the_next_epoch_while_one_is_open(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -139,10 +130,8 @@ async def test_a_marker_of_version_2_has_to_be_of_the_next_epoch_while_one_is_op
     following = mark(node, owner[0], owner[1] + 1, name, transaction_version=2)
     assert write(node, following) == {owner[0]: {name: Error.NONE}}
     assert write(node, following) == {owner[0]: {name: Error.NONE}}, "KAFKA-19999: a retry"
-    await node.stop()
 
 
-@in_loop
 async def test_a_marker_lets_a_groups_offsets_count_before_it_is_answered(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -152,10 +141,8 @@ async def test_a_marker_lets_a_groups_offsets_count_before_it_is_answered(tmp_pa
     assert write(node, marker) == {producer.producer_id: {("__consumer_offsets", 0): Error.NONE}}
 
     assert committed(node) == (7, Error.NONE)
-    await node.stop()
 
 
-@in_loop
 async def test_a_group_coordinator_that_can_not_answer_is_asked_again(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     node.groups._shards._hosted.clear()
@@ -164,10 +151,8 @@ async def test_a_group_coordinator_that_can_not_answer_is_asked_again(tmp_path: 
 
     assert answers == {5: {("__consumer_offsets", 0): Error.NOT_LEADER_OR_FOLLOWER}}
     assert markers(node, "__consumer_offsets") == []
-    await node.stop()
 
 
-@in_loop
 async def test_markers_for_many_partitions_are_answered_when_all_are_written(tmp_path: Path) -> None:
     count = PER_TURN + 1
     node = await coordinating(tmp_path, partitions=count)
@@ -179,10 +164,8 @@ async def test_markers_for_many_partitions_are_answered_when_all_are_written(tmp
     answer = await answered(waiting)
 
     assert found_in(answer) == {5: {("t", index): Error.NONE for index in range(count)}}
-    await node.stop()
 
 
-@in_loop
 async def test_a_marker_in_a_topic_of_append_times_has_one(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     topics_of(node).create(
@@ -201,10 +184,8 @@ async def test_a_marker_in_a_topic_of_append_times_has_one(tmp_path: Path) -> No
     [header] = markers(node, "times")
     assert header.attributes & TIMESTAMP_TYPE_BIT
     assert header.max_timestamp == node.clock.now_ms()
-    await node.stop()
 
 
-@in_loop
 async def test_a_partition_that_is_known_and_not_led_gets_its_marker_before_the_commit_is_done(
     tmp_path: Path,
 ) -> None:
@@ -224,10 +205,8 @@ async def test_a_partition_that_is_known_and_not_led_gets_its_marker_before_the_
     node.timers.fire_due()
     assert state(node) == "CompleteCommit"
     assert len(markers(node)) == 1
-    await node.stop()
 
 
-@in_loop
 async def test_many_transactions_that_end_together_let_others_be_served_in_between(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     ended: list[int] = []
@@ -241,4 +220,3 @@ async def test_many_transactions_that_end_together_let_others_be_served_in_betwe
     while len(ended) < AT_ONCE_PER_TURN + 50:
         await asyncio.sleep(0)
     assert ended == [*range(AT_ONCE_PER_TURN + 50)]
-    await node.stop()

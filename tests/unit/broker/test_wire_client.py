@@ -12,7 +12,7 @@ from broker.server import Server
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.support.straight import Straight
-from tests.support.whole_server import in_loop, started
+from tests.support.whole_server import started
 from tests.support.wire import Client, Outcome, Socket
 from tests.unit.broker.transactional import create
 
@@ -22,31 +22,24 @@ def over_a_socket(node: Server) -> Socket:
 
 
 @pytest.mark.parametrize("carrier", [Straight, over_a_socket])
-def test_an_answer_is_the_same_whatever_carries_it(
+async def test_an_answer_is_the_same_whatever_carries_it(
     tmp_path: Path, carrier: Callable[[Server], Straight | Socket]
 ) -> None:
-    @in_loop
-    async def run() -> None:
-        node = await started(tmp_path)
-        with (
-            await asyncio.to_thread(lambda: Client(carrier(node)))
-            if carrier is over_a_socket
-            else Client(carrier(node)) as client
-        ):
-            sent = client.send(ApiVersionsRequest(client_software_name="a", client_software_version="b"), 3)
-            while (answer := client.receive(sent, within_s=0)) is Outcome.SILENCE:
-                await asyncio.sleep(0)
-            assert not isinstance(answer, Outcome)
-            assert (answer.canonical, answer.correlation_id) == (True, sent.correlation_id)
-            assert 18 in {each.api_key for each in answer.message.api_keys}
-        await node.stop()
-
-    run()
-
-
-@in_loop
-async def test_an_answer_that_comes_later_is_waited_for(tmp_path: Path) -> None:
     node = await started(tmp_path)
+    with (
+        await asyncio.to_thread(lambda: Client(carrier(node)))
+        if carrier is over_a_socket
+        else Client(carrier(node)) as client
+    ):
+        sent = client.send(ApiVersionsRequest(client_software_name="a", client_software_version="b"), 3)
+        while (answer := client.receive(sent, within_s=0)) is Outcome.SILENCE:
+            await asyncio.sleep(0)
+        assert not isinstance(answer, Outcome)
+        assert (answer.canonical, answer.correlation_id) == (True, sent.correlation_id)
+        assert 18 in {each.api_key for each in answer.message.api_keys}
+
+
+async def test_an_answer_that_comes_later_is_waited_for(node: Server) -> None:
     create(node, "t")
     asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
     request = FetchRequest(
@@ -55,14 +48,10 @@ async def test_an_answer_that_comes_later_is_waited_for(tmp_path: Path) -> None:
     with Client(Straight(node)) as client:
         answer = await client.answer(request, 11)
     assert answer.responses[0].partitions[0].error_code == 0
-    await node.stop()
 
 
-@in_loop
-async def test_a_connection_that_the_node_closes_is_seen_to_end(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_connection_that_the_node_closes_is_seen_to_end(node: Server) -> None:
     with Client(Straight(node)) as client:
         client.send_bytes(b"\xff" * 50)
         assert client.receive_frame(within_s=0) is Outcome.CLOSED
         assert client.closed
-    await node.stop()

@@ -1,0 +1,91 @@
+"""The nodes that a test has started: ended for it, and looked over.
+
+`begin` starts one and keeps it in mind. When the test is over, `end_all` holds the logs of each node that still runs
+against their batches, stops it, and sees that nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker.starting import start
+from tests.support.disk import files
+from tests.support.replay import check_log
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.environment.environment import Environment
+    from broker.server import Server
+
+_begun: list[Server] = []
+_stopped: list[Server] = []
+_open_before = 0
+
+
+async def begin(config: BrokerConfig, environment: Environment) -> Server:
+    """Raises StartError as a start does. A test may stop the node itself: its logs are looked over then, too."""
+    global _open_before
+    if not _begun and not _stopped:
+        _open_before = files.open_files_count()
+    node = await start(config, environment)
+    stop = node.stop
+
+    async def stop_checked() -> None:
+        if node in _begun:
+            _begun.remove(node)
+            _stopped.append(node)
+            if node.faults.failure is None:
+                check_logs(node)
+        await stop()
+
+    node.stop = stop_checked  # type: ignore[method-assign]
+    _begun.append(node)
+    return node
+
+
+def forget(node: Server) -> None:
+    """It has crashed: nobody ends it any more."""
+    if node in _begun:
+        _begun.remove(node)
+
+
+async def end_all() -> None:
+    """Of the test that is over. Raises AssertionError where one of them isn't as it should be."""
+    files.set_fault_hook(None)
+    try:
+        for node in _begun[::-1]:
+            await node.stop()
+        if _stopped:
+            await check_nothing_is_left()
+            for node in _stopped:
+                check_nothing_waits(node)
+    finally:
+        _begun.clear()
+        _stopped.clear()
+
+
+def check_logs(node: Server) -> None:
+    """Of every partition that is online."""
+    for partition in node.partitions.all():
+        check_log(partition.log)
+
+
+def check_nothing_waits(node: Server) -> None:
+    """No fetch, no answer, no connection."""
+    for partition in node.partitions.all():
+        assert not partition.waiting, f"fetches still wait at {partition}"
+    for listener in node.listeners.values():
+        assert not listener.connections, f"{listener.name} still has {listener.connections}"
+
+
+async def check_nothing_is_left() -> None:
+    """No task, no timer, no socket of this loop, and no file."""
+    for _ in range(3):  # what a closed connection does in turns of the loop
+        await asyncio.sleep(0)
+    loop = asyncio.get_running_loop()
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not tasks, f"tasks still run: {tasks}"
+    timers = [timer for timer in getattr(loop, "_scheduled", ()) if not timer.cancelled()]
+    assert not timers, f"timers still run: {timers}"
+    assert files.open_files_count() <= _open_before, "files are still open"

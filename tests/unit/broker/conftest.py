@@ -1,0 +1,24 @@
+"""Whole nodes in this process: what a test starts is stopped and looked over when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from broker.server import Server
+from tests.support.nodes import end_all
+from tests.support.whole_server import started
+
+
+@pytest_asyncio.fixture(autouse=True)
+async def _nodes() -> AsyncIterator[None]:
+    yield
+    await end_all()
+
+
+@pytest_asyncio.fixture
+async def node(tmp_path: Path) -> Server:
+    """A node with default settings, and a clock that stands still until it is moved."""
+    return await started(tmp_path)
