@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from broker.broken_invariant import stops_the_broker
 from broker.environment.clock import Clock
 from broker.environment.scheduler import Scheduled, Scheduler
-from coordinator.timers import TimerQueue
+from coordinator.timer_queue import TimerQueue
 
 log = logging.getLogger("barnabas.coordination")
 

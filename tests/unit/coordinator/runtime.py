@@ -14,7 +14,7 @@ from coordinator.group.records import AnyRecord, decode_record
 from coordinator.group.settings import ConsumerTimeouts, GroupSettings
 from coordinator.group.shard import GroupShard
 from coordinator.ports import Record, Then
-from coordinator.timers import TimerQueue
+from coordinator.timer_queue import TimerQueue
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import (
     HeartbeatRequest,

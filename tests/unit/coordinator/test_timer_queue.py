@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.timers import FORGOTTEN_BEFORE_SWEEP, TimerQueue
+from coordinator.timer_queue import FORGOTTEN_BEFORE_SWEEP, TimerQueue
 
 
 class Clockwork:
