@@ -93,7 +93,7 @@ ADD_PARTITIONS: dict[TransactionState, Answer] = {
 }
 
 
-class Epoch(Enum):
+class EpochRelation(Enum):
     """A request's producer epoch, beside the one that is stored."""
 
     CURRENT = "the same"
@@ -101,7 +101,7 @@ class Epoch(Enum):
     OTHER = "older or newer"
 
 
-CURRENT, RETRY, OTHER = Epoch
+CURRENT, RETRY, OTHER = EpochRelation
 
 COMMIT, ABORT = True, False
 
@@ -117,7 +117,7 @@ END_TXN_V1: dict[TransactionState, dict[bool, Answer]] = {
     PREPARE_EPOCH_FENCE: {COMMIT: _NEVER, ABORT: _NEVER},
 }
 
-END_TXN_V2: dict[TransactionState, dict[bool, dict[Epoch, Answer]]] = {
+END_TXN_V2: dict[TransactionState, dict[bool, dict[EpochRelation, Answer]]] = {
     # EndTxn v5 (KIP-890 part 2)
     ONGOING: {
         ABORT: {RETRY: _FENCED, CURRENT: PREPARE_ABORT, OTHER: _FENCED},
