@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 _begun: list[Server] = []
 _stopped: list[Server] = []
+_crashed: list[Server] = []
 _open_before = 0
 
 
 async def begin(config: BrokerConfig, environment: Environment) -> Server:
     """Raises StartError as a start does. A test may stop the node itself: its logs are looked over then, too."""
     global _open_before
-    if not _begun and not _stopped:
+    if not (_begun or _stopped or _crashed):
         _open_before = files.open_files_count()
     node = await start(config, environment)
     stop = node.stop
@@ -48,6 +49,7 @@ def forget(node: Server) -> None:
     """It has crashed: nobody ends it any more."""
     if node in _begun:
         _begun.remove(node)
+        _crashed.append(node)
 
 
 async def end_all() -> None:
@@ -56,6 +58,8 @@ async def end_all() -> None:
     try:
         for node in _begun[::-1]:
             await node.stop()
+        for node in _crashed:
+            await node.background.finish()
         if _stopped:
             await check_nothing_is_left()
             for node in _stopped:
@@ -63,6 +67,7 @@ async def end_all() -> None:
     finally:
         _begun.clear()
         _stopped.clear()
+        _crashed.clear()
 
 
 def check_logs(node: Server) -> None:

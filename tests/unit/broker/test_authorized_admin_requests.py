@@ -32,7 +32,7 @@ from protocol.messages.topics import CreatableTopic
 from tests.compare.plain import message_from
 from tests.support.denying import Asked, DenyingAuthorizer
 from tests.support.topics import topics_of
-from tests.support.whole_server import handled, in_loop, started
+from tests.support.whole_server import handled, started
 
 CLUSTER, TOPIC, GROUP = ResourceType.CLUSTER, ResourceType.TOPIC, ResourceType.GROUP
 TOPIC_CONFIG, BROKER_CONFIG, LOGGER_CONFIG, METRICS_CONFIG, GROUP_CONFIG = 2, 4, 8, 16, 32
@@ -81,7 +81,6 @@ DIRECTORIES = [{"path": "/nowhere", "topics": [{"name": "t", "partitions": [0]}]
         (describe_log_dirs, 35, 4, Operation.DESCRIBE, {"topics": None}),
     ],
 )
-@in_loop
 async def test_what_concerns_the_cluster_is_refused_before_it_is_looked_at(
     tmp_path: Path,
     handler: ModuleType,
@@ -97,10 +96,8 @@ async def test_what_concerns_the_cluster_is_refused_before_it_is_looked_at(
     assert response.error_code == DENIED_CLUSTER
     assert authorizer.asked == [Asked(operation, CLUSTER, CLUSTER_NAME)]
     assert node.metadata.next_offset == before
-    await node.stop()
 
 
-@in_loop
 async def test_a_refused_move_of_partitions_is_told_of_each_of_them(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "t")
     authorizer.deny(Operation.ALTER, CLUSTER)
@@ -110,7 +107,6 @@ async def test_a_refused_move_of_partitions_is_told_of_each_of_them(tmp_path: Pa
         node, elect_leaders, 43, 2, {"election_type": 0, "timeout_ms": 1, "topic_partitions": PARTITIONS}
     ).replica_election_results
     assert [partition.error_code for partition in elected.partition_result] == [DENIED_CLUSTER]
-    await node.stop()
 
 
 def creation(*names: str) -> dict[str, Any]:
@@ -118,7 +114,6 @@ def creation(*names: str) -> dict[str, Any]:
     return {"topics": topics, "timeout_ms": 1000}
 
 
-@in_loop
 async def test_who_may_not_create_on_the_cluster_may_create_topics_that_he_has_a_right_to(
     tmp_path: Path,
 ) -> None:
@@ -135,10 +130,8 @@ async def test_who_may_not_create_on_the_cluster_may_create_topics_that_he_has_a
     }
     assert [*node.metadata.image.topics] == ["ours"]
     assert Asked(Operation.CREATE, TOPIC, "twice") not in authorizer.asked
-    await node.stop()
 
 
-@in_loop
 async def test_the_settings_of_a_new_topic_are_kept_from_who_may_not_see_them(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.DESCRIBE_CONFIGS, TOPIC, "a")
@@ -152,7 +145,6 @@ async def test_the_settings_of_a_new_topic_are_kept_from_who_may_not_see_them(tm
     )
     assert a.topic_id == node.metadata.image.topics["a"].topic_id
     assert (b.topic_config_error_code, b.num_partitions, len(b.configs)) == (Error.NONE, 1, 33)
-    await node.stop()
 
 
 def deletion(*names: str, ids: tuple[bytes, ...] = ()) -> dict[str, Any]:
@@ -161,7 +153,6 @@ def deletion(*names: str, ids: tuple[bytes, ...] = ()) -> dict[str, Any]:
     return {"topics": named + by_id, "timeout_ms": 1000}
 
 
-@in_loop
 async def test_a_topic_that_may_not_be_described_is_not_said_to_be_missing(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "ours", "seen", "hidden")
     authorizer.deny(Operation.DELETE, CLUSTER).deny(Operation.DELETE, TOPIC, "seen")
@@ -176,10 +167,8 @@ async def test_a_topic_that_may_not_be_described_is_not_said_to_be_missing(tmp_p
         "missing": Error.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert [*node.metadata.image.topics] == ["seen", "hidden"]
-    await node.stop()
 
 
-@in_loop
 async def test_an_id_is_named_only_to_who_may_describe_its_topic(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "seen", "hidden")
     ids = {name: node.metadata.image.topics[name].topic_id for name in ("seen", "hidden")}
@@ -190,20 +179,16 @@ async def test_an_id_is_named_only_to_who_may_describe_its_topic(tmp_path: Path)
         ids["seen"]: ("seen", DENIED_TOPIC),
         ids["hidden"]: (None, DENIED_TOPIC),
     }
-    await node.stop()
 
 
-@in_loop
 async def test_with_the_right_on_the_cluster_topics_are_deleted_without_a_right_on_each(
     tmp_path: Path,
 ) -> None:
     node, authorizer = await guarded(tmp_path, "t")
     authorizer.deny(Operation.DELETE, TOPIC).deny(Operation.DESCRIBE, TOPIC)
     assert codes(ask(node, delete_topics, 20, 6, deletion("t")).responses) == {"t": Error.NONE}
-    await node.stop()
 
 
-@in_loop
 async def test_partitions_are_added_to_topics_that_may_be_altered(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "ours", "theirs")
     authorizer.deny(Operation.ALTER, TOPIC, "theirs")
@@ -217,7 +202,6 @@ async def test_partitions_are_added_to_topics_that_may_be_altered(tmp_path: Path
         "twice": Error.INVALID_REQUEST,
     }
     assert Asked(Operation.ALTER, TOPIC, "twice") not in authorizer.asked
-    await node.stop()
 
 
 def resource(kind: int, name: str, *settings: tuple[str, str], operation: int | None = 0) -> dict[str, Any]:
@@ -256,7 +240,6 @@ RESOURCES = [
 
 @pytest.mark.parametrize(("kind", "name", "setting", "asked", "denied"), RESOURCES)
 @pytest.mark.parametrize("incremental", [True, False])
-@in_loop
 async def test_settings_are_altered_by_who_may(
     tmp_path: Path,
     incremental: bool,
@@ -278,10 +261,8 @@ async def test_settings_are_altered_by_who_may(
     assert result.error_code == denied
     assert authorizer.asked == [asked]
     assert node.metadata.next_offset == before
-    await node.stop()
 
 
-@in_loop
 async def test_a_broker_looks_at_its_settings_before_anybody_asks_who_may_alter_them(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.ALTER_CONFIGS, CLUSTER)
@@ -295,20 +276,16 @@ async def test_a_broker_looks_at_its_settings_before_anybody_asks_who_may_alter_
         node, incremental_alter_configs, 44, 1, {"resources": [kept], "validate_only": False}
     ).responses
     assert result.error_code == DENIED_CLUSTER
-    await node.stop()
 
 
-@in_loop
 async def test_loggers_are_set_by_who_may_alter_the_clusters_settings(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.ALTER_CONFIGS, CLUSTER)
     fields = {"resources": [resource(LOGGER_CONFIG, "7", ("nobody", "INFO"))], "validate_only": True}
     (result,) = ask(node, incremental_alter_configs, 44, 1, fields).responses
     assert result.error_code == DENIED_CLUSTER
-    await node.stop()
 
 
-@in_loop
 async def test_settings_that_may_not_be_seen_come_last(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path, "ours", "theirs")
     authorizer.deny(Operation.DESCRIBE_CONFIGS, TOPIC, "theirs").deny(Operation.DESCRIBE_CONFIGS, CLUSTER)
@@ -334,4 +311,3 @@ async def test_settings_that_may_not_be_seen_come_last(tmp_path: Path) -> None:
         (TOPIC_CONFIG, DENIED_TOPIC),
     ]
     assert not any(result.configs for result in results[1:])
-    await node.stop()

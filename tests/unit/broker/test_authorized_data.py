@@ -28,7 +28,7 @@ from protocol.messages.transactions_admin import DescribeProducersRequest, Descr
 from protocol.records.records import build_batch
 from tests.support.denying import Asked, DenyingAuthorizer
 from tests.support.topics import topics_of
-from tests.support.whole_server import crash, in_loop, started
+from tests.support.whole_server import crash, started
 from tests.unit.broker.transactional import ask
 
 TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
@@ -80,7 +80,6 @@ def fetch(node: Server, *names: str, replica_id: int = -1) -> dict[str, Error]:
     return {topic.topic: Error(topic.partitions[0].error_code) for topic in ask(node, request, 12).responses}
 
 
-@in_loop
 async def test_a_producer_needs_to_write_to_each_topic(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.WRITE, TOPIC, "secret").deny(Operation.WRITE, TOPIC, "unknown")
@@ -94,7 +93,6 @@ async def test_a_producer_needs_to_write_to_each_topic(tmp_path: Path) -> None:
     crash(node)
 
 
-@in_loop
 async def test_a_transactional_producer_needs_to_write_to_its_id_before_all_else(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "tx")
@@ -104,7 +102,6 @@ async def test_a_transactional_producer_needs_to_write_to_its_id_before_all_else
     crash(node)
 
 
-@in_loop
 async def test_a_consumer_needs_to_read_each_topic(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.READ, TOPIC, "secret").deny(Operation.READ, TOPIC, "unknown")
@@ -117,7 +114,6 @@ async def test_a_consumer_needs_to_read_each_topic(tmp_path: Path) -> None:
     crash(node)
 
 
-@in_loop
 async def test_a_follower_needs_the_clusters_action_and_nothing_of_topics(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.CLUSTER_ACTION, CLUSTER)
@@ -126,7 +122,6 @@ async def test_a_follower_needs_the_clusters_action_and_nothing_of_topics(tmp_pa
     crash(node)
 
 
-@in_loop
 async def test_offsets_are_told_to_those_who_may_describe_the_topic(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.DESCRIBE, TOPIC, "secret")
@@ -142,7 +137,6 @@ async def test_offsets_are_told_to_those_who_may_describe_the_topic(tmp_path: Pa
     crash(node)
 
 
-@in_loop
 async def test_ends_of_epochs_are_told_to_brokers_and_to_those_who_may_describe(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.DESCRIBE, TOPIC, "secret")
@@ -159,7 +153,6 @@ async def test_ends_of_epochs_are_told_to_brokers_and_to_those_who_may_describe(
     crash(node)
 
 
-@in_loop
 async def test_records_are_deleted_by_those_who_may(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.DELETE, TOPIC, "secret")
@@ -176,7 +169,6 @@ async def test_records_are_deleted_by_those_who_may(tmp_path: Path) -> None:
     crash(node)
 
 
-@in_loop
 async def test_producers_are_described_to_those_who_may_read(tmp_path: Path) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.READ, TOPIC)

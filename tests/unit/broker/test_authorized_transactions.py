@@ -25,7 +25,6 @@ from protocol.messages.transactions_admin import (
     WriteTxnMarkersRequest,
 )
 from tests.support.denying import Asked, DenyingAuthorizer
-from tests.support.whole_server import in_loop
 from tests.unit.broker.transactional import Producer, ask, coordinating, create, state
 
 WRITE, READ, DESCRIBE, ALTER = Operation.WRITE, Operation.READ, Operation.DESCRIBE, Operation.ALTER
@@ -47,7 +46,6 @@ def asking(node: Server, *denied: tuple[Any, ...]) -> DenyingAuthorizer:
     return authorizer
 
 
-@in_loop
 async def test_init_producer_id_needs_to_write_its_transactional_id(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     authorizer = asking(node, (WRITE, TX, "tx"))
@@ -56,10 +54,8 @@ async def test_init_producer_id_needs_to_write_its_transactional_id(tmp_path: Pa
     assert authorizer.asked == [Asked(WRITE, TX, "tx")]
     unpaired = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1, producer_id=5)
     assert ask(node, unpaired, 5).error_code == DENIED, "before the request itself is looked at"
-    await node.stop()
 
 
-@in_loop
 async def test_an_idempotent_producer_needs_the_cluster_or_any_topic(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
@@ -69,10 +65,8 @@ async def test_an_idempotent_producer_needs_the_cluster_or_any_topic(tmp_path: P
     assert authorizer.asked == [Asked(*cluster), Asked(WRITE, TOPIC, None)]
     asking(node, cluster, (WRITE, TOPIC))
     assert ask(node, request, 5).error_code == Error.CLUSTER_AUTHORIZATION_FAILED
-    await node.stop()
 
 
-@in_loop
 async def test_a_client_adds_partitions_of_topics_that_it_may_write(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     create(node, "u")
@@ -90,10 +84,8 @@ async def test_a_client_adds_partitions_of_topics_that_it_may_write(tmp_path: Pa
         *(Asked(WRITE, TOPIC, name) for name in ("u", "t", "none")),
     ]
     assert state(node) == "Empty"
-    await node.stop()
 
 
-@in_loop
 async def test_several_transactions_are_added_to_by_brokers_alone(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -114,10 +106,8 @@ async def test_several_transactions_are_added_to_by_brokers_alone(tmp_path: Path
     assert ask(node, request, 5).error_code == Error.NONE
     assert authorizer.asked == [Asked(Operation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)]
     assert state(node) == "Ongoing"
-    await node.stop()
 
 
-@in_loop
 async def test_add_offsets_needs_the_transactional_id_then_the_group(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node, version=1).begin()
@@ -126,10 +116,8 @@ async def test_add_offsets_needs_the_transactional_id_then_the_group(tmp_path: P
     authorizer = asking(node, (READ, GROUP, "g"))
     assert producer.add_offsets() is Error.GROUP_AUTHORIZATION_FAILED
     assert authorizer.asked == [Asked(WRITE, TX, "tx"), Asked(READ, GROUP, "g")]
-    await node.stop()
 
 
-@in_loop
 async def test_a_transaction_is_ended_by_who_may_write_it(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -138,10 +126,8 @@ async def test_a_transaction_is_ended_by_who_may_write_it(tmp_path: Path) -> Non
     assert producer.end() is DENIED
     asking(node)
     assert state(node) == "Ongoing"
-    await node.stop()
 
 
-@in_loop
 async def test_txn_offset_commit_needs_transactional_id_group_and_each_topic(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     create(node, "u")
@@ -175,10 +161,8 @@ async def test_txn_offset_commit_needs_transactional_id_group_and_each_topic(tmp
         "none": Error.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert authorizer.asked[:2] == [Asked(WRITE, TX, "tx"), Asked(READ, GROUP, "g")]
-    await node.stop()
 
 
-@in_loop
 async def test_markers_are_written_for_who_may_alter_the_cluster_or_is_part_of_it(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     request = WriteTxnMarkersRequest(
@@ -206,10 +190,8 @@ async def test_markers_are_written_for_who_may_alter_the_cluster_or_is_part_of_i
     authorizer = asking(node, action)
     assert error() is Error.NONE
     assert authorizer.asked == [Asked(*alter)]
-    await node.stop()
 
 
-@in_loop
 async def test_transactions_are_shown_to_who_may_describe_them_and_their_topics(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     create(node, "u")
@@ -229,4 +211,3 @@ async def test_transactions_are_shown_to_who_may_describe_them_and_their_topics(
 
     listed = ask(node, ListTransactionsRequest(), 2)
     assert [each.transactional_id for each in listed.transaction_states] == ["tx"]
-    await node.stop()

@@ -17,7 +17,7 @@ from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from tests.support.disk import files
 from tests.support.topics import topics_of
-from tests.support.whole_server import crash, in_loop
+from tests.support.whole_server import crash
 from tests.unit.broker.log_dirs import (
     KEPT,
     LOST,
@@ -118,7 +118,6 @@ def recorded(node: Server, index: int) -> tuple[list[bytes], int]:
     return partition.directories, partition.leader
 
 
-@in_loop
 async def test_what_it_left_in_another_directory_hides_no_record_of_a_new_topic(tmp_path: Path) -> None:
     node = await left_behind(tmp_path)
     topics_of(node).delete([node.metadata.image.topics["t"]])
@@ -130,10 +129,8 @@ async def test_what_it_left_in_another_directory_hides_no_record_of_a_new_topic(
     again = await started(tmp_path)
     log = again.partitions.get("t", LOST).log
     assert (log.log_start_offset, log.log_end_offset) == (0, 8)
-    await again.stop()
 
 
-@in_loop
 async def test_what_it_left_is_described_and_goes_on_once_the_directory_is_back(tmp_path: Path) -> None:
     node = await left_behind(tmp_path)
     size, lag, is_future = described(node, "c")[LOST]
@@ -146,10 +143,8 @@ async def test_what_it_left_is_described_and_goes_on_once_the_directory_is_back(
     await until(lambda: partition.move is None)
     assert partition.directory.path == str(tmp_path / "c")
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (LOG_START, RECORDS)
-    await again.stop()
 
 
-@in_loop
 async def test_what_it_left_that_cannot_be_synced_leaves_no_clean_end(tmp_path: Path) -> None:
     node = await left_behind(tmp_path)
     [future] = future_folders(tmp_path, "c")
@@ -162,11 +157,9 @@ async def test_what_it_left_that_cannot_be_synced_leaves_no_clean_end(tmp_path: 
     partition = again.partitions.get("t", LOST)
     await until(lambda: partition.move is None)
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (LOG_START, RECORDS)
-    await again.stop()
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-@in_loop
 async def test_what_it_left_goes_with_its_topic(tmp_path: Path, restarted: bool) -> None:
     node = await left_behind(tmp_path)
     node.housekeeping.checkpoint_log_start_offsets()
@@ -182,10 +175,8 @@ async def test_what_it_left_goes_with_its_topic(tmp_path: Path, restarted: bool)
     assert LOST not in described(node, "c")
     log = create_again(node, tmp_path, "c").log
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
-    await node.stop()
 
 
-@in_loop
 async def test_what_is_left_is_not_taken_for_the_partition_while_its_directory_is_offline(
     tmp_path: Path,
 ) -> None:
@@ -200,10 +191,8 @@ async def test_what_is_left_is_not_taken_for_the_partition_while_its_directory_i
     again = await started(tmp_path)
     log = again.partitions.get("t", LOST).log
     assert (log.log_start_offset, log.log_end_offset) == (LOG_START, RECORDS)
-    await again.stop()
 
 
-@in_loop
 async def test_a_rename_that_fails_takes_the_new_directory_offline_and_the_record_is_taken_back(
     tmp_path: Path,
 ) -> None:
@@ -219,10 +208,8 @@ async def test_a_rename_that_fails_takes_the_new_directory_offline_and_the_recor
     files.set_fault_hook(None)
     again = await started(tmp_path)
     assert again.partitions.get("t", KEPT).log.log_end_offset == 2
-    await again.stop()
 
 
-@in_loop
 async def test_a_rename_that_fails_takes_the_old_directory_offline_and_the_record_is_taken_back(
     tmp_path: Path,
 ) -> None:
@@ -239,17 +226,14 @@ async def test_a_rename_that_fails_takes_the_old_directory_offline_and_the_recor
     partition = again.partitions.get("t", LOST)
     await until(lambda: partition.move is None)
     assert partition.log.log_end_offset == 1
-    await again.stop()
 
 
-@in_loop
 async def test_a_future_log_that_cannot_be_opened_takes_its_directory_offline(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     refuse(str(tmp_path / "b") + "/t-2.", "list_directory")
     assert move(node, KEPT, tmp_path / "b") is Error.KAFKA_STORAGE_ERROR
     await until(lambda: len(node.log_dirs.all()) == 2)
     assert node.partitions.get("t", KEPT).move is None
-    await node.stop()
 
 
 async def recorded_and_not_moved(folder: Path) -> Server:
@@ -265,7 +249,6 @@ async def recorded_and_not_moved(folder: Path) -> Server:
     return node
 
 
-@in_loop
 async def test_a_record_is_taken_back_where_the_partition_is_in_a_directory_that_fails(
     tmp_path: Path,
 ) -> None:
@@ -278,10 +261,8 @@ async def test_a_record_is_taken_back_where_the_partition_is_in_a_directory_that
     refuse(str(tmp_path / "b") + "/")
     without = await started(tmp_path)
     assert without.partitions.missing("t", LOST) is Error.KAFKA_STORAGE_ERROR
-    await without.stop()
 
 
-@in_loop
 async def test_a_record_that_could_not_be_taken_back_is_by_the_stop(tmp_path: Path) -> None:
     node = await recorded_and_not_moved(tmp_path)
 
@@ -298,10 +279,8 @@ async def test_a_record_that_could_not_be_taken_back_is_by_the_stop(tmp_path: Pa
     without = await started(tmp_path)
     assert without.partitions.missing("t", LOST) is Error.KAFKA_STORAGE_ERROR
     assert recorded(without, LOST) == ([id_of(tmp_path, "b")], -1)
-    await without.stop()
 
 
-@in_loop
 async def test_a_move_that_cannot_be_given_up_is_still_under_way(tmp_path: Path) -> None:
     node = await recorded_and_not_moved(tmp_path)
     refuse_renaming_future(tmp_path / "a", metadata=True)
@@ -318,4 +297,3 @@ async def test_a_move_that_cannot_be_given_up_is_still_under_way(tmp_path: Path)
     again = await started(tmp_path)
     assert again.partitions.get("t", LOST).directory.path == str(tmp_path / "b")
     assert again.partitions.get("t", LOST).move is None
-    await again.stop()

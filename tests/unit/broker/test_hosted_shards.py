@@ -21,7 +21,7 @@ from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata_records import PartitionChangeRecord
 from protocol.messages.topics import CreatePartitionsTopic
 from tests.support.topics import topics_of
-from tests.support.whole_server import clock_of, in_loop, started
+from tests.support.whole_server import clock_of, started
 from tests.unit.broker.transactional import Producer, coordinating, create, delete, state
 
 NONSENSE = b"nonsense"
@@ -99,9 +99,7 @@ def elect_again(node: Server, topic: str, index: int = 0) -> None:
     assert node.partitions.get(topic, index).leader_epoch == before + 1
 
 
-@in_loop
-async def test_shards_start_once_all_that_came_with_them_are_replayed(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_shards_start_once_all_that_came_with_them_are_replayed(node: Server) -> None:
     create(node, "t", 2)
     hosting = Hosting(node)
     hosting.append(0, b"a")
@@ -111,12 +109,9 @@ async def test_shards_start_once_all_that_came_with_them_are_replayed(tmp_path: 
 
     assert hosting.events == ["replay a", "replay b", "start", "start"]
     assert hosting.shards.all() == [hosting.shards.at(0), hosting.shards.at(1)]
-    await node.stop()
 
 
-@in_loop
-async def test_a_shard_that_is_hosted_stays_as_it_is(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_shard_that_is_hosted_stays_as_it_is(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
     hosting.shards.follow()
@@ -126,12 +121,9 @@ async def test_a_shard_that_is_hosted_stays_as_it_is(tmp_path: Path) -> None:
 
     assert hosting.shards.at(0) is shard
     assert hosting.events == ["start"]
-    await node.stop()
 
 
-@in_loop
-async def test_a_shard_whose_partition_went_is_given_up_with_its_timers(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_shard_whose_partition_went_is_given_up_with_its_timers(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
     hosting.shards.follow()
@@ -143,12 +135,9 @@ async def test_a_shard_whose_partition_went_is_given_up_with_its_timers(tmp_path
     assert hosting.events == ["start", "unload"]
     assert hosting.error_at(0) is Error.NOT_COORDINATOR
     assert hosting.shards.all() == []
-    await node.stop()
 
 
-@in_loop
-async def test_a_topic_that_is_made_anew_has_shards_of_its_own(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_topic_that_is_made_anew_has_shards_of_its_own(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
     hosting.append(0, b"a")
@@ -159,12 +148,9 @@ async def test_a_topic_that_is_made_anew_has_shards_of_its_own(tmp_path: Path) -
     hosting.shards.follow()
 
     assert hosting.events == ["replay a", "start", "unload", "start"]
-    await node.stop()
 
 
-@in_loop
-async def test_a_new_leader_epoch_leaves_a_shard_alone(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_new_leader_epoch_leaves_a_shard_alone(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
     hosting.shards.follow()
@@ -174,12 +160,9 @@ async def test_a_new_leader_epoch_leaves_a_shard_alone(tmp_path: Path) -> None:
     hosting.fire_timers()
 
     assert hosting.events == ["start", "timer"]
-    await node.stop()
 
 
-@in_loop
-async def test_a_new_leader_epoch_loads_a_shard_anew_that_asks_for_it(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_new_leader_epoch_loads_a_shard_anew_that_asks_for_it(node: Server) -> None:
     create(node, "t", 2)
     hosting = Hosting(node, reloads_in_new_epoch=True)
     hosting.append(0, b"a")
@@ -193,10 +176,8 @@ async def test_a_new_leader_epoch_loads_a_shard_anew_that_asks_for_it(tmp_path: 
     assert hosting.events == ["unload", "replay a", "start"]
     assert [hosting.shards.at(index).leader_epoch for index in (0, 1)] == [1, 0]
     assert hosting.shards.at(1) is of_one
-    await node.stop()
 
 
-@in_loop
 async def test_a_partition_that_can_not_be_read_holds_up_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -214,10 +195,8 @@ async def test_a_partition_that_can_not_be_read_holds_up_no_other(
     assert hosting.events == ["start"]
     with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
         hosting.shards.all()
-    await node.stop()
 
 
-@in_loop
 async def test_a_partition_that_could_not_be_read_is_tried_again_in_a_new_leader_epoch(
     tmp_path: Path,
 ) -> None:
@@ -236,12 +215,9 @@ async def test_a_partition_that_could_not_be_read_is_tried_again_in_a_new_leader
 
     assert hosting.events == ["replay a", "start"]
     assert hosting.shards.at(0).leader_epoch == 1
-    await node.stop()
 
 
-@in_loop
-async def test_a_partition_that_can_not_be_read_is_given_up_like_any_other(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_partition_that_can_not_be_read_is_given_up_like_any_other(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
     hosting.append(0, NONSENSE)
@@ -252,12 +228,9 @@ async def test_a_partition_that_can_not_be_read_is_given_up_like_any_other(tmp_p
 
     assert hosting.error_at(0) is Error.NOT_COORDINATOR
     assert hosting.events == []
-    await node.stop()
 
 
-@in_loop
-async def test_a_partition_that_nobody_leads_has_no_shard_yet(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_partition_that_nobody_leads_has_no_shard_yet(node: Server) -> None:
     create(node, "t")
     partition = node.partitions.get("t", 0)
     hosting = Hosting(node)
@@ -269,12 +242,9 @@ async def test_a_partition_that_nobody_leads_has_no_shard_yet(tmp_path: Path) ->
     partition.role = leader
     hosting.shards.follow()
     assert hosting.shards.at(0).leader_epoch == 0
-    await node.stop()
 
 
-@in_loop
-async def test_a_partition_that_was_led_elsewhere_between_two_looks_is_read_anew(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_partition_that_was_led_elsewhere_between_two_looks_is_read_anew(node: Server) -> None:
     create(node, "t")
     partition = node.partitions.get("t", 0)
     hosting = Hosting(node)
@@ -288,10 +258,8 @@ async def test_a_partition_that_was_led_elsewhere_between_two_looks_is_read_anew
     assert hosting.shards.at(0) is not first
     assert hosting.shards.at(0).leader_epoch == 2
     assert hosting.events == ["start", "unload", "start"]
-    await node.stop()
 
 
-@in_loop
 async def test_keys_fall_on_the_partitions_that_the_topic_had_when_it_was_first_hosted(
     tmp_path: Path,
 ) -> None:
@@ -310,13 +278,11 @@ async def test_keys_fall_on_the_partitions_that_the_topic_had_when_it_was_first_
     hosting.shards.follow()
     assert places() == [partition_of_key(name, 3) for name in names]
     assert len(hosting.shards.all()) == 5
-    await node.stop()
 
 
 # --- in a broker --------------------------------------------------------------------------------------------
 
 
-@in_loop
 async def test_transactions_are_coordinated_in_the_epoch_in_which_their_partition_is_led(
     tmp_path: Path,
 ) -> None:
@@ -333,10 +299,8 @@ async def test_transactions_are_coordinated_in_the_epoch_in_which_their_partitio
     assert state(node) == "Ongoing"
     assert producer.end() is Error.NONE
     assert state(node) == "CompleteCommit"
-    await node.stop()
 
 
-@in_loop
 async def test_groups_stay_as_they_are_in_a_new_leader_epoch_of_their_partition(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     before = node.groups.shard_of("g")
@@ -344,4 +308,3 @@ async def test_groups_stay_as_they_are_in_a_new_leader_epoch_of_their_partition(
     elect_again(node, "__consumer_offsets")
 
     assert node.groups.shard_of("g") is before
-    await node.stop()

@@ -19,7 +19,6 @@ from protocol.messages.transactions_admin import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.support.whole_server import in_loop
 from tests.unit.broker.transactional import Producer, ask, committed, coordinating, markers, state
 
 OTHER = 2
@@ -60,7 +59,6 @@ def end_of(producer: Producer) -> Any:
     return ask(producer.node, request, 5)
 
 
-@in_loop
 async def test_an_end_is_answered_and_marked_once_the_other_replica_has_it(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -77,10 +75,8 @@ async def test_an_end_is_answered_and_marked_once_the_other_replica_has_it(tmp_p
     assert (state(node), len(markers(node))) == ("PrepareCommit", 1)
     fetch(leader)
     assert state(node) == "CompleteCommit"
-    await node.stop()
 
 
-@in_loop
 async def test_an_end_is_sent_to_another_coordinator_where_the_leadership_is_lost_before_it_is_committed(
     tmp_path: Path,
 ) -> None:
@@ -95,10 +91,8 @@ async def test_an_end_is_sent_to_another_coordinator_where_the_leadership_is_los
     assert later.result().error_code == Error.NOT_COORDINATOR
     assert markers(node) == []
     assert producer.end() is Error.NOT_COORDINATOR
-    await node.stop()
 
 
-@in_loop
 async def test_a_transaction_is_complete_once_its_markers_are_committed(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -109,10 +103,8 @@ async def test_a_transaction_is_complete_once_its_markers_are_committed(tmp_path
     assert (state(node), len(markers(node))) == ("PrepareCommit", 1)
     fetch(leader)
     assert (state(node), len(markers(node))) == ("CompleteCommit", 1)
-    await node.stop()
 
 
-@in_loop
 async def test_nothing_is_written_while_too_few_replicas_are_in_sync(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -122,10 +114,8 @@ async def test_nothing_is_written_while_too_few_replicas_are_in_sync(tmp_path: P
 
     assert producer.add(("t", 0)) == [Error.COORDINATOR_NOT_AVAILABLE]
     assert state(node) == "Empty"
-    await node.stop()
 
 
-@in_loop
 async def test_a_groups_marker_is_answered_once_it_is_committed(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -149,4 +139,3 @@ async def test_a_groups_marker_is_answered_once_it_is_committed(tmp_path: Path) 
     [marker] = later.result().markers
     assert marker.topics[0].partitions[0].error_code == Error.NONE
     assert committed(node) == (5, Error.NONE)
-    await node.stop()

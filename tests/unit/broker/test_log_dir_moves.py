@@ -33,7 +33,7 @@ from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
 from tests.support.topics import topics_of
-from tests.support.whole_server import crash, handled, in_loop
+from tests.support.whole_server import crash, handled
 
 NOW_MS = 1_700_000_000_000
 DEADLINE_S = 20
@@ -158,7 +158,6 @@ def described(node: Server) -> dict[str, tuple[bool, int]]:
     }
 
 
-@in_loop
 async def test_a_partition_is_moved_with_all_that_it_has(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     assert move(node, tmp_path / "b") is Error.NONE
@@ -174,10 +173,8 @@ async def test_a_partition_is_moved_with_all_that_it_has(tmp_path: Path) -> None
     again = await started(tmp_path)
     assert partition_of(again).directory.path == str(tmp_path / "b")
     assert values(again) == expected(b"more")
-    await again.stop()
 
 
-@in_loop
 async def test_what_is_appended_on_the_way_comes_too(tmp_path: Path) -> None:
     node = await filled(tmp_path, "log.segment.bytes=1048576")
     move(node, tmp_path / "b")
@@ -189,10 +186,8 @@ async def test_what_is_appended_on_the_way_comes_too(tmp_path: Path) -> None:
         await asyncio.sleep(0)
     assert values(node) == expected(*more)
     assert partition_of(node).log.high_watermark == RECORDS + len(more)
-    await node.stop()
 
 
-@in_loop
 async def test_segments_and_the_log_start_come_about_in_the_new_directory(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     log = partition_of(node).log
@@ -206,10 +201,8 @@ async def test_segments_and_the_log_start_come_about_in_the_new_directory(tmp_pa
     crash(node)  # and is remembered
     again = await started(tmp_path)
     assert values(again) == expected(b"more", start=7)
-    await again.stop()
 
 
-@in_loop
 async def test_producers_and_open_transactions_go_on(tmp_path: Path) -> None:
     unverified = "transaction.partition.verification.enable=false"
     node = await filled(tmp_path, unverified)
@@ -230,10 +223,8 @@ async def test_producers_and_open_transactions_go_on(tmp_path: Path) -> None:
     assert partition_of(again).log.first_unstable_offset == RECORDS
     append(again, b"p", producer_id=9, producer_epoch=1, base_sequence=4, transactional=True)
     assert partition_of(again).log.log_end_offset == RECORDS + 5
-    await again.stop()
 
 
-@in_loop
 async def test_a_producer_is_known_of_whom_nothing_is_left_to_copy(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     append(node, b"p", producer_id=9, producer_epoch=1, base_sequence=0)
@@ -248,10 +239,8 @@ async def test_a_producer_is_known_of_whom_nothing_is_left_to_copy(tmp_path: Pat
     again = await started(tmp_path)
     append(again, b"p", producer_id=9, producer_epoch=1, base_sequence=0)
     assert values(again) == [b"behind"]
-    await again.stop()
 
 
-@in_loop
 async def test_a_log_start_within_a_batch_outlives_a_crash(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     partition = partition_of(node)
@@ -265,10 +254,8 @@ async def test_a_log_start_within_a_batch_outlives_a_crash(tmp_path: Path) -> No
     again = await started(tmp_path)
     assert partition_of(again).log.log_start_offset == RECORDS + 1
     assert values(again) == [b"1", b"2"]
-    await again.stop()
 
 
-@in_loop
 async def test_leader_epochs_are_answered_as_before(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     await node.stop()
@@ -278,10 +265,8 @@ async def test_leader_epochs_are_answered_as_before(tmp_path: Path) -> None:
     move(node, tmp_path / "b")
     await moved(node)
     assert [partition_of(node).log.end_offset_for_epoch(epoch) for epoch in range(-1, 5)] == before
-    await node.stop()
 
 
-@in_loop
 async def test_a_move_is_given_up_where_the_present_directory_is_named(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     move(node, tmp_path / "b")
@@ -290,10 +275,8 @@ async def test_a_move_is_given_up_where_the_present_directory_is_named(tmp_path:
     assert (folders(tmp_path, "a"), folders(tmp_path, "b")) == (["t-0"], ["delete"])
     assert recorded(node) == id_of(tmp_path, "a")
     assert described(node) == {"a": (False, 0)}
-    await node.stop()
 
 
-@in_loop
 async def test_another_destination_takes_the_place_of_the_first(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     move(node, tmp_path / "b")
@@ -302,10 +285,8 @@ async def test_another_destination_takes_the_place_of_the_first(tmp_path: Path) 
     await moved(node)
     assert [folders(tmp_path, name) for name in "abc"] == [["delete"], ["delete"], ["t-0"]]
     assert values(node) == expected()
-    await node.stop()
 
 
-@in_loop
 async def test_a_partition_goes_to_and_fro(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     for name in "baba":
@@ -313,10 +294,8 @@ async def test_a_partition_goes_to_and_fro(tmp_path: Path) -> None:
         await moved(node)
         append(node, name.encode())
     assert values(node) == expected(b"b", b"a", b"b", b"a")
-    await node.stop()
 
 
-@in_loop
 async def test_errors_are_kafkas(tmp_path: Path) -> None:
     node = await filled(tmp_path, "cordoned.log.dirs=" + str(tmp_path / "c"))
     assert move(node, tmp_path / "nowhere") is Error.LOG_DIR_NOT_FOUND
@@ -325,10 +304,8 @@ async def test_errors_are_kafkas(tmp_path: Path) -> None:
     assert move(node, tmp_path / "b", "t", 1) is Error.UNKNOWN_TOPIC_OR_PARTITION
     assert move(node, tmp_path / "a") is Error.NONE
     assert partition_of(node).move is None
-    await node.stop()
 
 
-@in_loop
 async def test_a_partition_that_is_not_there_yet_is_created_where_it_was_sent(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     for name in ("b", "c"):
@@ -336,10 +313,8 @@ async def test_a_partition_that_is_not_there_yet_is_created_where_it_was_sent(tm
     topics_of(node).create([CreatableTopic(name="u", num_partitions=1, replication_factor=1)])
     assert node.partitions.get("u", 0).directory.path == str(tmp_path / "c")
     assert node.metadata.image.topics["u"].partitions[0].directories == [id_of(tmp_path, "c")]
-    await node.stop()
 
 
-@in_loop
 async def test_a_topic_that_is_deleted_on_the_way_leaves_nothing(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     move(node, tmp_path / "b")
@@ -348,11 +323,9 @@ async def test_a_topic_that_is_deleted_on_the_way_leaves_nothing(tmp_path: Path)
     assert (folders(tmp_path, "a"), folders(tmp_path, "b")) == (["delete"], ["delete"])
     await asyncio.sleep(0)
     assert described(node) == {}
-    await node.stop()
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@in_loop
 async def test_a_move_goes_on_after_a_restart(tmp_path: Path, clean: bool) -> None:
     node = await filled(tmp_path)
     move(node, tmp_path / "b")
@@ -370,10 +343,8 @@ async def test_a_move_goes_on_after_a_restart(tmp_path: Path, clean: bool) -> No
     assert values(again) == expected(b"later")
     assert "t-0" in folders(tmp_path, "b")
     assert recorded(again) == id_of(tmp_path, "b")
-    await again.stop()
 
 
-@in_loop
 async def test_a_future_log_that_says_more_than_the_present_one_begins_anew(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     move(node, tmp_path / "b")
@@ -386,7 +357,6 @@ async def test_a_future_log_that_says_more_than_the_present_one_begins_anew(tmp_
     append(again, b"another")
     await moved(again)
     assert values(again) == [b"another"]
-    await again.stop()
 
 
 def killed_at(operation: str, end_of_path: str) -> None:
@@ -403,7 +373,6 @@ def killed_at(operation: str, end_of_path: str) -> None:
 
 
 @pytest.mark.parametrize("renamed", ["a/t-0", "-future"])
-@in_loop
 async def test_a_crash_between_the_renames_leaves_one_that_is_whole(tmp_path: Path, renamed: str) -> None:
     node = await filled(tmp_path)
     killed_at("rename", renamed)
@@ -424,10 +393,8 @@ async def test_a_crash_between_the_renames_leaves_one_that_is_whole(tmp_path: Pa
     once_more = await started(tmp_path)
     assert values(once_more) == expected(b"later")
     assert "t-0" not in folders(tmp_path, "a")
-    await once_more.stop()
 
 
-@in_loop
 async def test_a_crash_at_any_operation_of_a_move_loses_nothing(tmp_path: Path) -> None:
     whole = await started(tmp_path / "whole")
     topics_of(whole).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
@@ -493,7 +460,6 @@ async def _crash_at(folder: Path, nth: int) -> str:
     return found_in
 
 
-@in_loop
 async def test_a_move_keeps_to_its_bytes_by_second(tmp_path: Path) -> None:
     node = await filled(tmp_path, "replica.alter.log.dirs.io.max.bytes.per.second=100")
     move(node, tmp_path / "b")
@@ -512,10 +478,8 @@ async def test_a_move_keeps_to_its_bytes_by_second(tmp_path: Path) -> None:
         await asyncio.sleep(0.001)
     await moved(node)
     assert values(node) == expected()
-    await node.stop()
 
 
-@in_loop
 async def test_a_rename_that_fails_leaves_the_partition_where_it_is_and_is_tried_again(
     tmp_path: Path,
 ) -> None:
@@ -536,10 +500,8 @@ async def test_a_rename_that_fails_leaves_the_partition_where_it_is_and_is_tried
     await moved(node)
     assert values(node) == expected(b"meanwhile")
     assert partition_of(node).directory.path == str(tmp_path / "b")
-    await node.stop()
 
 
-@in_loop
 async def test_a_log_on_its_way_is_flushed_and_kept_short_as_others_are(tmp_path: Path) -> None:
     node = await filled(
         tmp_path, "replica.alter.log.dirs.io.max.bytes.per.second=1", "log.flush.interval.ms=10"
@@ -555,10 +517,8 @@ async def test_a_log_on_its_way_is_flushed_and_kept_short_as_others_are(tmp_path
     clock.advance_ms(node.config.get_int("log.retention.hours") * 3_600_000 + 1)
     node.housekeeping.enforce_retention()
     assert change.log.log_start_offset == change.log.log_end_offset > 0
-    await node.stop()
 
 
-@in_loop
 async def test_who_waits_for_the_disk_is_told_across_the_change(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     told: list[Exception | None] = []
@@ -568,4 +528,3 @@ async def test_who_waits_for_the_disk_is_told_across_the_change(tmp_path: Path) 
     await moved(node)
     await until(lambda: bool(told))
     assert told == [None]
-    await node.stop()

@@ -7,13 +7,11 @@ import importlib
 import inspect
 import types
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_origin
 
 from broker.handlers import HANDLERS
 from broker.server import Server
-from tests.support.whole_server import in_loop, started
 
 
 def names_of(module: ModuleType) -> dict[str, Any]:
@@ -53,11 +51,8 @@ def test_no_handler_is_given_the_node_whole() -> None:
     assert {handler for handler, _, kind in ports() if kind is Server} == set()
 
 
-@in_loop
-async def test_a_node_has_each_port_that_a_handler_names(tmp_path: Path) -> None:
-    node = await started(tmp_path)
+async def test_a_node_has_each_port_that_a_handler_names(node: Server) -> None:
     wrong = {
         f"{handler}: {port}" for handler, port, kind in ports() if not is_a(getattr(node, port, None), kind)
     }
     assert wrong == set()
-    await node.stop()

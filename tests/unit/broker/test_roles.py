@@ -29,7 +29,7 @@ from protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsReques
 from protocol.messages.transactions_admin import DescribeProducersRequest, DescribeProducersTopic
 from protocol.records.records import build_batch
 from tests.support.answers import answered
-from tests.support.whole_server import crash, in_loop, started
+from tests.support.whole_server import crash, started
 from tests.unit.broker.transactional import ask
 
 ME, OTHER = 1, 2
@@ -162,7 +162,6 @@ def errors(node: Server, epoch: int = -1) -> dict[str, Error]:
     return {name: Error(code) for name, code in found.items()}
 
 
-@in_loop
 async def test_a_partition_takes_the_roles_that_the_metadata_gives_it(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     partition = node.partitions.get("t", 0)
@@ -186,7 +185,6 @@ async def test_a_partition_takes_the_roles_that_the_metadata_gives_it(tmp_path: 
 
 
 @pytest.mark.parametrize("leader", [ME, OTHER])
-@in_loop
 async def test_the_leader_epoch_is_looked_at_before_the_role(tmp_path: Path, leader: int) -> None:
     node = await replicated(tmp_path)
     change(node, leader=leader)
@@ -196,7 +194,6 @@ async def test_the_leader_epoch_is_looked_at_before_the_role(tmp_path: Path, lea
     crash(node)
 
 
-@in_loop
 async def test_a_consumer_that_knows_how_reads_what_a_follower_knows_to_be_committed(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     produce(node, acks=1)
@@ -215,7 +212,6 @@ async def test_a_consumer_that_knows_how_reads_what_a_follower_knows_to_be_commi
     crash(node)
 
 
-@in_loop
 async def test_acks_all_waits_until_the_others_in_sync_have_fetched_it(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     waiting = produce(node)
@@ -231,7 +227,6 @@ async def test_acks_all_waits_until_the_others_in_sync_have_fetched_it(tmp_path:
     crash(node)
 
 
-@in_loop
 async def test_a_follower_that_waits_is_woken_by_what_is_not_committed_yet(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     waiting = fetch(node, 0, replica_id=OTHER, max_wait_ms=LONG_MS)
@@ -241,7 +236,6 @@ async def test_a_follower_that_waits_is_woken_by_what_is_not_committed_yet(tmp_p
     crash(node)
 
 
-@in_loop
 async def test_a_replica_that_the_leader_does_not_know_gets_nothing(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     assert fetched(fetch(node, 0, replica_id=5)).error_code == NOT_LEADER
@@ -250,7 +244,6 @@ async def test_a_replica_that_the_leader_does_not_know_gets_nothing(tmp_path: Pa
     crash(node)
 
 
-@in_loop
 async def test_nothing_is_appended_with_acks_all_where_too_few_are_in_sync(tmp_path: Path) -> None:
     node = await replicated(tmp_path, "min.insync.replicas=2")
     change(node, isr=[ME])
@@ -262,7 +255,6 @@ async def test_nothing_is_appended_with_acks_all_where_too_few_are_in_sync(tmp_p
     crash(node)
 
 
-@in_loop
 async def test_too_few_in_sync_after_the_append_is_said(tmp_path: Path) -> None:
     node = await replicated(tmp_path, "min.insync.replicas=2")
     leader = leader_of(node)
@@ -276,7 +268,6 @@ async def test_too_few_in_sync_after_the_append_is_said(tmp_path: Path) -> None:
     crash(node)
 
 
-@in_loop
 async def test_what_is_not_committed_in_time_is_told_with_its_offset(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     produce(node, acks=1)
@@ -287,7 +278,6 @@ async def test_what_is_not_committed_in_time_is_told_with_its_offset(tmp_path: P
     crash(node)
 
 
-@in_loop
 async def test_who_waits_for_a_commit_is_told_that_leadership_was_lost_and_who_leads(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     waiting = produce(node)
@@ -300,7 +290,6 @@ async def test_who_waits_for_a_commit_is_told_that_leadership_was_lost_and_who_l
     crash(node)
 
 
-@in_loop
 async def test_a_new_epoch_of_the_same_leader_lets_who_waits_wait_on(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     waiting = produce(node)
@@ -311,7 +300,6 @@ async def test_a_new_epoch_of_the_same_leader_lets_who_waits_wait_on(tmp_path: P
     crash(node)
 
 
-@in_loop
 async def test_a_producer_that_hangs_up_leaves_nothing_behind(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     waiting = produce(node)
@@ -321,7 +309,6 @@ async def test_a_producer_that_hangs_up_leaves_nothing_behind(tmp_path: Path) ->
     crash(node)
 
 
-@in_loop
 async def test_a_consumer_that_hangs_up_leaves_nothing_behind(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     waiting = fetch(node, 0, max_wait_ms=LONG_MS)
@@ -331,7 +318,6 @@ async def test_a_consumer_that_hangs_up_leaves_nothing_behind(tmp_path: Path) ->
     crash(node)
 
 
-@in_loop
 async def test_a_fetch_that_waits_at_a_leader_is_answered_when_another_leads(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     waiting = fetch(node, 0, version=10, max_wait_ms=LONG_MS)
@@ -340,7 +326,6 @@ async def test_a_fetch_that_waits_at_a_leader_is_answered_when_another_leads(tmp
     crash(node)
 
 
-@in_loop
 async def test_a_fetch_is_told_the_leader_and_where_it_is(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     change(node, leader=ME)
@@ -360,7 +345,6 @@ async def test_a_fetch_is_told_the_leader_and_where_it_is(tmp_path: Path) -> Non
     crash(node)
 
 
-@in_loop
 async def test_a_partition_that_moved_to_other_nodes_is_deleted_and_answered_so(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     waiting = produce(node)
