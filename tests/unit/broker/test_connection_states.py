@@ -29,6 +29,7 @@ ENDS = {Event.ANSWERED: ANSWERING, Event.THROTTLE_OVER: THROTTLED, Event.CLIENT_
 HELD = [(holds, state, event) for (holds, state), event in itertools.product(HOLDS.items(), Event)]
 
 
+@pytest.mark.table("broker.network.connection_states.REACTIONS")
 def test_the_table_has_a_cell_for_each_state_and_event() -> None:
     assert set(REACTIONS) == set(ConnectionState)
     assert all(set(row) == set(Event) for row in REACTIONS.values())

@@ -190,6 +190,8 @@ def test_a_follower_of_a_stable_group_that_changed_nothing_gets_the_current_gene
     assert groups.state == "PreparingRebalance"
 
 
+@pytest.mark.table("coordinator.group.classic.states.ANSWERS")
+@pytest.mark.table("coordinator.group.classic.states.ENTERED_FROM")
 def test_every_cell_of_both_tables_is_filled() -> None:
     assert {*ANSWERS} == {*Request}
     for answers in ANSWERS.values():

@@ -62,6 +62,7 @@ def partitions(found: Assigned) -> dict[str, list[int]]:
     return {topic_id[:1].decode(): sorted(found[topic_id]) for topic_id in found}
 
 
+@pytest.mark.table("coordinator.group.consumer.states.RECONCILE")
 def test_the_table_has_every_cell() -> None:
     assert {*RECONCILE} == {
         (state, settled, changed)

@@ -64,6 +64,7 @@ CASES = [
 ]
 
 
+@pytest.mark.table("coordinator.group.consumer.states.GROUP_STATES")
 @pytest.mark.parametrize(("make", "cell"), CASES)
 def test_a_group_is_in_the_state_of_its_cell(make: object, cell: tuple[bool, bool, bool]) -> None:
     groups = make()  # type: ignore[operator]
@@ -105,6 +106,7 @@ def test_an_epoch_stands_to_the_members(epoch: int, owned: Owned, expected: Epoc
     assert member().relation_of(epoch, owned) is expected
 
 
+@pytest.mark.table("coordinator.group.consumer.states.ACCEPTED")
 @pytest.mark.parametrize(
     ("epoch", "owned", "relation"),
     [
