@@ -136,7 +136,9 @@ class Server:
         )
 
         # coordinators
-        self.producer_ids = ProducerIds(ProducerIdBlocks(self.controller, opened.incarnation).allocate)
+        self.producer_ids = ProducerIds(
+            ProducerIdBlocks(self.controller, opened.incarnation, self.metadata.flush).allocate
+        )
         self.groups = Groups(config, self.partitions, self._runtime_of, self.metadata)
         self.markers = TxnMarkers(
             image, self.partitions, self.groups, clock=self.clock, scheduler=self.scheduler

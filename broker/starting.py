@@ -181,4 +181,5 @@ def _register(
         ],
         may_split=True,
     )
+    metadata.flush()  # the new leader epochs: before anything is synced that says them
     return BrokerIncarnation(node_id, broker_epoch)

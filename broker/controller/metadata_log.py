@@ -155,6 +155,10 @@ class MetadataLog:
         self._applied_offset = self.log.log_end_offset
         self.is_leader = True
 
+    def flush(self) -> None:
+        """Begins to sync all that was appended. Syncs of other logs that are wanted later come after it."""
+        self.log.flush(self._clock.now_ms())
+
     def resign(self) -> None:
         """Another node leads the log from now on: what waits here isn't known to be committed or lost."""
         self.is_leader = False

@@ -10,6 +10,8 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ProducerIdsRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
     from broker.controller.registration import BrokerIncarnation
@@ -20,8 +22,13 @@ log = logging.getLogger("barnabas.coordination")
 class ProducerIdBlocks:
     """Asks the controller for blocks, one at a time (Kafka: `RPCProducerIdManager`, `ProducerIdControlManager`)."""
 
-    def __init__(self, controller: Controller, broker: BrokerIncarnation) -> None:
+    def __init__(
+        self, controller: Controller, broker: BrokerIncarnation, sync_metadata: Callable[[], None]
+    ) -> None:
+        """`sync_metadata` is asked for with each block, and comes before any sync of what its ids write: ids that the
+        power takes back would be given out twice."""
         self._controller = controller
+        self._sync_metadata = sync_metadata
         self._broker = broker
         self._is_asked = False
         self._allocated: list[
@@ -58,3 +65,4 @@ class ProducerIdBlocks:
             log.error("no producer ids can be recorded in the metadata log: %s", block)
         else:
             self._allocated.append(block)
+            self._sync_metadata()

@@ -107,3 +107,18 @@ async def test_a_producer_that_waits_for_a_deleted_topic_is_answered(tmp_path: P
     assert waiting.done()
     assert errors(waiting.result()) == [Error.KAFKA_STORAGE_ERROR]
     crash(node)
+
+
+async def test_nobody_reads_or_hears_of_what_flush_messages_still_has_to_sync(tmp_path: Path) -> None:
+    node, (background, _) = await syncing(tmp_path, 1)
+    partition = node.partitions.get("orders", 0)
+    answer = produce(node, (0,))
+    assert (partition.log.log_end_offset, partition.log.high_watermark) == (1, 0)
+    told: list[object] = []
+    partition.leader().when_committed(1, told.append)
+    assert told == []
+    background.run_all()
+    assert partition.log.high_watermark == 1
+    assert told == [None]
+    assert (await answer).responses[0].partition_responses[0].error_code == 0
+    crash(node)

@@ -1,0 +1,96 @@
+"""What is on the disk when, so that a machine that loses its power keeps what was synced."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.checkpoints import CheckpointError
+from tests.support.disk import files
+from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, file, open_log
+
+
+@pytest.fixture
+def synced() -> Iterator[list[str]]:
+    """The names of files and directories in the order they were synced."""
+    names: list[str] = []
+
+    def hook(operation: str, path: str, size: int) -> None:
+        if operation in ("sync", "sync_directory"):
+            names.append(Path(path).name)
+
+    files.set_fault_hook(hook)
+    yield names
+    files.set_fault_hook(None)
+
+
+def test_the_first_sync_covers_the_name_of_the_partitions_directory(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    log = open_log(tmp_path, flush_messages=1)
+    append(log, batch())
+    assert synced[-2:] == ["orders-0", tmp_path.name]
+    append(log, batch())
+    assert synced[-1] == "00000000000000000000.log"
+
+
+def test_a_segment_whose_records_are_synced_is_recovered_until_its_indexes_are(tmp_path: Path) -> None:
+    background = HeldBackground()
+    log = open_log(tmp_path, flush_messages=1, background=background)
+    append(log, batch(3))
+    background.run_all()
+    assert log.recovery_point == 3
+    log.roll(NOW_MS)
+    assert log.recovery_point == 2
+    background.run_all()
+    assert log.recovery_point == 3
+
+
+def test_a_roll_syncs_the_indexes_of_a_segment_whose_records_are_synced(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    log = open_log(tmp_path, flush_messages=1)
+    append(log, batch(3))
+    synced.clear()
+    log.roll(NOW_MS)
+    assert "00000000000000000000.txnindex" in synced
+    assert "00000000000000000003.snapshot" in synced
+
+
+def test_a_closed_segment_whose_indexes_are_made_anew_is_synced_again(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(3))
+    log.roll(NOW_MS)
+    append(log, batch(2))
+    log.flush(NOW_MS)
+    log.close(clean=False)
+    file(log, 0, ".timeindex").unlink()
+    again = open_log(tmp_path, clean=False, recovery_point=5)
+    assert again.recovery_point == 2
+
+
+def test_a_clean_end_syncs_what_the_start_made_anew(tmp_path: Path, synced: list[str]) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(3))
+    log.flush(NOW_MS)
+    log.close(clean=False)
+    again = open_log(tmp_path, clean=False, recovery_point=3)
+    synced.clear()
+    again.close()
+    assert "00000000000000000000.timeindex" in synced
+    assert "00000000000000000003.snapshot" in synced
+
+
+@pytest.mark.parametrize("size", [1, 11, 30, 42])
+def test_a_partitions_metadata_that_the_power_cut_short_is_made_anew(tmp_path: Path, size: int) -> None:
+    log = open_log(tmp_path)
+    append(log, batch())
+    log.close(clean=False)
+    path = Path(log.directory) / "partition.metadata"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:size])
+    with pytest.raises(CheckpointError):
+        open_log(tmp_path, clean=True)
+    again = open_log(tmp_path, clean=False)
+    assert path.read_bytes() == whole
+    assert again.log_end_offset == 1
