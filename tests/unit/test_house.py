@@ -100,6 +100,4 @@ TWICE = {
 
 BOUND: set[str] = set()
 
-CIRCLES = {
-    "broker.network.endpoints",
-}
+CIRCLES: set[str] = set()
