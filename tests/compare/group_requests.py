@@ -157,7 +157,7 @@ class Member:
         """Get a member id, as a dynamic member of v4 or later has to."""
         client = self.play.client(self.name)
         answer = client.receive(
-            client.send("JoinGroup", self.version, join(self.group, "", **self.fields | more))
+            client.say("JoinGroup", self.version, join(self.group, "", **self.fields | more))
         )
         self.member_id = answer.message.member_id
         return self.member_id
@@ -173,7 +173,7 @@ class Member:
     def quiet_sync(self, assignments: Mapping[str, bytes] | None = None, **more: Any) -> Any:
         client = self.play.client(self.name)
         fields = sync(self.group, self.generation, self.member_id, assignments, **more)
-        return client.receive(client.send("SyncGroup", 3, fields)).message
+        return client.receive(client.say("SyncGroup", 3, fields)).message
 
 
 def stable_group(play: Play, group: str, *names: str, **fields: Any) -> list[Member]:
