@@ -6,6 +6,7 @@ watermark. Who depends on that waits with `Leader.when_committed`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from broker.replicas.commit_waiters import CommitWaiter, CommitWaiters, Failed, Then
@@ -13,12 +14,19 @@ from protocol.errors import Error, KafkaError
 from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from broker.replicas.waiting_fetches import WaitingFetches
     from storage.log.partition_log import PartitionLog
 
 UNKNOWN_OFFSET = -1
+_NO_OTHERS: Mapping[int, Replica] = {}
+
+
+@lru_cache(maxsize=128)
+def _in_sync(isr: tuple[int, ...]) -> frozenset[int]:
+    """One set for all partitions that have the same replicas in sync: there are few of them, and many partitions."""
+    return frozenset(isr)
 
 
 class Replica:
@@ -41,6 +49,7 @@ class Leader:
 
     __slots__ = (
         "_commits_alone",
+        "_failed",
         "_fetches",
         "_syncs_by_messages",
         "_waiters",
@@ -60,19 +69,20 @@ class Leader:
         self.leader_id = node_id
         self.leader_epoch = -1
         self.log = log
-        self.isr: frozenset[int] = frozenset((node_id,))
+        self.isr = _in_sync((node_id,))
         """The ids of the replicas in sync, as the controller knows them; the leader's is one."""
-        self.others: dict[int, Replica] = {}
+        self.others = _NO_OTHERS
         """The other replicas by id."""
         self.replica_count = 1
         self.is_under_min_isr = False
         """Whether too few are in sync: then nothing is committed, and nothing appended with acks=all."""
         self._fetches = fetches
-        self._waiters = CommitWaiters(failed)
+        self._failed = failed
+        self._waiters: CommitWaiters | None = None  # until somebody has to wait
         self._syncs_by_messages = self._waits_for_sync = False
         self._commits_alone = True  # so that a node that has no others pays nothing for the rule
 
-    def lead(self, leader_epoch: int, replicas: Sequence[int], isr: Collection[int]) -> None:
+    def lead(self, leader_epoch: int, replicas: Sequence[int], isr: Iterable[int]) -> None:
         """Take over what the metadata says (Kafka: `Partition.makeLeader`).
 
         In a new leader epoch the pair (epoch, log end) is written at once, before any record; what the other replicas
@@ -82,25 +92,30 @@ class Leader:
         if is_new:
             self.log.assign_leader_epoch(leader_epoch)
             self.leader_epoch = leader_epoch
-        self.others = {
-            node_id: self.others.get(node_id) or Replica(node_id)
-            for node_id in replicas
-            if node_id != self.leader_id
-        }
-        if is_new:
-            for replica in self.others.values():
-                replica.forget()
+        if len(replicas) > 1 or self.others:
+            self.others = {
+                node_id: self.others.get(node_id) or Replica(node_id)
+                for node_id in replicas
+                if node_id != self.leader_id
+            }
+            if is_new:
+                for replica in self.others.values():
+                    replica.forget()
         self.replica_count = len(replicas)
-        self.isr = frozenset(isr)
+        self.isr = _in_sync(tuple(isr))
         self.configured()
         self.advance()
 
     def configured(self) -> None:
         """A setting of the topic changed, or the replicas."""
-        self.is_under_min_isr = len(self.isr) < self.min_isr
+        in_sync = len(self.isr)
+        self.is_under_min_isr = in_sync < self.min_isr
         self._syncs_by_messages = self.log.config.flush_messages != LONG_MAX
         self._commits_alone = (
-            self.isr == {self.leader_id} and not self.is_under_min_isr and not self._syncs_by_messages
+            in_sync == 1
+            and self.leader_id in self.isr
+            and not self.is_under_min_isr
+            and not self._syncs_by_messages
         )
 
     @property
@@ -118,15 +133,23 @@ class Leader:
         partition deleted, KAFKA_STORAGE_ERROR where its disk failed. Each is told once, in the order of offsets.
         What is returned can be given to `wait_no_more`; None where `then` was told.
         """
-        return self._waiters.wait(offset, self.log.high_watermark, then)
+        waiters = self._waiters
+        if waiters is None:
+            if offset <= self.log.high_watermark:
+                then(None)
+                return None
+            waiters = self._waiters = CommitWaiters(self._failed)
+        return waiters.wait(offset, self.log.high_watermark, then)
 
     def wait_no_more(self, waiter: CommitWaiter) -> None:
-        self._waiters.cancel(waiter)
+        """`waiter` is what `when_committed` returned."""
+        if self._waiters is not None:
+            self._waiters.cancel(waiter)
 
     @property
     def waiting_for_commit(self) -> int:
         """How many are to be told yet."""
-        return len(self._waiters)
+        return 0 if self._waiters is None else len(self._waiters)
 
     def advance(self) -> None:
         """After an append, or anything else that may move the high watermark: move it as far as the replicas in sync
@@ -134,8 +157,9 @@ class Leader:
         log = self.log
         offset = log.log_end_offset if self._commits_alone else self._committed_offset()
         log.update_high_watermark(offset)
-        if self._waiters.heap:
-            self._waiters.tell_committed(log.high_watermark)
+        waiters = self._waiters
+        if waiters is not None and waiters.heap:
+            waiters.tell_committed(log.high_watermark)
         if self._fetches:
             self._fetches.wake()
 
@@ -166,7 +190,7 @@ class Leader:
         if failure is None:
             self.advance()
         else:
-            self._waiters.tell_lost(KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure)))
+            self._tell_lost(KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure)))
 
     def follower_fetched(self, node_id: int, log_end_offset: int, log_start_offset: int) -> None:
         """Another replica has all below `log_end_offset` (Kafka: `Partition.updateFollowerFetchState`)."""
@@ -177,4 +201,10 @@ class Leader:
 
     def resign(self, error: KafkaError) -> None:
         """The node doesn't lead the partition any more: who waits for a commit is told why."""
+        self._tell_lost(error)
+
+    def _tell_lost(self, error: KafkaError) -> None:
+        # made even where nobody waits: whoever comes from here on is told the same
+        if self._waiters is None:
+            self._waiters = CommitWaiters(self._failed)
         self._waiters.tell_lost(error)

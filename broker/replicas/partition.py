@@ -9,6 +9,7 @@ from broker.replicas.leader import Leader
 from broker.replicas.waiting_fetches import WaitingFetches
 from protocol.errors import Error, KafkaError
 from protocol.records.rules import RecordRules
+from protocol.wire.primitives import uuid_to_text
 from storage.directory import moving
 from storage.log.log_config import LogConfig
 
@@ -120,7 +121,8 @@ class Partition:
         before, self.role = self.role, role
         if before is not role and isinstance(before, Leader):
             before.resign(KafkaError(lost_because))
-        self.waiting.wake()
+        if self.waiting:
+            self.waiting.wake()
 
 
 class HostedTopic:
@@ -129,11 +131,22 @@ class HostedTopic:
     `offline` are those that are in a log directory which can't be used, `elsewhere` those that other nodes have.
     """
 
-    __slots__ = ("config", "elsewhere", "is_internal", "name", "offline", "partitions", "rules", "topic_id")
+    __slots__ = (
+        "config",
+        "elsewhere",
+        "is_internal",
+        "name",
+        "offline",
+        "partitions",
+        "rules",
+        "topic_id",
+        "topic_id_text",
+    )
 
     def __init__(self, name: str, topic_id: bytes, is_internal: bool) -> None:
         self.name = name
         self.topic_id = topic_id
+        self.topic_id_text = uuid_to_text(topic_id)
         self.is_internal = is_internal
         self.partitions: dict[int, Partition] = {}
         self.offline: set[int] = set()

@@ -14,7 +14,6 @@ from broker.controller.assigned_directories import MIGRATING, UNASSIGNED, direct
 from broker.replicas.partition import HostedTopic, Partition
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
-from protocol.wire.primitives import uuid_to_text
 from storage.checkpoints import CheckpointError
 from storage.log.log_config import LogConfig
 from storage.log.recovery import InconsistentTopicIdError
@@ -133,7 +132,8 @@ class Partitions:
             if self._node_id not in wanted.replicas:
                 self._let_go(hosted, index)
                 continue
-            hosted.elsewhere.discard(index)
+            if hosted.elsewhere:
+                hosted.elsewhere.discard(index)
             try:
                 self._follow_partition(hosted, index, wanted)
             except FAULTS as error:
@@ -172,7 +172,7 @@ class Partitions:
                 index,
                 hosted.config,
                 now_ms=self._clock.now_ms(),
-                topic_id=uuid_to_text(hosted.topic_id),
+                topic_id=hosted.topic_id_text,
                 jitter=self._jitter,
             )
         except (OSError, KafkaError) as error:

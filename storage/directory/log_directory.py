@@ -132,12 +132,8 @@ class LogDirectory(DirectoryState):
         """
         key = (topic, partition)
         assert key not in self.futures, f"{topic}-{partition} is being moved to where it is"
-        self.offsets.be_sure_of(key)
         metadata = topic == METADATA_TOPIC
-        recovery_point = log_start_offset = 0
-        if not metadata:
-            recovery_point, log_start_offset = self.offsets.of_unopened(key)
-            self.offsets.opened(key)
+        recovery_point, log_start_offset = (0, 0) if metadata else self.offsets.take(key)
         folder = self.unopened.get(key)
         log = PartitionLog.open(
             self.path_of(f"{topic}-{partition}"),

@@ -45,6 +45,15 @@ class OffsetCheckpoints:
         """(recovery point, log start offset); 0 where it isn't known."""
         return self._recovery_points.get(key, 0), self._log_starts.get(key, 0)
 
+    def take(self, key: TopicPartition) -> tuple[int, int]:
+        """`of_unopened` of a partition that is being opened: its log says from here on how far it is.
+
+        Nothing of an earlier partition of that name is left. Raises `OSError` where that can't be written.
+        """
+        if key in self._unforgotten:
+            self._forget_log_starts()
+        return self._recovery_points.pop(key, 0), self._log_starts.pop(key, 0)
+
     def opened(self, key: TopicPartition) -> None:
         """Its log says from here on how far it is."""
         self._recovery_points.pop(key, None)
@@ -67,11 +76,6 @@ class OffsetCheckpoints:
             except OSError as failure:
                 logger.error("%s can't be written: %s", checkpoints.LOG_START_FILE, failure)
                 self._report(failure)
-
-    def be_sure_of(self, key: TopicPartition) -> None:
-        """Nothing of an earlier partition of that name is left. Raises `OSError` where that can't be written."""
-        if key in self._unforgotten:
-            self._forget_log_starts()
 
     def _forget_log_starts(self) -> None:
         self.write_log_starts_now()

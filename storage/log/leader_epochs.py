@@ -21,15 +21,19 @@ class LeaderEpochs:
     `latest` is the one before.
     """
 
-    __slots__ = ("_files", "_path", "_unsynced", "_written", "entries", "latest")
+    __slots__ = ("_directory", "_files", "_unsynced", "_written", "entries", "latest")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
-        self._path = directory + "/" + checkpoints.LEADER_EPOCH_FILE
+        self._directory = directory
         self.entries: list[tuple[int, int]] = []
         self.latest = UNDEFINED_EPOCH
         self._written = False
         self._unsynced = False
+
+    @property
+    def _path(self) -> str:
+        return self._directory + "/" + checkpoints.LEADER_EPOCH_FILE
 
     def load(self) -> None:
         """Takes what the file says, from now on writing to it. Raises `CheckpointError` for a malformed one."""
@@ -49,7 +53,7 @@ class LeaderEpochs:
         if self._written:
             self.entries = _with(self.entries, epoch, end_offset)
         else:
-            self.assign(epoch, end_offset)
+            self._take(_with(self.entries, epoch, end_offset))
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """An epoch begins, with a record. Entries that contradict it, not being below it, were never written in:
@@ -118,7 +122,7 @@ class LeaderEpochs:
 
     def relocate(self, directory: str) -> None:
         """The log's directory was renamed."""
-        self._path = directory + "/" + checkpoints.LEADER_EPOCH_FILE
+        self._directory = directory
 
     def _replace(self, entries: list[tuple[int, int]]) -> None:
         # the file first: what can't be written isn't known either, and is tried again at the next append

@@ -54,6 +54,9 @@ def open_log(
     except FileNotFoundError:
         names = set()
     _check_topic_id(log, names, found_topic_id, clean=clean)
+    if not names:
+        _start_empty(log, log_start_offset, now_ms)
+        return
     if any(name.endswith(_UNFINISHED_SUFFIXES) for name in names):
         names = _finish_swaps(log.files, log.directory, _remove_temporary(log.files, log.directory, names))
     offsets = {name: offset for name in names if (offset := offset_of(name)) is not None}
@@ -185,10 +188,12 @@ def _remove_orphans(
 
 
 def _start_empty(log: LogState, offset: int, now_ms: int) -> None:
-    log.segments.begin_with(rolling.new_segment(log, offset, now_ms))
-    log.segments.active.max_timestamp_ms = -1
-    log.snapshots.remove_all()
-    log.producers.reset((), offset)
+    segment = rolling.new_segment(log, offset, now_ms)
+    segment.max_timestamp_ms = -1
+    log.segments.begin_with(segment)
+    if log.snapshots.offsets:
+        log.snapshots.remove_all()
+    log.producers.map_end_offset = offset
     log.begin_at(offset)
     log.flushing.begin_at(offset)
 

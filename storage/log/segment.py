@@ -78,10 +78,11 @@ class Segment:
         self.max_index_bytes = max_index_bytes
         self.is_full = False
         """Whether an index has no room left (the time index keeps some for the entry of its end)."""
-        self.log = File(file_path(directory, base_offset, LOG_SUFFIX))
-        self.offset_index = OffsetIndex(files, file_path(directory, base_offset, INDEX_SUFFIX), base_offset)
-        self.time_index = TimeIndex(files, file_path(directory, base_offset, TIME_INDEX_SUFFIX), base_offset)
-        self.txn_index = TransactionIndex(files, file_path(directory, base_offset, TXN_INDEX_SUFFIX))
+        stem = file_path(directory, base_offset, "")
+        self.log = File(stem + LOG_SUFFIX)
+        self.offset_index = OffsetIndex(files, stem + INDEX_SUFFIX, base_offset)
+        self.time_index = TimeIndex(files, stem + TIME_INDEX_SUFFIX, base_offset)
+        self.txn_index = TransactionIndex(files, stem + TXN_INDEX_SUFFIX)
         self.bytes_since_index_entry = 0
         self.max_timestamp_ms: int | None = None
         """The largest timestamp of its records, -1 of none; None until it is asked for."""
