@@ -82,13 +82,20 @@ class AddPartitionsToTxnManager:
     ) -> None:
         """`sequences`: of each partition's batch the first one, or −1 where there are none. `then` is called once, in
         this call where the coordinator's answer comes in it."""
-        verified = Verified({}, {})
-        adds = operation is ADD_PARTITION
-        if adds or self._config.get_boolean("transaction.partition.verification.enable"):
-            self._announce(producer, sequences, verified, adds=adds)
-        if not verified.guards:
-            then(verified)
-            return
+        announced = self.announce(producer, sequences, operation)
+        if announced.guards:
+            self.ask(producer, announced, operation, then)
+        else:
+            then(announced)
+
+    def ask(
+        self,
+        producer: TransactionalProducer,
+        verified: Verified,
+        operation: TransactionSupportedOperation,
+        then: Callable[[Verified], None],
+    ) -> None:
+        """Ask the coordinator of the partitions that were announced and have a guard; `then` as in `add_or_verify`."""
         asked = {(partition.topic.name, partition.index): partition for partition in verified.guards}
 
         def answered(errors: Mapping[TopicPartition, Error]) -> None:
@@ -97,17 +104,37 @@ class AddPartitionsToTxnManager:
                     verified.errors[asked[name]] = _told(error, operation)
             then(verified)
 
-        self._ask(producer, [*asked], answered, adds=adds)
+        try:
+            shard = self._transactions.shard_of(producer.transactional_id)
+        except KafkaError as failure:
+            none_there = failure.error is Error.NOT_COORDINATOR
+            error = Error.COORDINATOR_NOT_AVAILABLE if none_there else failure.error
+            answered(dict.fromkeys(asked, error))
+            return
+        if operation is not ADD_PARTITION:
+            answered(shard.verify_partitions(producer, [*asked]))
+            return
 
-    def _announce(
+        def added(failure: KafkaError | None) -> None:
+            if failure is None:
+                then(verified)
+            else:
+                answered(dict.fromkeys(asked, failure.error))
+
+        shard.add_partitions(producer, [*asked], client_transaction_version=TRANSACTION_VERSION_2, then=added)
+
+    def announce(
         self,
         producer: TransactionalProducer,
         sequences: Mapping[Partition, int],
-        verified: Verified,
-        *,
-        adds: bool,
-    ) -> None:
-        """Tell each partition's log what is about to come, and be given what to show with it."""
+        operation: TransactionSupportedOperation,
+    ) -> Verified:
+        """Tell each partition's log what is about to come, and be given what to show with it: the guards with which
+        the coordinator is to be asked. Where there are none nobody need be."""
+        verified = Verified({}, {})
+        adds = operation is ADD_PARTITION
+        if not adds and not self._config.get_boolean("transaction.partition.verification.enable"):
+            return verified
         now_ms = self._clock.now_ms()
         for partition, sequence in sequences.items():
             try:
@@ -121,33 +148,7 @@ class AddPartitionsToTxnManager:
             else:
                 if guard is not None:
                     verified.guards[partition] = guard
-
-    def _ask(
-        self,
-        producer: TransactionalProducer,
-        partitions: list[TopicPartition],
-        then: Callable[[Mapping[TopicPartition, Error]], None],
-        *,
-        adds: bool,
-    ) -> None:
-        """What keeps the coordinator from having partitions in the transaction."""
-        try:
-            shard = self._transactions.shard_of(producer.transactional_id)
-        except KafkaError as failure:
-            none_there = failure.error is Error.NOT_COORDINATOR
-            error = Error.COORDINATOR_NOT_AVAILABLE if none_there else failure.error
-            then(dict.fromkeys(partitions, error))
-            return
-        if not adds:
-            then(shard.verify_partitions(producer, partitions))
-            return
-
-        def added(failure: KafkaError | None) -> None:
-            then({} if failure is None else dict.fromkeys(partitions, failure.error))
-
-        shard.add_partitions(
-            producer, partitions, client_transaction_version=TRANSACTION_VERSION_2, then=added
-        )
+        return verified
 
 
 def _told(error: Error, operation: TransactionSupportedOperation) -> Error:

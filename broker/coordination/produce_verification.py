@@ -91,19 +91,29 @@ class ProduceVerification:
         self.timers = timers
 
     def verify(
-        self, producer: TransactionalProducer, sequences: Mapping[Partition, int], version: int, then: Then
-    ) -> Verifying:
-        """`then` is called once, in this call where the coordinator answers in it and has nothing under way."""
+        self, producer: TransactionalProducer, sequences: Mapping[Partition, int], version: int
+    ) -> Verified | Verifying:
+        """What the coordinator says, where it can be known in this call; else who tells it later."""
         operation = TransactionSupportedOperation.of_produce(version)
-        verifying = Verifying(self, producer, sequences, operation)
-        verifying.start(then)
-        return verifying
+        announced = self.manager.announce(producer, sequences, operation)
+        if not announced.guards:
+            return announced
+        return Verifying(self, producer, sequences, operation).ask(announced)
 
 
 class Verifying:
     """One request's question to the coordinator, and what is asked again of it."""
 
-    __slots__ = ("_begun_s", "_operation", "_port", "_producer", "_sequences", "_then")
+    __slots__ = (
+        "_begun_s",
+        "_found",
+        "_is_abandoned",
+        "_operation",
+        "_port",
+        "_producer",
+        "_sequences",
+        "_then",
+    )
 
     def __init__(
         self,
@@ -116,34 +126,41 @@ class Verifying:
         self._producer = producer
         self._sequences = sequences
         self._operation = operation
+        self._found: Verified | None = None
         self._then: Then | None = None
+        self._is_abandoned = False
         self._begun_s: float | None = None  # when it was asked again for the first time
 
-    @property
-    def is_waiting(self) -> bool:
-        return self._then is not None
+    def ask(self, announced: Verified) -> Verified | Verifying:
+        """What the coordinator says at once and for good; else this, which tells it later."""
+        self._port.manager.ask(self._producer, announced, self._operation, self._verified)
+        return self if self._found is None else self._found
 
-    def start(self, then: Then) -> None:
+    def when_verified(self, then: Then) -> None:
+        """`then` is called once, unless the client goes before."""
         self._then = then
-        self._ask()
 
     def abandon(self) -> None:
         """The client has gone."""
+        self._is_abandoned = True
         self._then = None
         self._port.timers.cancel(self)
 
-    def _ask(self) -> None:
+    def _ask_again(self) -> None:
         self._port.manager.add_or_verify(self._producer, self._sequences, self._operation, self._verified)
 
     def _verified(self, verified: Verified) -> None:
-        if self._then is None:
+        if self._is_abandoned:
             return
-        if self._asks_again(verified):
+        if verified.errors and self._asks_again(verified):
             backoff_ms = self._port.config.get_int("add.partitions.to.txn.retry.backoff.ms")
-            self._port.timers.schedule(self, backoff_ms, self._ask)
+            self._port.timers.schedule(self, backoff_ms, self._ask_again)
             return
         then, self._then = self._then, None
-        then(verified)
+        if then is None:
+            self._found = verified  # in the call that asks
+        else:
+            then(verified)
 
     def _asks_again(self, verified: Verified) -> bool:
         """Whether the end of the transaction before is under way, and there is time left."""

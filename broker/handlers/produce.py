@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from broker.coordination.produce_verification import (
+    Verifying,
     is_transactional,
     told_to_producer,
     transactional_producer,
@@ -70,10 +71,9 @@ def handle(
 ) -> Answer | Later[Answer]:
     by_id = context.api_version >= 13
     try:
-        sizes = _check_shapes(request, context.api_version)
+        sizes, transactional = _check_shapes(request, context.api_version)
     except RequestFailedError as failure:
         return _fail_all(request, by_id, failure.error, failure.message)
-    transactional = _has_transactional_records(request)
     if transactional and (
         request.transactional_id is None
         or not authorizer.allows(
@@ -108,17 +108,39 @@ def handle(
             else:
                 assert data.records is not None
                 batches[key] = (partition, data.records[:size])
+    guards = NO_GUARDS
     if transactional:
-        producing = _Producing(context, request, current_leaders, clock, scheduler)
-        return producing.append_verified(produce_verification, batches, refusals)
+        assert request.transactional_id is not None
+        try:
+            sender = transactional_producer(request.transactional_id, batches.values())
+        except RequestFailedError as failure:
+            return _fail_all(request, by_id, failure.error, failure.message)
+        if sender is not None:
+            verified = produce_verification.verify(*sender, context.api_version)
+            if isinstance(verified, Verifying):
+                producing = _Producing(context, request, current_leaders, clock, scheduler)
+                return producing.append_once_verified(verified, batches, refusals)
+            if verified.errors:
+                _refuse(batches, verified, refusals, context.api_version)
+            guards = verified.guards
     appends = Appends(request.acks, internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID)
-    appends.append(batches, clock.now_ms(), NO_GUARDS)
+    appends.append(batches, clock.now_ms(), guards)
     if appends.are_done and not refusals:
         return _answer(request, appends.answers)
     later: Later[Answer] = Later()
     producing = _Producing(context, request, current_leaders, clock, scheduler)
     producing.reply(appends, refusals, later)
     return later.answer()
+
+
+def _refuse(batches: Batches, verified: Verified, refusals: Answers, version: int) -> None:
+    """Take out what the transaction's coordinator refuses."""
+    for key, (partition, _) in [*batches.items()]:
+        error = verified.errors.get(partition)
+        if error is not None:
+            told, message = told_to_producer(error, version)
+            refusals[key] = refused(partition.index, told, message)
+            del batches[key]
 
 
 class _Producing:
@@ -140,56 +162,26 @@ class _Producing:
         self._clock = clock
         self._scheduler = scheduler
 
-    def append_verified(
-        self, verification: ProduceVerification, batches: Batches, refusals: Answers
+    def append_once_verified(
+        self, verifying: Verifying, batches: Batches, refusals: Answers
     ) -> Answer | Later[Answer]:
-        """Append what the transaction's coordinator lets pass."""
-        request = self._request
-        assert request.transactional_id is not None
+        """Append what the transaction's coordinator lets pass, once it has said so."""
         later: Later[Answer] = Later()
-        try:
-            sender = transactional_producer(request.transactional_id, batches.values())
-        except RequestFailedError as failure:
-            return _fail_all(request, self._context.api_version >= 13, failure.error, failure.message)
-        if sender is None:
-            self._append(batches, NO_GUARDS, refusals, later)
-            return later.answer()
 
         def then(verified: Verified) -> None:
             later.on_abandon = None
             try:
-                self._refuse(batches, verified, refusals)
-                self._append(batches, verified.guards, refusals, later)
+                _refuse(batches, verified, refusals, self._context.api_version)
+                allowed = self._context.client_id == ADMIN_CLIENT_ID
+                appends = Appends(self._request.acks, internal_topics_allowed=allowed)
+                appends.append(batches, self._clock.now_ms(), verified.guards)
+                self.reply(appends, refusals, later)
             except Exception as error:
                 later.fail(error)
 
-        verifying = verification.verify(*sender, self._context.api_version, then)
-        if verifying.is_waiting:
-            later.on_abandon = verifying.abandon
+        later.on_abandon = verifying.abandon
+        verifying.when_verified(then)
         return later.answer()
-
-    def _refuse(self, batches: Batches, verified: Verified, refusals: Answers) -> None:
-        """Take out what the transaction's coordinator refuses."""
-        if not verified.errors:
-            return
-        for key, (partition, _) in [*batches.items()]:
-            error = verified.errors.get(partition)
-            if error is not None:
-                told, message = told_to_producer(error, self._context.api_version)
-                refusals[key] = refused(partition.index, told, message)
-                del batches[key]
-
-    def _append(
-        self,
-        batches: Batches,
-        guards: Mapping[Partition, VerificationGuard],
-        refusals: Answers,
-        later: Later[Answer],
-    ) -> None:
-        allowed = self._context.client_id == ADMIN_CLIENT_ID
-        appends = Appends(self._request.acks, internal_topics_allowed=allowed)
-        appends.append(batches, self._clock.now_ms(), guards)
-        self.reply(appends, refusals, later)
 
     def reply(self, appends: Appends, refusals: Answers, later: Later[Answer]) -> None:
         """Answer once nothing is waited for any more. Raises CloseConnectionError, as `_answer`."""
@@ -235,25 +227,21 @@ class _Producing:
             )
 
 
-def _check_shapes(request: ProduceRequest, version: int) -> Iterator[int | KafkaError]:
-    """For each partition in turn the size of its batch, or what is wrong with its records; nothing is looked up yet."""
+def _check_shapes(request: ProduceRequest, version: int) -> tuple[Iterator[int | KafkaError], bool]:
+    """For each partition in turn the size of its batch, or what is wrong with its records; nothing is looked up yet.
+
+    And whether the first batch of any has the flag of a transaction (Kafka: `RequestUtils.hasTransactionalRecords`).
+    """
     found: list[int | KafkaError] = []
+    transactional = False
     for topic in request.topic_data:
         for data in topic.partition_data:
             try:
                 found.append(check_shape(data.records, version))
             except KafkaError as failure:
                 found.append(failure)
-    return iter(found)
-
-
-def _has_transactional_records(request: ProduceRequest) -> bool:
-    """Whether the first batch of any partition has the flag (Kafka: `RequestUtils.hasTransactionalRecords`)."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if is_transactional(data.records):
-                return True
-    return False
+            transactional = transactional or is_transactional(data.records)
+    return iter(found), transactional
 
 
 def _answer(request: ProduceRequest, answers: Answers) -> Answer:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from broker.broken_invariant import BrokenInvariantError
 
@@ -51,7 +51,12 @@ class Later(Generic[R]):
 
     def reply(self, response: R) -> None:
         """This is the answer. Raises BrokenInvariantError where there is one already."""
-        self._settle(_REPLIED, response)
+        if self._state is not _OPEN or self._on_answer is not None:
+            self._settle(_REPLIED, response)
+        else:  # at once, which is most often so: nobody has to be told
+            self._state = _REPLIED
+            self._outcome = response
+            self.on_abandon = None
 
     def fail(self, error: BaseException) -> None:
         """There is no answer, and this is why: it is treated as if the handler had raised it."""
@@ -72,6 +77,9 @@ class Later(Generic[R]):
 
     def answer(self) -> R | Later[R]:
         """The response where it came at once, else this object. Raises what it failed with at once."""
+        if self._state is _REPLIED:
+            outcome: R = self._outcome
+            return outcome
         return self if self._state is _OPEN else self.result()
 
     # --- for the dispatcher ---------------------------------------------------------------------------------
@@ -87,7 +95,8 @@ class Later(Generic[R]):
         if self._state is _FAILED:
             raise self._outcome
         assert self._state is _REPLIED
-        return cast(R, self._outcome)
+        outcome: R = self._outcome
+        return outcome
 
     def abandon(self) -> None:
         """The client has hung up. An answer that is there already just goes nowhere."""

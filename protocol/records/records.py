@@ -33,7 +33,7 @@ from protocol.records.batch import (
     read_header,
 )
 from protocol.records.checksum import crc32c
-from protocol.wire.varint import VarintTooLongError, encode_varint, read_varint, read_varlong, to_int64
+from protocol.wire.varint import READY, VarintTooLongError, encode_varint, read_varint, read_varlong, to_int64
 
 Headers = Sequence[tuple[bytes, bytes | None]]
 NewRecord = tuple[int, bytes | None, bytes | None, Headers]
@@ -162,19 +162,23 @@ def append_record(
     headers: Headers,
 ) -> None:
     """Appends one record in the form of format 2, its length first."""
+    key_size = -1 if key is None else len(key)
+    value_size = -1 if value is None else len(value)
     body = b"".join(
         (
-            b"\0",  # a record's attributes: none are defined
-            encode_varint(timestamp_delta),
-            encode_varint(offset_delta),
-            _NULL if key is None else encode_varint(len(key)),
+            # a record's attributes, of which none are defined; then most often two zeros
+            b"\0\0\0"
+            if timestamp_delta == 0 == offset_delta
+            else b"\0" + encode_varint(timestamp_delta) + encode_varint(offset_delta),
+            READY[key_size] if 0 <= key_size < 256 else encode_varint(key_size),
             key or b"",
-            _NULL if value is None else encode_varint(len(value)),
+            READY[value_size] if 0 <= value_size < 256 else encode_varint(value_size),
             value or b"",
             _headers(headers) if headers else b"\0",
         )
     )
-    out += encode_varint(len(body))
+    size = len(body)
+    out += READY[size] if size < 256 else encode_varint(size)
     out += body
 
 
