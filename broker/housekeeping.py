@@ -60,6 +60,7 @@ class Housekeeping:
         self._timers: dict[str, Scheduled] = {}
 
     def start(self) -> None:
+        """Begins all periodic work, at the intervals of the settings."""
         config = self._config
         checkpoint_ms = config.get_int("log.flush.offset.checkpoint.interval.ms")
         start_offset_ms = config.get_int("log.flush.start.offset.checkpoint.interval.ms")

@@ -28,6 +28,8 @@ class Lane(Enum):
 
 
 class Background(Protocol):
+    """Whoever does such work: threads on a node, nobody but the caller in a test."""
+
     def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
         """Runs `work` in its lane after `delay_ms`, in any thread, then `then` on the loop: with None, or what work
         raised.

@@ -85,6 +85,10 @@ class Writer:
     in_flight: deque[Sent] = field(default_factory=deque)
 
     def send(self, blob: Blob) -> None:
+        """Sends a batch once there is room on the way; one at a time for each partition, to keep their order.
+
+        Raises RecordTooLargeError, and what came of the batches that it waited for.
+        """
         partition = self.partitions.setdefault(blob.target, Partition(blob.target))
         while len(self.in_flight) >= IN_FLIGHT or any(sent.partition is partition for sent in self.in_flight):
             self._finish(self.in_flight.popleft())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from broker.controller.image import MetadataContradictionError
 from broker.controller.quorum_state import Quorum
-from broker.controller.record_serde import encode_record
+from broker.controller.record_serde import encode_metadata_record
 from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION, written_version
 from broker.controller.registration import ELR_VERSION, feature_levels, min_insync_replicas
 from broker.controller.snapshot_file import BOOTSTRAP_FILE, SnapshotError, encode_snapshot, read_snapshot
@@ -28,7 +28,7 @@ def bootstrap_records(files: Files, directory: str, least_insync_replicas: int, 
         found = read_snapshot(files, path).records
     except FileNotFoundError:
         found = feature_levels()
-        values = [encode_record(record, _version(record)) for record in found]
+        values = [encode_metadata_record(record, _version(record)) for record in found]
         data = encode_snapshot(values, Quorum(), epoch=0, last_contained_log_timestamp_ms=0, now_ms=now_ms)
         files.replace_whole(path, data)
     except SnapshotError as error:

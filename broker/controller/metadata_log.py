@@ -21,7 +21,7 @@ from broker.controller.deferred_events import DeferredEventQueue, Then
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.controller.image_records import image_records
 from broker.controller.quorum_state import LEADER_CHANGE, Quorum, control_key
-from broker.controller.record_serde import decode_record, encode_record
+from broker.controller.record_serde import decode_metadata_record, encode_metadata_record
 from broker.controller.record_versions import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
@@ -104,7 +104,7 @@ class MetadataLog:
                         f"a null record at offset {record.offset} of the metadata log"
                     )
                 else:
-                    self._replay_one(decode_record(bytes(record.value)))
+                    self._replay_one(decode_metadata_record(bytes(record.value)))
         self._applied_offset = high_watermark
         self._deferred.commit(high_watermark)
 
@@ -253,7 +253,7 @@ class MetadataLog:
         if metadata_version is None:
             metadata_version = self._metadata_version
         for record in decided:
-            yield encode_record(record, written_version(type(record), metadata_version))
+            yield encode_metadata_record(record, written_version(type(record), metadata_version))
 
     @property
     def _metadata_version(self) -> int:

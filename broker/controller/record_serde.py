@@ -20,7 +20,7 @@ _TYPES: dict[int, type[Message]] = {
 }
 
 
-def encode_record(record: Message, version: int) -> bytes:
+def encode_metadata_record(record: Message, version: int) -> bytes:
     """The value of a record of `__cluster_metadata-0`."""
     return b"".join(
         (
@@ -32,7 +32,7 @@ def encode_record(record: Message, version: int) -> bytes:
     )
 
 
-def decode_record(value: bytes) -> Message:
+def decode_metadata_record(value: bytes) -> Message:
     """The metadata record in a value. Raises CodecError for one that this version of Kafka doesn't have."""
     frame_version, pos = read_unsigned_varint(value, 0, len(value))
     if frame_version != FRAME_VERSION:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from broker.controller.quorum_state import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, Quorum, control_key
-from broker.controller.record_serde import decode_record
+from broker.controller.record_serde import decode_metadata_record
 from protocol.errors import CodecError
 from protocol.messages.raft_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from protocol.records.batch import CorruptRecordError, crc_is_valid, walk_batches
@@ -79,7 +79,7 @@ def encode_snapshot(
     last_contained_log_timestamp_ms: int,
     now_ms: int,
 ) -> bytes:
-    """The whole file. `values` are framed metadata records, `record_serde.encode_record`."""
+    """The whole file. `values` are framed metadata records, `record_serde.encode_metadata_record`."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_log_timestamp_ms)
     data = bytearray(_control_batch([(SNAPSHOT_HEADER, header), *quorum.control_records()], 0, epoch, now_ms))
     offset = 1 + len(quorum.control_records())
@@ -141,7 +141,7 @@ def read_snapshot(files: Files, path: str) -> Snapshot:
                 elif record.value is None:
                     raise CodecError(f"{path}: a null record at offset {record.offset}")
                 else:
-                    found.append(decode_record(bytes(record.value)))
+                    found.append(decode_metadata_record(bytes(record.value)))
             end = pos + header.size_bytes
     except CorruptRecordError as error:
         raise SnapshotError(f"{path}: {error}") from error

@@ -54,6 +54,7 @@ class LoopScheduler:
         self.call_later: Callable[..., Scheduled] = loop.call_later
 
     def tell_failures(self, failed: Failed) -> Callable[[], None]:
+        """The loop goes on as well with what it does of itself: logging them."""
         previous = self._loop.get_exception_handler()
 
         def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ class ParentTie:
             return True
 
     def watch(self, on_parent_gone: Callable[[], None]) -> None:
+        """Calls once, on the loop, when the parent has closed its end, on purpose or by dying."""
         loop = asyncio.get_running_loop()
 
         def readable() -> None:

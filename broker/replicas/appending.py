@@ -125,6 +125,7 @@ class Appends:
 def refused(
     index: int, error: Error, message: str | None = None, log_start_offset: int = -1
 ) -> PartitionProduceResponse:
+    """The answer for a partition of which nothing was appended."""
     return PartitionProduceResponse(
         index=index,
         error_code=error,

@@ -21,6 +21,8 @@ _VERSION = 0
 
 
 class AbortedTxn(NamedTuple):
+    """One record of the index. Offsets are inclusive; `last_offset` is the marker's."""
+
     producer_id: int
     first_offset: int
     last_offset: int

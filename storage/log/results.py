@@ -31,6 +31,8 @@ class AppendResult(NamedTuple):
 
 
 class ReadResult(NamedTuple):
+    """What a read at an offset found."""
+
     records: bytes
     """Whole batches as they stand in the segment; the last one may be cut short."""
     first_batch_incomplete: bool = False
@@ -41,11 +43,15 @@ class ReadResult(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
+    """What a reader of committed records passes over: the producer's records from there to its next marker."""
+
     producer_id: int
     first_offset: int
 
 
 class TimestampOffset(NamedTuple):
+    """What a look-up by time found: the first record at or after it."""
+
     timestamp_ms: int
     offset: int
     leader_epoch: int

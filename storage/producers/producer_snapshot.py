@@ -30,6 +30,7 @@ class CorruptSnapshotError(Exception):
 
 
 def encode(producers: Iterable[Producer]) -> bytes:
+    """The whole file. Entries stand by producer id, so that equal states are equal bytes."""
     entries = [
         _ENTRY.pack(
             producer.producer_id,

@@ -23,7 +23,8 @@ from protocol.wire.schema import Message
 from .group_requests import LONG_MS, Fields
 from .masks import member_id
 from .plain import plain
-from .play import Play, Topic
+from .play import Play
+from .scene import Topic
 
 OFFSETS_PARTITIONS = 3
 

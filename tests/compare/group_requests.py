@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .play import Pending, Play, Topic
+from .play import Pending, Play
+from .scene import Topic
 
 Fields = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .play import Topic
+from .scene import Topic
 
 UNKNOWN_ID = bytes.fromhex("00000000000040008000000000000abc")
 ZERO_ID = bytes(16)

@@ -12,8 +12,9 @@ from protocol.wire.codec import decode, encode
 from .batches import batch, record
 from .masks import moment
 from .plain import message_from, plain
-from .play import Play, ScriptStuck, Topic
+from .play import Play
 from .requests import UNKNOWN_ID, fetch, list_offsets, produce
+from .scene import ScriptStuck, Topic
 
 TOPIC = Topic("__transaction_state", UNKNOWN_ID)
 PARTITIONS = 3

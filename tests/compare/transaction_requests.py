@@ -9,8 +9,9 @@ from typing import Any
 from .batches import TRANSACTIONAL, batch, record
 from .masks import masked
 from .plain import plain
-from .play import Play, ScriptStuck, Topic
+from .play import Play
 from .requests import fetch, produce
+from .scene import ScriptStuck, Topic
 
 Fields = dict[str, Any]
 Part = tuple[Topic | str, int]

@@ -47,6 +47,15 @@ class Source:
             if isinstance(node, Definition) and not node.name.startswith("_"):
                 yield node
 
+    def public(self) -> Iterator[tuple[str, Definition]]:
+        """Those, and the methods of each class that has no base: what a base declares, the base tells of."""
+        for node in self.definitions():
+            yield node.name, node
+            if isinstance(node, ast.ClassDef) and not node.bases:
+                for method in node.body:
+                    if isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
+                        yield f"{node.name}.{method.name}", method
+
 
 def sources(*folders: str) -> list[Source]:
     return [Source(path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]

@@ -132,6 +132,7 @@ class ClassicGroup:
         self.state_timestamp_ms = now_ms
 
     def add(self, member: ClassicMember, join_reply: JoinReply | None = None) -> None:
+        """Takes a member in, the first one as leader. `join_reply` waits for the end of the rebalance."""
         if member.instance_id is not None:
             assert member.instance_id not in self.static_members, f"{member.instance_id} is a member already"
             self.static_members[member.instance_id] = member.member_id

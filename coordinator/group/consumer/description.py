@@ -20,6 +20,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 def describe_consumer_group(
     group: ConsumerGroup, topics: KnownTopics, default_assignor: str
 ) -> DescribedGroup:
+    """What ConsumerGroupDescribe tells. The default assignor is named where the members prefer none."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,

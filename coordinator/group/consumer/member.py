@@ -99,6 +99,7 @@ class ConsumerMember:
     # --- records --------------------------------------------------------------------------------------------
 
     def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
+        """The record's value, with the topics' names in the order of Java's strings: by UTF-16 units."""
         classic = self.classic
         return ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
@@ -122,6 +123,7 @@ class ConsumerMember:
         )
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+        """As it is once such a record was replayed."""
         classic = value.classic_member_metadata
         return replace(
             self,
@@ -151,6 +153,7 @@ class ConsumerMember:
         )
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
+        """As it is once such a record was replayed; a state of a later Kafka is UNKNOWN."""
         known = value.state in MemberState._value2member_map_
         return replace(
             self,

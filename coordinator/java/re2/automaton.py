@@ -64,6 +64,7 @@ class Pattern:
         self._remembered: dict[tuple[int, str, int], int] = {}
 
     def matches(self, name: str) -> bool:
+        """Whether the pattern matches the whole name. `work` grows by the characters that were looked at."""
         if not name:
             return bool(self._ways_between(_EDGE, _EDGE)[-1] & 1)
         kinds = [_kind(char) for char in name] if self._assertions else [_EDGE] * len(name)

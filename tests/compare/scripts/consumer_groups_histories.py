@@ -6,7 +6,8 @@ import random
 
 from ..consumer_requests import beat, describe, first_beat, owned_in, records_of
 from ..group_requests import commit, coordinator_is_there, fetch_offsets, leave
-from ..play import Play, Topic, script
+from ..play import Play, script
+from ..scene import Topic
 
 STEPS = 60
 SEEDS = 10

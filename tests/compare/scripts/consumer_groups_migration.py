@@ -15,7 +15,8 @@ from ..group_requests import (
     subscription,
     sync,
 )
-from ..play import Play, Topic, script
+from ..play import Play, script
+from ..scene import Topic
 
 
 def assignment(*topics: tuple[str, tuple[int, ...]], user_data: bytes | None = None) -> bytes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..batches import batch
-from ..play import LONG_MS, SHORT_MS, Play, Topic, script
+from ..play import LONG_MS, SHORT_MS, Play, script
 from ..requests import ZERO_ID, fetch, unknown
+from ..scene import Topic
 
 
 class Session:

@@ -19,7 +19,8 @@ from ..group_requests import (
     subscription,
     sync,
 )
-from ..play import Play, Topic, script
+from ..play import Play, script
+from ..scene import Topic
 
 STEPS = 40
 SEEDS = 8

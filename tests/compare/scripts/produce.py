@@ -7,8 +7,9 @@ from typing import Any
 
 from ..batches import TRANSACTIONAL, ZSTD, batch, legacy_message_set, record
 from ..frames import header
-from ..play import Play, Topic, script, versions
+from ..play import Play, script, versions
 from ..requests import ZERO_ID, fetch, list_offsets, produce, unknown
+from ..scene import Topic
 
 
 @script

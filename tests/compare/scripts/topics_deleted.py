@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..batches import batch
-from ..play import Play, Topic, script, versions
+from ..play import Play, script, versions
 from ..requests import UNKNOWN_ID, ZERO_ID, create_topics, fetch, list_offsets, metadata, produce
+from ..scene import Topic
 
 
 def deletion(

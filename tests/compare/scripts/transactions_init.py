@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..play import Play, Topic, script, versions
+from ..play import Play, script, versions
+from ..scene import Topic
 from ..transaction_requests import (
     STRANGER,
     Producer,

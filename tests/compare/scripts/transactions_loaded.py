@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..play import Play, Topic, script
+from ..play import Play, script
 from ..requests import produce
+from ..scene import Topic
 from ..transaction_log import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ..group_requests import coordinator_is_there as group_coordinator_is_there
 from ..group_requests import fetch_offsets
-from ..play import Play, Topic, script, versions
+from ..play import Play, script, versions
 from ..requests import fetch, produce, unknown
+from ..scene import Topic
 from ..transaction_log import partition_of
 from ..transaction_requests import (
     STRANGER,

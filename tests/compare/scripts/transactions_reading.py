@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..batches import batch, record
-from ..play import LONG_MS, SHORT_MS, Play, Topic, script, versions
+from ..play import LONG_MS, SHORT_MS, Play, script, versions
 from ..requests import fetch, list_offsets
+from ..scene import Topic
 from ..transaction_requests import (
     Producer,
     coordinator_is_there,

@@ -8,8 +8,9 @@ from typing import Any
 from ..batches import batch
 from ..group_requests import coordinator_is_there as group_coordinator_is_there
 from ..group_requests import fetch_offsets
-from ..play import Play, Topic, script
+from ..play import Play, script
 from ..requests import fetch, list_offsets, produce
+from ..scene import Topic
 from ..transaction_requests import (
     END_VERSION,
     PRODUCE_VERSION,

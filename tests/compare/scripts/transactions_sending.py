@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..batches import CONTROL, GZIP, TRANSACTIONAL, batch, record
-from ..play import Play, Topic, script, versions
+from ..play import Play, script, versions
 from ..requests import fetch, list_offsets, produce
+from ..scene import Topic
 from ..transaction_requests import (
     CONCURRENT_TRANSACTIONS,
     END_VERSION,

@@ -7,7 +7,8 @@ from typing import Any
 
 from ..batches import batch
 from ..group_requests import coordinator_is_there as group_coordinator_is_there
-from ..play import Play, Topic, script
+from ..play import Play, script
+from ..scene import Topic
 from ..transaction_log import ends, written_since
 from ..transaction_requests import Fields, Producer, coordinator_is_there, init, rest
 from .transactions_reading import interleaved

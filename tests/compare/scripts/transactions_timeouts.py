@@ -6,8 +6,9 @@ from typing import Any
 
 from ..group_requests import coordinator_is_there as group_coordinator_is_there
 from ..group_requests import fetch_offsets
-from ..play import Play, Topic, script
+from ..play import Play, script
 from ..requests import fetch, produce
+from ..scene import Topic
 from ..transaction_requests import (
     END_VERSION,
     PRODUCE_VERSION,

@@ -7,8 +7,9 @@ more. CONCURRENT_TRANSACTIONS is what is compared here.
 from __future__ import annotations
 
 from ..group_requests import coordinator_is_there as group_coordinator_is_there
-from ..play import Play, Topic, script
+from ..play import Play, script
 from ..requests import fetch, produce
+from ..scene import Topic
 from ..transaction_requests import (
     END_VERSION,
     Producer,

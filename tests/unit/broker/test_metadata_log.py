@@ -11,7 +11,7 @@ from broker.controller.controller_result import ControllerResult
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.placement import Placement
-from broker.controller.record_serde import decode_record, encode_record
+from broker.controller.record_serde import decode_metadata_record, encode_metadata_record
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import (
@@ -187,7 +187,7 @@ def test_a_restart_adds_two_to_a_partitions_leader_epoch(metadata: MetadataLog) 
 
 
 def append_raw(metadata: MetadataLog, *found: Message) -> None:
-    batch = build_batch([(0, None, encode_record(record, 0), ()) for record in found])
+    batch = build_batch([(0, None, encode_metadata_record(record, 0), ()) for record in found])
     metadata.log.append(batch, leader_epoch=1, now_ms=0, origin=AppendOrigin.RAFT_LEADER)
 
 
@@ -242,7 +242,7 @@ def test_every_kind_of_record_has_its_place() -> None:
 @pytest.mark.parametrize("value", [b"", b"\x02\x02\x00", b"\x01\x7f\x00", b"\x01\x02\x00\x05a"])
 def test_a_value_that_is_no_record_is_refused(value: bytes) -> None:
     with pytest.raises(CodecError):
-        decode_record(value)
+        decode_metadata_record(value)
 
 
 def test_a_change_that_sets_no_leader_keeps_the_leader_epoch(metadata: MetadataLog) -> None:

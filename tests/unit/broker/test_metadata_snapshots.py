@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,80 +10,17 @@ import pytest
 from broker.controller import registration
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.controller.image_records import image_records
-from broker.controller.metadata_log import MetadataLog
-from broker.controller.quorum_state import Quorum
-from broker.controller.record_serde import decode_record, encode_record
+from broker.controller.record_serde import decode_metadata_record, encode_metadata_record
 from broker.controller.record_versions import fitted, written_version
 from broker.controller.snapshot_file import (
-    SnapshotError,
     SnapshotId,
-    encode_snapshot,
-    parse_name,
-    read_snapshot,
 )
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
 from protocol.messages import metadata_records as records
-from protocol.messages.raft_records import KRaftVersionFeature, Voter, VotersRecord
-from protocol.records.batch import walk_batches
 from protocol.wire.schema import Message
-from storage.background import run_at_once
-from storage.directory.log_directory import METADATA_TOPIC
-from storage.log.log_config import LogConfig
-from storage.log.partition_log import PartitionLog
-from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import HeldBackground
-
-NODE = 1
-NEVER = SnapshotPolicy(2**62, 0, -1, -1)
-ALWAYS = SnapshotPolicy(1, 0, -1, -1)
-DIRECTORY = bytes(range(16))
-
-
-def open_log(
-    folder: Path, policy: SnapshotPolicy = NEVER, clock: ManualClock | None = None, segment_bytes: int = 2**20
-) -> MetadataLog:
-    clock = clock or ManualClock()
-    log = PartitionLog.open(
-        str(folder),
-        METADATA_TOPIC,
-        0,
-        LogConfig(segment_bytes=segment_bytes, retention_ms=-1),
-        now_ms=clock.now_ms(),
-        clean=False,
-        files=files,
-        background=run_at_once,
-    )
-    metadata = MetadataLog(log, ClusterImage(), clock, policy)
-    metadata.replay()
-    return metadata
-
-
-def begin(folder: Path, policy: SnapshotPolicy = NEVER, **options: Any) -> MetadataLog:
-    metadata = open_log(folder, policy, **options)
-    metadata.become_leader(NODE)
-    if not metadata.image.features:
-        metadata.append_transaction("Bootstrap records", registration.feature_levels())
-    return metadata
-
-
-def topic(name: str, partitions: int = 1) -> list[Message]:
-    topic_id = name.encode().ljust(16, b"-")
-    made: list[Message] = [records.TopicRecord(name=name, topic_id=topic_id)]
-    made += (
-        records.PartitionRecord(
-            partition_id=index,
-            topic_id=topic_id,
-            replicas=[NODE],
-            isr=[NODE],
-            leader=NODE,
-            leader_epoch=0,
-            partition_epoch=0,
-            directories=[DIRECTORY],
-        )
-        for index in range(partitions)
-    )
-    return made
+from tests.unit.broker.metadata_logs import ALWAYS, DIRECTORY, NODE, begin, open_log, topic
 
 
 def state(image: ClusterImage) -> Any:
@@ -111,7 +47,6 @@ def state(image: ClusterImage) -> Any:
     )
 
 
-LEVEL = records.FeatureLevelRecord(name="metadata.version", feature_level=30)
 KEPT: tuple[type[Message], ...] = (
     records.ClientQuotaRecord,
     records.UserScramCredentialRecord,
@@ -166,7 +101,7 @@ def test_an_image_made_of_its_own_records_is_the_same() -> None:
     for record in [*registration.feature_levels(), *EVERYTHING]:
         image.apply(record)
     for record in image_records(image):
-        again.apply(decode_record(encode_record(record, written_version(type(record), 30))))
+        again.apply(decode_metadata_record(encode_metadata_record(record, written_version(type(record), 30))))
     assert state(again) == state(image)
 
 
@@ -305,114 +240,6 @@ def test_one_snapshot_is_written_at_a_time(tmp_path: Path) -> None:
     assert len(metadata.snapshots.ids) == 2
 
 
-def test_the_file_is_a_header_the_records_and_a_footer(tmp_path: Path) -> None:
-    metadata = begin(tmp_path, ALWAYS)
-    (newest,) = metadata.snapshots.ids
-    path = tmp_path / f"{newest.name}.checkpoint"
-    assert path.name == f"{newest.offset:020d}-{newest.epoch:010d}.checkpoint"
-    batches = [header for _, header in walk_batches(path.read_bytes())]
-    assert [header.is_control for header in batches] == [True, False, True]
-    offsets = [(header.base_offset, header.last_offset) for header in batches]
-    assert offsets == [(0, 0), (1, 6), (7, 7)]
-    assert {header.partition_leader_epoch for header in batches} == {newest.epoch}
-    assert read_snapshot(files, str(path)).last_contained_log_timestamp_ms == ManualClock().now_ms()
-
-
-def test_records_are_spread_over_batches_of_1024(tmp_path: Path) -> None:
-    metadata = begin(tmp_path, SnapshotPolicy(20_000, 0, -1, -1))
-    metadata.append(topic("a", 3000))
-    (newest,) = metadata.snapshots.ids
-    data = (tmp_path / f"{newest.name}.checkpoint").read_bytes()
-    counts = [header.records_count for _, header in walk_batches(data)]
-    assert counts == [1, 1024, 1024, 6 + 3001 - 2048, 1]
-
-
-@pytest.mark.parametrize("damage", ["cut", "flip", "no footer", "empty"])
-def test_a_snapshot_that_is_not_whole_is_none(tmp_path: Path, damage: str) -> None:
-    data = bytearray(
-        encode_snapshot(
-            [encode_record(LEVEL, 0)], Quorum(), epoch=1, last_contained_log_timestamp_ms=0, now_ms=0
-        )
-    )
-    if damage == "cut":
-        del data[-1:]
-    elif damage == "flip":
-        data[100] ^= 1
-    elif damage == "no footer":
-        del data[[pos for pos, _ in walk_batches(data)][-1] :]
-    else:
-        data.clear()
-    path = tmp_path / "x"
-    path.write_bytes(data)
-    with pytest.raises(SnapshotError):
-        read_snapshot(files, str(path))
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("00000000000000000097-0000000001.checkpoint", (SnapshotId(1, 97), ".checkpoint")),
-        ("00000000000000000097-0000000001.checkpoint.deleted", (SnapshotId(1, 97), ".checkpoint.deleted")),
-        ("00000000000000000097-0000000001-5.checkpoint.part", (SnapshotId(1, 97), "-5.checkpoint.part")),
-        ("00000000000000000097.snapshot", None),
-        ("bootstrap.checkpoint", None),
-        ("leader-epoch-checkpoint", None),
-    ],
-)
-def test_the_name_of_a_snapshot_says_where_it_ends(name: str, found: object) -> None:
-    assert parse_name(name) == found
-
-
-def test_the_voters_of_a_dynamic_quorum_survive_snapshot_and_log(tmp_path: Path) -> None:
-    voters = VotersRecord(
-        voters=[
-            Voter(
-                voter_id=NODE,
-                voter_directory_id=DIRECTORY,
-                kraft_version_feature=KRaftVersionFeature(max_supported_version=1),
-            )
-        ]
-    )
-    quorum = Quorum(1, voters)
-    data = encode_snapshot((), quorum, epoch=0, last_contained_log_timestamp_ms=0, now_ms=0)
-    (tmp_path / f"{SnapshotId(0, 0).name}.checkpoint").write_bytes(data)
-    metadata = begin(tmp_path, ALWAYS)
-    assert metadata.quorum == quorum
-    assert metadata.snapshots.newest is not None
-    assert metadata.snapshots.newest.offset > 0
-    assert open_log(tmp_path).quorum == quorum
-    assert json.loads((tmp_path / "quorum-state").read_text()) == {
-        "leaderId": 1,
-        "leaderEpoch": 1,
-        "votedId": -1,
-        "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAAAA",
-        "data_version": 1,
-    }
-
-
-def test_the_quorum_state_is_as_kafka_writes_it_with_static_voters(tmp_path: Path) -> None:
-    begin(tmp_path)
-    assert (tmp_path / "quorum-state").read_text() == (
-        '{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,'
-        '"currentVoters":[{"voterId":1}],"data_version":0}'
-    )
-
-
-@pytest.mark.parametrize("text", ['{"leaderEpoch":8}', '{"leaderEpoch":7}\n'])
-def test_an_epoch_that_the_quorum_state_has_seen_is_not_used_again(tmp_path: Path, text: str) -> None:
-    begin(tmp_path)
-    (tmp_path / "quorum-state").write_text(text)
-    assert begin(tmp_path).epoch == json.loads(text)["leaderEpoch"] + 1
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"leaderEpoch":null}'])
-def test_a_quorum_state_that_makes_no_sense_is_written_anew(tmp_path: Path, text: str) -> None:
-    begin(tmp_path)
-    (tmp_path / "quorum-state").write_text(text)
-    assert begin(tmp_path).epoch == 2
-    assert json.loads((tmp_path / "quorum-state").read_text())["leaderEpoch"] == 2
-
-
 def test_a_transaction_that_a_killed_leader_left_is_aborted_by_the_next(tmp_path: Path) -> None:
     metadata = begin(tmp_path)
     metadata._append_records([records.BeginTransactionRecord(name="x"), *topic("a")])
@@ -438,4 +265,4 @@ def test_records_say_what_their_clusters_version_can_say(
     found = fitted(record, metadata_version)
     assert isinstance(found, records.PartitionRecord)
     assert (found.directories, found.eligible_leader_replicas) == (directories, elr)
-    assert decode_record(encode_record(found, version)) == found
+    assert decode_metadata_record(encode_metadata_record(found, version)) == found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,26 +14,34 @@ from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
 from broker.handlers import (
     alter_client_quotas,
     alter_partition_reassignments,
-    alter_user_scram_credentials,
-    create_partitions,
-    create_topics,
     delete_topics,
-    elect_leaders,
-    incremental_alter_configs,
 )
 from broker.server import Server
-from protocol.apis import APIS
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
 from tests.compare.plain import message_from
 from tests.support.disk import files
 from tests.support.topics import topics_of
-from tests.support.whole_server import crash, handled, in_loop, started
+from tests.support.whole_server import crash, in_loop, started
+from tests.unit.broker.admin_requests import (
+    BROKER,
+    TIMEOUT_MS,
+    TOPIC,
+    add_replica,
+    alter,
+    ask,
+    codes,
+    create,
+    elect,
+    groups,
+    grow,
+    leaderless,
+    reassign,
+    store,
+)
 
-GROUP, TOPIC, BROKER = 32, 2, 4
 FEW = 10
-TIMEOUT_MS = 1000
 
 
 @pytest.fixture(autouse=True)
@@ -57,101 +64,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         monkeypatch.setattr(module, "MAX_RECORDS_PER_REQUEST", FEW)
     monkeypatch.setattr(metadata_log, "MAX_RECORDS_PER_BATCH", FEW)
-
-
-def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[str, Any]) -> Any:
-    asked = message_from(APIS[key].request, fields, version)
-    return handled(node, handler, SimpleNamespace(api_version=version, client_id="c"), asked)
-
-
-def codes(results: Any) -> list[Error]:
-    return [Error(result.error_code) for result in results]
-
-
-def create(node: Server, *topics: tuple[str, int], only: bool = False) -> list[Error]:
-    wanted = [{"name": name, "num_partitions": count, "replication_factor": 1} for name, count in topics]
-    fields = {"topics": wanted, "timeout_ms": TIMEOUT_MS, "validate_only": only}
-    return codes(ask(node, create_topics, 19, 7, fields).topics)
-
-
-def grow(node: Server, *topics: tuple[str, int], only: bool = False) -> dict[str, Error]:
-    wanted = [{"name": name, "count": count, "assignments": None} for name, count in topics]
-    fields = {"topics": wanted, "timeout_ms": TIMEOUT_MS, "validate_only": only}
-    results = ask(node, create_partitions, 37, 3, fields).results
-    return {result.name: Error(result.error_code) for result in results}
-
-
-def alter(node: Server, *resources: tuple[int, str, dict[str, str]], only: bool = False) -> list[Error]:
-    wanted = [
-        {
-            "resource_type": kind,
-            "resource_name": name,
-            "configs": [
-                {"name": key, "config_operation": 0, "value": value} for key, value in configs.items()
-            ],
-        }
-        for kind, name, configs in resources
-    ]
-    fields = {"resources": wanted, "validate_only": only}
-    return codes(ask(node, incremental_alter_configs, 44, 1, fields).responses)
-
-
-def store(node: Server, *users: str) -> dict[str, tuple[Error, str | None]]:
-    credential = {"mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": b"p" * 32}
-    fields = {"deletions": [], "upsertions": [{"name": user, **credential} for user in users]}
-    results = ask(node, alter_user_scram_credentials, 51, 0, fields).results
-    return {result.user: (Error(result.error_code), result.error_message) for result in results}
-
-
-def elect(node: Server, *names: str) -> tuple[Error, list[tuple[str, list[Error]]]]:
-    """All partitions of the topics, or without any those of all."""
-    topics = [{"topic": name, "partitions": [*node.metadata.image.topics[name].partitions]} for name in names]
-    fields = {"election_type": 0, "topic_partitions": topics or None, "timeout_ms": TIMEOUT_MS}
-    answer = ask(node, elect_leaders, 43, 2, fields)
-    results = [(topic.topic, codes(topic.partition_result)) for topic in answer.replica_election_results]
-    return Error(answer.error_code), results
-
-
-def reassign(node: Server, *partitions: tuple[str, int]) -> tuple[Error, list[Error]]:
-    topics = [
-        {"name": name, "partitions": [{"partition_index": index, "replicas": [node.node_id]}]}
-        for name, index in partitions
-    ]
-    fields = {"timeout_ms": TIMEOUT_MS, "allow_replication_factor_change": True, "topics": topics}
-    answer = ask(node, alter_partition_reassignments, 45, 1, fields)
-    assert [topic.name for topic in answer.responses] == [name for name, _ in partitions]
-    return Error(answer.error_code), [
-        error for topic in answer.responses for error in codes(topic.partitions)
-    ]
-
-
-def leaderless(node: Server) -> list[tuple[str, int]]:
-    return [
-        (name, index)
-        for name, topic in node.metadata.image.topics.items()
-        for index, partition in topic.partitions.items()
-        if partition.leader != node.node_id
-    ]
-
-
-def add_replica(node: Server, name: str) -> None:
-    """To all partitions of the topic, as a cluster of several nodes may have left it."""
-    topic = node.metadata.image.topics[name]
-    for index, partition in topic.partitions.items():
-        node.metadata.append(
-            [
-                records.PartitionChangeRecord(
-                    partition_id=index,
-                    topic_id=topic.topic_id,
-                    replicas=[node.node_id, 7],
-                    directories=[*partition.directories, b"7" * 16],
-                )
-            ]
-        )
-
-
-def groups(number: int) -> list[tuple[int, str, dict[str, str]]]:
-    return [(GROUP, f"g{n}", {"consumer.session.timeout.ms": "50000"}) for n in range(number)]
 
 
 async def test_the_record_of_a_topic_counts_as_those_of_its_partitions(node: Server) -> None:
@@ -185,55 +97,6 @@ async def test_a_request_is_one_append_and_in_force_as_a_whole(node: Server) -> 
     assert len(appends) == 1
     assert not node.metadata.image.topics
     assert create(node, ("a", 1)) == [Error.NONE]
-
-
-async def test_a_batch_too_large_in_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = await started(tmp_path)
-    before = node.metadata.next_offset
-    monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 2000)
-    assert create(node, ("a", 100), ("a/b", 1), ("b", 1), ("b", 1)) == [Error.UNKNOWN_SERVER_ERROR] * 4
-    assert node.metadata.next_offset == before
-    assert create(node, ("a", 1)) == [Error.NONE]
-
-    assert grow(node, ("a", 100), ("a/b", 2), ("b", 1), ("b", 1)) == dict.fromkeys(
-        ("a", "a/b", "b"), Error.UNKNOWN_SERVER_ERROR
-    )
-    assert node.metadata.next_offset == before + 2
-    assert grow(node, ("a", 2)) == {"a": Error.NONE}
-
-
-async def test_a_deletion_too_large_in_bytes_is_refused_as_a_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = await started(tmp_path)
-    create(node, ("a", 1))
-    monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 10)
-    fields = {"topic_names": ["a", "nowhere", "b", "b"], "timeout_ms": TIMEOUT_MS}
-    answered = ask(node, delete_topics, 20, 5, fields).responses
-    assert [(topic.name, topic.error_message) for topic in answered] == [
-        ("a", None),
-        ("nowhere", None),
-        ("b", None),
-        ("b", None),
-    ]
-    assert codes(answered) == [Error.UNKNOWN_SERVER_ERROR] * 4
-    assert "a" in node.metadata.image.topics
-    monkeypatch.undo()
-
-
-async def test_settings_too_long_in_all_are_refused_in_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = await started(tmp_path)
-    before = node.metadata.next_offset
-    monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 2000)
-    nowhere = (TOPIC, "nowhere", {"flush.ms": "1"})
-    twice = (GROUP, "twice", {"consumer.session.timeout.ms": "50000"})
-    answered = alter(node, *groups(100), nowhere, twice, twice)
-    # What the broker refuses itself never comes to the controller.
-    assert answered == [Error.UNKNOWN_SERVER_ERROR] * 101 + [Error.INVALID_REQUEST] * 2
-    assert node.metadata.next_offset == before
-    assert alter(node, *groups(1)) == [Error.NONE]
 
 
 @pytest.mark.parametrize(("limit", "largest"), [("MAX_RECORDS_PER_BATCH", FEW), ("MAX_BATCH_BYTES", 1500)])
@@ -274,24 +137,6 @@ async def test_leaders_are_elected_up_to_the_bound_or_none(node: Server, few: No
     assert leaderless(node) == []
 
 
-async def test_an_election_too_large_in_bytes_is_refused_as_a_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = await started(tmp_path)
-    create(node, ("a", 1))
-    create(node, ("b", 1))
-    node.metadata.append(
-        registration.take_leadership_away(
-            node.metadata.image, node.node_id, {(node.metadata.image.topics["a"].topic_id, 0)}
-        )
-    )
-    monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 10)
-    refused = [Error.UNKNOWN_SERVER_ERROR]
-    assert elect(node, "a", "b") == (Error.UNKNOWN_SERVER_ERROR, [("a", refused), ("b", refused)])
-    monkeypatch.undo()
-    assert elect(node, "a", "b") == (Error.NONE, [("a", [Error.NONE]), ("b", [Error.ELECTION_NOT_NEEDED])])
-
-
 async def test_partitions_are_reassigned_up_to_the_bound(node: Server, few: None) -> None:
     for name in ("a", "b"):
         create(node, (name, FEW - 1))
@@ -303,22 +148,6 @@ async def test_partitions_are_reassigned_up_to_the_bound(node: Server, few: None
     topics = node.metadata.image.topics
     alone = [len(topics[name].partitions[index].replicas) == 1 for name, index in every]
     assert alone == [True] * FEW + [False] * (FEW - 2)
-
-
-async def test_a_reassignment_too_large_in_bytes_is_refused_as_a_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = await started(tmp_path)
-    create(node, ("a", 1))
-    add_replica(node, "a")
-    monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 10)
-    refused = [Error.UNKNOWN_SERVER_ERROR] * 2
-    assert reassign(node, ("a", 0), ("a", 7)) == (Error.UNKNOWN_SERVER_ERROR, refused)
-    monkeypatch.undo()
-    assert reassign(node, ("a", 0), ("a", 7)) == (
-        Error.NONE,
-        [Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION],
-    )
 
 
 async def test_a_start_and_a_stop_write_more_than_one_batch_holds(tmp_path: Path, few: None) -> None:
@@ -445,25 +274,6 @@ async def test_quotas_are_altered_as_one_batch_or_not_at_all(node: Server, few: 
     assert not node.quotas.enforced
     assert codes(ask(node, alter_client_quotas, 49, 1, entries(FEW)).entries) == [Error.NONE] * FEW
     assert node.quotas.enforced
-
-
-async def test_quotas_too_long_in_all_are_refused_in_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = await started(tmp_path)
-    monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 2000)
-    ops = [
-        {"key": key, "value": 5.0, "remove": False} for key in ("producer_byte_rate", "consumer_byte_rate")
-    ]
-    names = ["u" * 2000, ""]
-    fields = {
-        "entries": [{"entity": [{"entity_type": "user", "entity_name": name}], "ops": ops} for name in names],
-        "validate_only": False,
-    }
-    refused = ask(node, alter_client_quotas, 49, 1, fields).entries
-    assert codes(refused) == [Error.UNKNOWN_SERVER_ERROR] * 2
-    assert all(entry.error_message for entry in refused)
-    assert not node.quotas.enforced
 
 
 async def test_a_new_topic_with_a_number_in_sync_says_that_nobody_is_eligible(node: Server) -> None:

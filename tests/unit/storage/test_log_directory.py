@@ -1,4 +1,4 @@
-"""A log directory: lock, mark of a clean stop, checkpoints, folders."""
+"""A log directory: lock, mark of a clean stop, folders."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from storage.background import Background, Work, run_at_once, run_in_turn
+from storage.background import Work, run_at_once, run_in_turn
 from storage.directory.log_directory import METADATA_TOPIC, LogDirectory
 from storage.files import LockedError
-from storage.log.log_config import LogConfig
-from storage.log.partition_log import PartitionLog
 from storage.log.recovery import InconsistentTopicIdError
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, HeldBackground, append, batch, values
+from tests.unit.storage.log_directories import UNIQUE, log_of, opened
 
-UNIQUE = "0123456789abcdef" * 2
 MARK = ".kafka_cleanshutdown"
 
 
@@ -23,20 +21,6 @@ MARK = ".kafka_cleanshutdown"
 def no_faults_afterwards() -> Iterator[None]:
     yield
     files.set_fault_hook(None)
-
-
-def opened(path: Path, background: Background = run_at_once) -> LogDirectory:
-    return LogDirectory.open(str(path), files=files, background=background)
-
-
-def log_of(
-    directory: LogDirectory,
-    topic: str = "orders",
-    partition: int = 0,
-    topic_id: str | None = TOPIC_ID,
-    **config: int,
-) -> PartitionLog:
-    return directory.open_log(topic, partition, LogConfig(**config), now_ms=NOW_MS, topic_id=topic_id)
 
 
 def test_a_directory_is_made_and_locked(tmp_path: Path) -> None:
@@ -108,123 +92,6 @@ def test_logs_come_back_after_a_clean_stop_with_their_checkpoints(tmp_path: Path
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (3, 6, 6)
     assert directory.high_watermarks == {("orders", 0): 6}
     directory.close()
-
-
-def test_a_log_start_at_a_segments_base_needs_no_checkpoint(tmp_path: Path) -> None:
-    directory = opened(tmp_path)
-    append(log_of(directory), batch())
-    directory.close()
-    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
-
-
-def test_checkpoints_are_written_in_the_background(tmp_path: Path) -> None:
-    background = HeldBackground()
-    directory = opened(tmp_path, background)
-    log = log_of(directory)
-    append(log, batch(4))
-    log.delete_records_before(1)
-    directory.checkpoint_high_watermarks()
-    directory.checkpoint_log_starts()
-    directory.checkpoint_recovery_points()
-    assert not (tmp_path / "replication-offset-checkpoint").exists()
-    background.run_all()
-    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
-    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
-    # the log start is a recovery point too: nothing below it needs to be read again
-    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
-    directory.close()
-
-
-def test_a_checkpoint_that_is_being_written_is_followed_by_the_latest_one(tmp_path: Path) -> None:
-    background = HeldBackground()
-    directory = opened(tmp_path, background)
-    log = log_of(directory)
-    for _ in range(3):
-        append(log, batch())
-        directory.checkpoint_high_watermarks()
-    assert len(background.waiting) == 1
-    background.run_all()
-    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
-    directory.close()
-
-
-def test_a_checkpoint_that_would_say_the_same_again_is_not_written(tmp_path: Path) -> None:
-    directory = opened(tmp_path)
-    log = log_of(directory)
-    append(log, batch(2))
-    log.update_high_watermark(2)
-    directory.checkpoint_high_watermarks()
-    path = tmp_path / "replication-offset-checkpoint"
-    path.unlink()
-    directory.checkpoint_high_watermarks()
-    assert not path.exists()
-    log.update_high_watermark(log.log_end_offset)
-    append(log, batch())
-    log.update_high_watermark(3)
-    directory.checkpoint_high_watermarks()
-    assert path.read_text() == "0\n1\norders 0 3\n"
-    directory.close()
-
-
-def test_a_checkpoint_that_could_not_be_written_is_tried_again(tmp_path: Path) -> None:
-    directory = opened(tmp_path)
-    append(log_of(directory), batch())
-
-    def refuse(operation: str, path: str, _size: int) -> None:
-        if operation == "rename":
-            raise OSError(28, "no space", path)
-
-    files.set_fault_hook(refuse)
-    directory.checkpoint_high_watermarks()
-    files.set_fault_hook(None)
-    directory.checkpoint_high_watermarks()
-    assert (tmp_path / "replication-offset-checkpoint").exists()
-    directory.close()
-
-
-def test_after_a_crash_the_recovery_point_says_where_to_read_from(tmp_path: Path) -> None:
-    directory = opened(tmp_path)
-    log = log_of(directory)
-    append(log, batch())
-    log.roll(NOW_MS)
-    append(log, batch())
-    directory.checkpoint_recovery_points()
-    directory.close(clean=False)
-    first = tmp_path / "orders-0" / "00000000000000000000.log"
-    damaged = bytearray(first.read_bytes())
-    damaged[-1] ^= 1
-    first.write_bytes(damaged)
-    directory = opened(tmp_path)
-    assert log_of(directory).log_end_offset == 2
-    directory.close()
-
-
-def test_malformed_checkpoints_are_read_as_empty(tmp_path: Path) -> None:
-    directory = opened(tmp_path)
-    append(log_of(directory), batch())
-    directory.close(clean=False)
-    for name in ("recovery-point", "replication", "log-start"):
-        (tmp_path / f"{name}-offset-checkpoint").write_text("nonsense\n")
-    directory = opened(tmp_path)
-    assert log_of(directory).log_end_offset == 1
-    directory.close()
-
-
-def test_the_metadata_log_is_in_no_checkpoint_and_always_read_again(tmp_path: Path) -> None:
-    directory = opened(tmp_path)
-    append(log_of(directory, METADATA_TOPIC), batch())
-    append(log_of(directory, METADATA_TOPIC + "x"), batch())
-    directory.close()
-    for name in ("recovery-point", "replication"):
-        assert "__cluster_metadata 0" not in (tmp_path / f"{name}-offset-checkpoint").read_text()
-    path = tmp_path / f"{METADATA_TOPIC}-0" / "00000000000000000000.log"
-    damaged = bytearray(path.read_bytes())
-    damaged[-1] ^= 1
-    path.write_bytes(damaged)
-    directory = opened(tmp_path)
-    assert directory.clean
-    assert log_of(directory, METADATA_TOPIC).log_end_offset == 0
-    directory.close(clean=False)
 
 
 def test_no_mark_is_written_where_a_log_failed(tmp_path: Path) -> None:
@@ -383,93 +250,6 @@ def test_a_deleted_partitions_name_can_be_used_again_at_once(tmp_path: Path) -> 
     assert values(new) == [b"new"]
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["orders-0"]
     directory.close()
-
-
-def test_a_deleted_partitions_log_start_is_forgotten_before_its_name_is_used_again(tmp_path: Path) -> None:
-    directory = opened(tmp_path)
-    old = log_of(directory)
-    append(old, batch(50))
-    old.delete_records_before(40)
-    directory.checkpoint_log_starts()
-    directory.delete_log(old, UNIQUE)
-    append(log_of(directory, topic_id="B" * 22), batch(values=[b"new"]))
-    directory.close(clean=False)
-    directory = opened(tmp_path)
-    log = log_of(directory, topic_id="B" * 22)
-    assert (log.log_start_offset, log.log_end_offset) == (0, 1)
-    directory.close()
-
-
-@pytest.mark.parametrize("waiting", [0, 1])
-def test_a_checkpoint_being_written_doesnt_bring_a_forgotten_log_start_back(
-    tmp_path: Path, waiting: int
-) -> None:
-    background = HeldBackground()
-    directory = opened(tmp_path, background)
-    old = log_of(directory)
-    append(old, batch(50))
-    old.delete_records_before(40)
-    for _ in range(1 + waiting):
-        directory.checkpoint_log_starts()
-    directory.delete_log(old, UNIQUE)
-    checkpoint = tmp_path / "log-start-offset-checkpoint"
-    assert checkpoint.read_text() == "0\n0\n"
-    while background.waiting:
-        background.run_one()
-        assert checkpoint.read_text() == "0\n0\n"
-    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
-    append(log_of(directory, topic_id="B" * 22), batch(3))
-    directory.logs["orders", 0].delete_records_before(2)
-    directory.checkpoint_log_starts()
-    background.run_all()
-    assert checkpoint.read_text() == "0\n1\norders 0 2\n"
-    directory.close()
-
-
-def test_a_log_start_that_couldnt_be_forgotten_is_before_its_name_is_used_again(tmp_path: Path) -> None:
-    directory = opened(tmp_path)
-    old = log_of(directory)
-    append(old, batch(50))
-    old.delete_records_before(40)
-    directory.checkpoint_log_starts()
-
-    def fail(operation: str, path: str, _size: int) -> None:
-        if operation == "write_whole" and "log-start" in path:
-            raise OSError(28, "No space left on device", path)
-
-    files.set_fault_hook(fail)
-    try:
-        directory.delete_log(old, UNIQUE)
-        with pytest.raises(OSError, match="No space"):
-            log_of(directory, topic_id="B" * 22)
-    finally:
-        files.set_fault_hook(None)
-    append(log_of(directory, topic_id="B" * 22), batch())
-    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
-    directory.close()
-
-
-def test_a_checkpoint_still_being_written_at_the_end_doesnt_replace_the_last_one(tmp_path: Path) -> None:
-    background = HeldBackground()
-    directory = opened(tmp_path, background)
-    append(log_of(directory), batch(2))
-    directory.checkpoint_high_watermarks()
-    append(directory.logs["orders", 0], batch(2))
-    directory.close()
-    background.run_all()
-    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
-
-
-def test_a_checkpoint_still_being_written_is_not_put_in_place_once_another_may_hold_the_lock(
-    tmp_path: Path,
-) -> None:
-    background = HeldBackground()
-    directory = opened(tmp_path, background)
-    append(log_of(directory), batch(2))
-    directory.checkpoint_high_watermarks()
-    directory.close(clean=False)
-    background.run_all()
-    assert not (tmp_path / "replication-offset-checkpoint").exists()
 
 
 def test_what_is_read_is_not_changed_before_it_is_begun_with(tmp_path: Path) -> None:

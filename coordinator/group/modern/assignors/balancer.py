@@ -40,6 +40,7 @@ class Balancer:
         return self._most_load - self._least_load <= 1
 
     def next_least_loaded(self) -> int:
+        """The member that gets the next partition: each of those with the least load in turn."""
         if self._next_least >= self._least_end:
             self._least_load += 1
             while (

@@ -1,0 +1,176 @@
+"""Where a script is played: a broker, connections to it, and what is set up without being compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.support.wire import Answer
+
+from .frames import Client, connect
+from .masks import Names
+
+
+class Broker(Protocol):
+    """What is played to."""
+
+    port: int
+
+    @property
+    def data(self) -> Path: ...
+
+    def restart(self, *, kill: bool) -> None: ...
+
+
+class ScriptStuck(Exception):
+    """The broker's answers leave the script no way to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    topic_id: bytes
+
+
+class Scene:
+    """Nothing that happens here is in a transcript. `prefix` begins the names of the script's own topics."""
+
+    def __init__(self, broker: Broker, prefix: str) -> None:
+        self.broker = broker
+        self.prefix = prefix
+        self.now_ms = int(time.time() * 1000)
+        self.names = Names(broker.port, prefix, self.now_ms)
+        self._clients: dict[str, Client] = {}
+
+    # --- connections -------------------------------------------------------------------------------------------
+
+    def client(self, on: str = "main", *, from_host: str = "127.0.0.1") -> Client:
+        """The connection of that name, opened where there is none or the broker closed it."""
+        client = self._clients.get(on)
+        if client is None or client.closed:
+            client = self._clients[on] = connect(self.broker.port, from_host=from_host)
+        return client
+
+    def drop(self, on: str) -> None:
+        client = self._clients.pop(on, None)
+        if client is not None:
+            client.close()
+
+    def close(self) -> None:
+        for name in list(self._clients):
+            self.drop(name)
+
+    # --- setting the scene -------------------------------------------------------------------------------------
+
+    def quietly(self, api: str, version: int, fields: Mapping[str, Any], **how: Any) -> Any:
+        """A request whose answer isn't recorded."""
+        client = self.client("scene")
+        answer = client.receive(client.say(api, version, fields, **how))
+        if not isinstance(answer, Answer):
+            raise ScriptStuck(f"{api} v{version} to set the scene: {answer.value}")
+        return answer.message
+
+    def name(self, suffix: str) -> str:
+        """A topic name that no other script uses."""
+        return self.prefix + suffix
+
+    def topic(self, suffix: str, partitions: int = 1, **configs: str) -> Topic:
+        """A new topic, there once this returns. A config's dots are underscores here."""
+        name = self.name(suffix)
+        answer = self.quietly(
+            "CreateTopics",
+            7,
+            {
+                "topics": [
+                    {
+                        "name": name,
+                        "num_partitions": partitions,
+                        "replication_factor": 1,
+                        "configs": [
+                            {"name": key.replace("_", "."), "value": value} for key, value in configs.items()
+                        ],
+                    }
+                ],
+                "timeout_ms": 20_000,
+            },
+        )
+        (created,) = answer.topics
+        if created.error_code != 0:
+            raise ScriptStuck(f"topic {name} can't be created: {created.error_code} {created.error_message}")
+        self.until_there(name, partitions)
+        self.names.given.setdefault("topic id", {})[created.topic_id.hex()] = f"<id of {suffix}>"
+        return Topic(name, bytes(created.topic_id))
+
+    def until_there(self, name: str, partitions: int = 1) -> None:
+        """Wait until the topic's partitions answer: in Kafka a moment after they were created."""
+        asked = {
+            "replica_id": -1,
+            "topics": [
+                {
+                    "name": name,
+                    "partitions": [{"partition_index": i, "timestamp": -1} for i in range(partitions)],
+                }
+            ],
+        }
+
+        def there() -> bool:
+            (topic,) = self.quietly("ListOffsets", 4, asked).topics
+            return all(partition.error_code == 0 for partition in topic.partitions)
+
+        self.until(f"topic {name} is there", there)
+
+    def until_gone(self, *names: str) -> None:
+        """Wait until Metadata knows these topics no more: in Kafka a moment after they were deleted."""
+        asked = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
+
+        def gone() -> bool:
+            return all(topic.error_code == 3 for topic in self.quietly("Metadata", 9, asked).topics)
+
+        self.until(f"{', '.join(names)} are gone", gone)
+
+    def until(self, what: str, holds: Callable[[], bool], *, within_s: float = 15.0) -> None:
+        deadline_s = time.monotonic() + within_s
+        while not holds():
+            if time.monotonic() > deadline_s:
+                raise ScriptStuck(f"waited {within_s:g} s until {what}")
+            time.sleep(0.002)
+
+    def tick(self) -> None:
+        """Let the clock go on by two milliseconds, where the broker's times must differ."""
+        start_s = time.time()
+        self.until("the clock has gone on", lambda: time.time() - start_s > 0.002)
+
+    def write(self, topic: str, *batches: bytes, partition: int = 0) -> int:
+        """Append batches, one request each. The base offset of the last."""
+        base_offset = -1
+        for data in batches:
+            answer = self.quietly(
+                "Produce",
+                9,
+                {
+                    "acks": -1,
+                    "timeout_ms": 10_000,
+                    "topic_data": [
+                        {"name": topic, "partition_data": [{"index": partition, "records": data}]}
+                    ],
+                },
+            )
+            produced = answer.responses[0].partition_responses[0]
+            if produced.error_code != 0:
+                raise ScriptStuck(
+                    f"a batch for {topic}-{partition}: {produced.error_code} {produced.error_message}"
+                )
+            base_offset = produced.base_offset
+        return base_offset
+
+    def restart(self, *, kill: bool = False) -> None:
+        """Stop the broker, start it on the same folder."""
+        self.close()
+        self.broker.restart(kill=kill)
+
+    def file(self, topic: str, partition: int, name: str) -> bytes:
+        """A file of a partition's folder, as it is now."""
+        return (self.broker.data / f"{topic}-{partition}" / name).read_bytes()

@@ -1,0 +1,221 @@
+"""The checkpoints of a log directory: recovery points, log starts, high watermarks."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.directory.log_directory import METADATA_TOPIC
+from tests.support.disk import files
+from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch
+from tests.unit.storage.log_directories import UNIQUE, log_of, opened
+
+
+@pytest.fixture(autouse=True)
+def no_faults_afterwards() -> Iterator[None]:
+    yield
+    files.set_fault_hook(None)
+
+
+def test_a_log_start_at_a_segments_base_needs_no_checkpoint(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory), batch())
+    directory.close()
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+
+
+def test_checkpoints_are_written_in_the_background(tmp_path: Path) -> None:
+    background = HeldBackground()
+    directory = opened(tmp_path, background)
+    log = log_of(directory)
+    append(log, batch(4))
+    log.delete_records_before(1)
+    directory.checkpoint_high_watermarks()
+    directory.checkpoint_log_starts()
+    directory.checkpoint_recovery_points()
+    assert not (tmp_path / "replication-offset-checkpoint").exists()
+    background.run_all()
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
+    # the log start is a recovery point too: nothing below it needs to be read again
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
+    directory.close()
+
+
+def test_a_checkpoint_that_is_being_written_is_followed_by_the_latest_one(tmp_path: Path) -> None:
+    background = HeldBackground()
+    directory = opened(tmp_path, background)
+    log = log_of(directory)
+    for _ in range(3):
+        append(log, batch())
+        directory.checkpoint_high_watermarks()
+    assert len(background.waiting) == 1
+    background.run_all()
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
+    directory.close()
+
+
+def test_a_checkpoint_that_would_say_the_same_again_is_not_written(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    append(log, batch(2))
+    log.update_high_watermark(2)
+    directory.checkpoint_high_watermarks()
+    path = tmp_path / "replication-offset-checkpoint"
+    path.unlink()
+    directory.checkpoint_high_watermarks()
+    assert not path.exists()
+    log.update_high_watermark(log.log_end_offset)
+    append(log, batch())
+    log.update_high_watermark(3)
+    directory.checkpoint_high_watermarks()
+    assert path.read_text() == "0\n1\norders 0 3\n"
+    directory.close()
+
+
+def test_a_checkpoint_that_could_not_be_written_is_tried_again(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory), batch())
+
+    def refuse(operation: str, path: str, _size: int) -> None:
+        if operation == "rename":
+            raise OSError(28, "no space", path)
+
+    files.set_fault_hook(refuse)
+    directory.checkpoint_high_watermarks()
+    files.set_fault_hook(None)
+    directory.checkpoint_high_watermarks()
+    assert (tmp_path / "replication-offset-checkpoint").exists()
+    directory.close()
+
+
+def test_after_a_crash_the_recovery_point_says_where_to_read_from(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    append(log, batch())
+    log.roll(NOW_MS)
+    append(log, batch())
+    directory.checkpoint_recovery_points()
+    directory.close(clean=False)
+    first = tmp_path / "orders-0" / "00000000000000000000.log"
+    damaged = bytearray(first.read_bytes())
+    damaged[-1] ^= 1
+    first.write_bytes(damaged)
+    directory = opened(tmp_path)
+    assert log_of(directory).log_end_offset == 2
+    directory.close()
+
+
+def test_malformed_checkpoints_are_read_as_empty(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory), batch())
+    directory.close(clean=False)
+    for name in ("recovery-point", "replication", "log-start"):
+        (tmp_path / f"{name}-offset-checkpoint").write_text("nonsense\n")
+    directory = opened(tmp_path)
+    assert log_of(directory).log_end_offset == 1
+    directory.close()
+
+
+def test_the_metadata_log_is_in_no_checkpoint_and_always_read_again(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory, METADATA_TOPIC), batch())
+    append(log_of(directory, METADATA_TOPIC + "x"), batch())
+    directory.close()
+    for name in ("recovery-point", "replication"):
+        assert "__cluster_metadata 0" not in (tmp_path / f"{name}-offset-checkpoint").read_text()
+    path = tmp_path / f"{METADATA_TOPIC}-0" / "00000000000000000000.log"
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    directory = opened(tmp_path)
+    assert directory.clean
+    assert log_of(directory, METADATA_TOPIC).log_end_offset == 0
+    directory.close(clean=False)
+
+
+def test_a_deleted_partitions_log_start_is_forgotten_before_its_name_is_used_again(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    old = log_of(directory)
+    append(old, batch(50))
+    old.delete_records_before(40)
+    directory.checkpoint_log_starts()
+    directory.delete_log(old, UNIQUE)
+    append(log_of(directory, topic_id="B" * 22), batch(values=[b"new"]))
+    directory.close(clean=False)
+    directory = opened(tmp_path)
+    log = log_of(directory, topic_id="B" * 22)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 1)
+    directory.close()
+
+
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_a_checkpoint_being_written_doesnt_bring_a_forgotten_log_start_back(
+    tmp_path: Path, waiting: int
+) -> None:
+    background = HeldBackground()
+    directory = opened(tmp_path, background)
+    old = log_of(directory)
+    append(old, batch(50))
+    old.delete_records_before(40)
+    for _ in range(1 + waiting):
+        directory.checkpoint_log_starts()
+    directory.delete_log(old, UNIQUE)
+    checkpoint = tmp_path / "log-start-offset-checkpoint"
+    assert checkpoint.read_text() == "0\n0\n"
+    while background.waiting:
+        background.run_one()
+        assert checkpoint.read_text() == "0\n0\n"
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+    append(log_of(directory, topic_id="B" * 22), batch(3))
+    directory.logs["orders", 0].delete_records_before(2)
+    directory.checkpoint_log_starts()
+    background.run_all()
+    assert checkpoint.read_text() == "0\n1\norders 0 2\n"
+    directory.close()
+
+
+def test_a_log_start_that_couldnt_be_forgotten_is_before_its_name_is_used_again(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    old = log_of(directory)
+    append(old, batch(50))
+    old.delete_records_before(40)
+    directory.checkpoint_log_starts()
+
+    def fail(operation: str, path: str, _size: int) -> None:
+        if operation == "write_whole" and "log-start" in path:
+            raise OSError(28, "No space left on device", path)
+
+    files.set_fault_hook(fail)
+    try:
+        directory.delete_log(old, UNIQUE)
+        with pytest.raises(OSError, match="No space"):
+            log_of(directory, topic_id="B" * 22)
+    finally:
+        files.set_fault_hook(None)
+    append(log_of(directory, topic_id="B" * 22), batch())
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+    directory.close()
+
+
+def test_a_checkpoint_still_being_written_at_the_end_doesnt_replace_the_last_one(tmp_path: Path) -> None:
+    background = HeldBackground()
+    directory = opened(tmp_path, background)
+    append(log_of(directory), batch(2))
+    directory.checkpoint_high_watermarks()
+    append(directory.logs["orders", 0], batch(2))
+    directory.close()
+    background.run_all()
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
+
+
+def test_a_checkpoint_still_being_written_is_not_put_in_place_once_another_may_hold_the_lock(
+    tmp_path: Path,
+) -> None:
+    background = HeldBackground()
+    directory = opened(tmp_path, background)
+    append(log_of(directory), batch(2))
+    directory.checkpoint_high_watermarks()
+    directory.close(clean=False)
+    background.run_all()
+    assert not (tmp_path / "replication-offset-checkpoint").exists()
