@@ -33,7 +33,9 @@ max.connections.per.ip.overrides={LIMITED_HOST}:{LIMITED_HOST_CONNECTIONS}
 offsets.topic.num.partitions=3
 transaction.state.log.num.partitions=3
 share.coordinator.state.topic.num.partitions=3
+log.initial.task.delay.ms=86400000
 """
+"""Retention doesn't run: records of the past, which many scripts write, would be gone at once."""
 
 PROPERTIES = {
     # Kafka's defaults, with small limits where a limit is tried
