@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.transaction.metadata import TransactionalProducer
+from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.config.group_config import consumer_timeouts
@@ -14,8 +15,7 @@ from broker.controller.image import GROUP_RESOURCE
 from broker.coordination.cluster_topics import ClusterTopics
 from broker.coordination.hosted_shards import HostedShards
 from coordinator.group.client import Client
-from coordinator.group.settings import ConsumerTimeouts, GroupSettings
-from coordinator.group.shard import GroupShard
+from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
+    from coordinator.group.settings import GroupSettings
+    from coordinator.group.shard import GroupShard
 
 log = logging.getLogger("barnabas.coordination")
 
@@ -47,7 +49,6 @@ class Groups:
     ) -> None:
         self._topics = ClusterTopics(metadata)
         self._config = config
-        self._settings = group_settings(config)
         self._shards = HostedShards(
             OFFSETS_TOPIC,
             config.get_int("offsets.topic.num.partitions"),
@@ -59,6 +60,9 @@ class Groups:
         )
 
     def _new_shard(self, runtime: PartitionRuntime, leader_epoch: int) -> GroupShard:
+        # Here, since it brings in a fifth of the broker: no start waits for it that has no groups to load.
+        from coordinator.group.shard import GroupShard
+
         return GroupShard(runtime, self._settings, self._topics, self._timeouts_of)
 
     @property
@@ -71,6 +75,10 @@ class Groups:
     @property
     def consumer_assignors(self) -> tuple[str, ...]:
         return self._settings.consumer_assignors
+
+    @cached_property
+    def _settings(self) -> GroupSettings:
+        return group_settings(self._config)
 
     # --- finding --------------------------------------------------------------------------------------------
 
@@ -148,6 +156,8 @@ class Groups:
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
     """The coordinator's settings; none of them can be altered while the broker runs."""
+    from coordinator.group.settings import GroupSettings  # with the first shard, as all of the coordinator
+
     return GroupSettings(
         min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
         max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),

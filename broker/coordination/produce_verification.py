@@ -19,7 +19,7 @@ from broker.coordination.add_partitions_to_txn_manager import (
     TransactionSupportedOperation,
     Verified,
 )
-from coordinator.transaction.metadata import TransactionalProducer
+from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error
 from protocol.records.batch import ATTRIBUTES_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT
 from protocol.records.checks import RequestFailedError

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.hosted_shards import HostedShards
 from coordinator.transaction.settings import TransactionSettings
-from coordinator.transaction.shard import TransactionShard
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
+    from coordinator.transaction.shard import TransactionShard
 
 TRANSACTION_TOPIC = "__transaction_state"
 
@@ -52,6 +52,9 @@ class Transactions:
         )
 
     def _new_shard(self, runtime: PartitionRuntime, leader_epoch: int) -> TransactionShard:
+        # Here, so that no start waits for it that has no transactions to load.
+        from coordinator.transaction.shard import TransactionShard
+
         return TransactionShard(
             runtime,
             self._markers,

@@ -18,7 +18,7 @@ from broker.coordination.fencing import as_known
 from broker.network.later import Later
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.ports import TopicPartition
-from coordinator.transaction.metadata import TransactionalProducer
+from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from broker.coordination.fencing import as_known
 from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
-from coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionalProducer
+from coordinator.transaction.metadata import ProducerIdAndEpoch
+from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 

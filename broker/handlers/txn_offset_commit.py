@@ -19,7 +19,7 @@ from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.ports import append_error
-from coordinator.transaction.metadata import TransactionalProducer
+from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import (
     TxnOffsetCommitRequest,

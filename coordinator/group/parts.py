@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.journal import Journal
 from coordinator.group.known_topics import KnownTopics
 from coordinator.group.modern.topic_hashes import TopicHashes
-from coordinator.group.settings import ConsumerTimeouts, GroupSettings
+from coordinator.group.settings import GroupSettings
 from coordinator.group.store import GroupStore
 from coordinator.ports import Runtime
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +24,3 @@ class GroupSettings:
     )  # group.consumer.assignors: the first by default
     consumer_regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
     migration_policy: str = "bidirectional"  # group.consumer.migration.policy
-
-
-class ConsumerTimeouts(NamedTuple):
-    """What each consumer group may have set for itself (Kafka: `GroupConfig`). Defaults are Kafka's."""
-
-    session_timeout_ms: int = 45_000  # consumer.session.timeout.ms
-    heartbeat_interval_ms: int = 5_000  # consumer.heartbeat.interval.ms
-    assignment_interval_ms: int = 1_000  # consumer.assignment.interval.ms

@@ -29,6 +29,7 @@ from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.regexes import Regexes
 from coordinator.group.consumer.sessions import ConsumerSessions
 from coordinator.group.consumer.steps import Steps
+from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.journal import Journal
 from coordinator.group.known_topics import KnownTopics
 from coordinator.group.modern.topic_hashes import TopicHashes
@@ -38,7 +39,7 @@ from coordinator.group.offsets.committing import Committing
 from coordinator.group.offsets.expiry import Expiry
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import decode_record
-from coordinator.group.settings import ConsumerTimeouts, GroupSettings
+from coordinator.group.settings import GroupSettings
 from coordinator.group.store import GroupStore
 from coordinator.ports import Bytes, Runtime, Then
 from protocol.errors import Error, KafkaError

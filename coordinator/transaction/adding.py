@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from coordinator.ports import Then, TopicPartition
-from coordinator.transaction.metadata import TransactionalProducer, TransactionMetadata
+from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import ADD_PARTITIONS, AWAITS_MARKERS, ONGOING
+from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 
 

@@ -15,7 +15,6 @@ from coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
     ProducerIdAndEpoch,
     Reply,
-    TransactionalProducer,
     TransactionMetadata,
     TransitMetadata,
 )
@@ -31,6 +30,7 @@ from coordinator.transaction.states import (
     Answer,
     TransactionState,
 )
+from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 

@@ -13,13 +13,13 @@ from coordinator.transaction.metadata import (
     NO_TIMEOUT_MS,
     ProducerIdAndEpoch,
     Reply,
-    TransactionalProducer,
     TransactionMetadata,
     TransitMetadata,
 )
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import EMPTY, INIT_PRODUCER_ID
+from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 

@@ -35,14 +35,6 @@ Partitions = dict[TopicPartition, None]
 """A set that keeps the order of adding."""
 
 
-class TransactionalProducer(NamedTuple):
-    """Who asks."""
-
-    transactional_id: str
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_PRODUCER_EPOCH
-
-
 class ProducerIdAndEpoch(NamedTuple):
     """Who a producer is from now on; −1 and −1 where the answer doesn't say."""
 

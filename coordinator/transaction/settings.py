@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionSettings:
+class TransactionSettings(NamedTuple):
     """Kafka's names are in the comments. Defaults are Kafka's."""
 
     max_timeout_ms: int = 900_000  # transaction.max.timeout.ms

@@ -16,14 +16,10 @@ from coordinator.transaction.completing import Completing
 from coordinator.transaction.ending import Ending
 from coordinator.transaction.expiry import Expiry
 from coordinator.transaction.init_producer_id import Initializing
-from coordinator.transaction.metadata import (
-    Reply,
-    TransactionalProducer,
-    TransactionMetadata,
-    TransitMetadata,
-)
+from coordinator.transaction.metadata import Reply, TransactionMetadata, TransitMetadata
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.state_manager import TransactionStateManager
+from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 
 

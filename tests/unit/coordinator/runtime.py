@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator.group.client import Client
+from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.known_topics import KnownTopic
 from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.records import AnyRecord, decode_record
-from coordinator.group.settings import ConsumerTimeouts, GroupSettings
+from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import GroupShard
 from coordinator.ports import Record, Then
 from coordinator.timer_queue import TimerQueue

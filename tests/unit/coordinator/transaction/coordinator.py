@@ -8,16 +8,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from coordinator.ports import MarkerAnswers, TopicPartition, TxnMarker
 from coordinator.transaction.completing import Completion
-from coordinator.transaction.metadata import (
-    ProducerIdAndEpoch,
-    TransactionalProducer,
-    TransactionMetadata,
-    TransitMetadata,
-)
+from coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata, TransitMetadata
 from coordinator.transaction.records import decode_record
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.shard import TransactionShard
 from coordinator.transaction.states import STATE_NAMES, TransactionState
+from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from tests.unit.coordinator.runtime import FakeRuntime
 

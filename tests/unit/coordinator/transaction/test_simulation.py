@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from coordinator.ports import Record, TopicPartition, TxnMarker
-from coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionalProducer, TransitMetadata
+from coordinator.transaction.metadata import ProducerIdAndEpoch, TransitMetadata
 from coordinator.transaction.records import encode_key, encode_value
 from coordinator.transaction.states import EMPTY, EXPIRES
+from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error
 from tests.unit.coordinator.runtime import START_MS, FakeRuntime
 from tests.unit.coordinator.transaction.coordinator import Coordinator, Done

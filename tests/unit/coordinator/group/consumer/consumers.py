@@ -7,8 +7,8 @@ from typing import Any
 
 from coordinator.group.client import Client
 from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.known_topics import KnownTopic
-from coordinator.group.settings import ConsumerTimeouts
 from coordinator.group.shard import GroupShard
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import (

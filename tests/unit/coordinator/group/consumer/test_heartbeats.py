@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.records import ConsumerGroupRecord
-from coordinator.group.settings import ConsumerTimeouts
 from protocol.errors import Error
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 
