@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
+
+from broker.network.later import Later
 
 A = TypeVar("A")
+R = TypeVar("R")
 
 
 class Gathering(Generic[A]):
@@ -30,3 +33,23 @@ class Gathering(Generic[A]):
         self._missing -= 1
         if not self._missing:
             self._then(self._answers)
+
+
+def gathered(answers: Sequence[A | Later[A]], respond: Callable[[list[A]], R]) -> R | Later[R]:
+    """What `respond` makes of all the answers once they are there: at once where nobody has to wait."""
+    for answer in answers:
+        if isinstance(answer, Later):
+            break
+    else:
+        return respond(cast("list[A]", answers))
+    waiting = [answer for answer in answers if isinstance(answer, Later)]
+    later: Later[R] = Later()
+
+    def complete() -> None:
+        found = [answer.result() if isinstance(answer, Later) else answer for answer in answers]
+        later.reply(respond(found))
+
+    gathering: Gathering[None] = Gathering(len(waiting), lambda _: complete())
+    for index, each in enumerate(waiting):
+        each.when_answered(partial(gathering.place(index), None))
+    return later.answer()

@@ -14,6 +14,7 @@ from broker.config.group_config import consumer_timeouts
 from broker.controller.image import GROUP_RESOURCE
 from broker.coordination.cluster_topics import ClusterTopics
 from broker.coordination.hosted_shards import HostedShards
+from broker.network.later import Later
 from coordinator.group.client import Client
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from protocol.errors import KafkaError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.coordination")
 
 A = TypeVar("A")
+R = TypeVar("R")
 
 OFFSETS_TOPIC = "__consumer_offsets"
 MINUTE_MS = 60_000
@@ -99,6 +101,29 @@ class Groups:
         return self._shards.all()
 
     # --- asking ---------------------------------------------------------------------------------------------
+
+    def answer(
+        self,
+        group_id: str,
+        question: Callable[[GroupShard], A],
+        respond: Callable[[A | KafkaError], R],
+    ) -> R | Later[R]:
+        """As `ask`, for the one question of a request: the handler's answer, which is what `respond` makes of the
+        shard's. Where nobody has to wait that is the response itself, and no `Later` is made."""
+        try:
+            shard = self.shard_of(group_id)
+        except KafkaError as error:
+            return respond(error)
+        found: A | KafkaError
+        try:
+            found = question(shard)
+        except KafkaError as error:
+            found = error
+        if shard.gate.is_open:  # `let_out` would come back in the same call
+            return respond(found)
+        later: Later[R] = Later()
+        shard.let_out(found, lambda answer: later.reply(respond(answer)))
+        return later.answer()
 
     def ask(
         self, group_id: str, question: Callable[[GroupShard], A], reply: Callable[[A | KafkaError], None]

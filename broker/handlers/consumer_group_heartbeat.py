@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import client_of
-from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -16,6 +15,7 @@ from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, Con
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
+    from broker.network.later import Later
     from broker.security.authorizer import Authorizer
 
 OWN_MEMBER_ID_VERSION = 1
@@ -36,14 +36,12 @@ def handle(
         _check(request, context.api_version, groups.consumer_assignors)
     except KafkaError as error:
         return _refused(error)
-    later: Later[ConsumerGroupHeartbeatResponse] = Later()
-
-    def reply(found: ConsumerGroupHeartbeatResponse | KafkaError) -> None:
-        later.reply(_refused(found) if isinstance(found, KafkaError) else found)
-
     client = client_of(context)
-    groups.ask(request.group_id, lambda shard: shard.consumer_heartbeat(client, request), reply)
-    return later.answer()
+    return groups.answer(request.group_id, lambda shard: shard.consumer_heartbeat(client, request), _response)
+
+
+def _response(found: ConsumerGroupHeartbeatResponse | KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return _refused(found) if isinstance(found, KafkaError) else found
 
 
 def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

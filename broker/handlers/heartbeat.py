@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import HeartbeatRequest, HeartbeatResponse
@@ -15,6 +14,7 @@ from protocol.messages.groups_classic import HeartbeatRequest, HeartbeatResponse
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
+    from broker.network.later import Later
     from broker.security.authorizer import Authorizer
 
 
@@ -25,13 +25,11 @@ def handle(
         return HeartbeatResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return HeartbeatResponse(error_code=Error.INVALID_GROUP_ID)
-    later: Later[HeartbeatResponse] = Later()
+    return groups.answer(request.group_id, lambda shard: shard.heartbeat(request), _response)
 
-    def reply(found: Error | KafkaError) -> None:
-        error = found.error if isinstance(found, KafkaError) else found
-        if error is Error.COORDINATOR_LOAD_IN_PROGRESS:
-            error = Error.NONE
-        later.reply(HeartbeatResponse(error_code=error))
 
-    groups.ask(request.group_id, lambda shard: shard.heartbeat(request), reply)
-    return later.answer()
+def _response(found: Error | KafkaError) -> HeartbeatResponse:
+    error = found.error if isinstance(found, KafkaError) else found
+    if error is Error.COORDINATOR_LOAD_IN_PROGRESS:
+        error = Error.NONE
+    return HeartbeatResponse(error_code=error)

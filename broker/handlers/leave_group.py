@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import (
@@ -21,6 +20,7 @@ from protocol.messages.groups_classic import (
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
+    from broker.network.later import Later
     from broker.security.authorizer import Authorizer
 
 BATCH_VERSION = 3
@@ -36,17 +36,13 @@ def handle(
     is_batch = context.api_version >= BATCH_VERSION
     if not is_batch:
         request.members = [MemberIdentity(member_id=request.member_id)]
-    later: Later[LeaveGroupResponse] = Later()
 
-    def reply(found: tuple[Error, list[MemberResponse]] | KafkaError) -> None:
+    def respond(found: tuple[Error, list[MemberResponse]] | KafkaError) -> LeaveGroupResponse:
         if isinstance(found, KafkaError):
-            return later.reply(LeaveGroupResponse(error_code=found.error))
+            return LeaveGroupResponse(error_code=found.error)
         error, members = found
         if is_batch:
-            return later.reply(LeaveGroupResponse(error_code=error, members=members))
-        return later.reply(
-            LeaveGroupResponse(error_code=error if error is not Error.NONE else members[0].error_code)
-        )
+            return LeaveGroupResponse(error_code=error, members=members)
+        return LeaveGroupResponse(error_code=error if error is not Error.NONE else members[0].error_code)
 
-    groups.ask(request.group_id, lambda shard: shard.leave(request), reply)
-    return later.answer()
+    return groups.answer(request.group_id, lambda shard: shard.leave(request), respond)

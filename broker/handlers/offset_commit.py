@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.group.offsets.commit import Committer, NewOffset
 from protocol.errors import Error, KafkaError
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
+    from broker.network.later import Later
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
@@ -42,6 +42,8 @@ class _Answers:
 
     def __init__(self, *, by_id: bool) -> None:
         self.topics: list[OffsetCommitResponseTopic] = []
+        self.awaited: list[tuple[OffsetCommitRequestTopic, list[int]]] = []
+        """The partitions that the coordinator is asked for, by topic."""
         self._by_id = by_id
         self._found: dict[str | bytes, OffsetCommitResponseTopic] = {}
 
@@ -57,7 +59,22 @@ class _Answers:
         for wanted in asked.partitions:
             self.refuse(asked, wanted.partition_index, error)
 
-    def add(self, asked: OffsetCommitRequestTopic, partitions: list[OffsetCommitResponsePartition]) -> None:
+    def response(self, found: list[Error] | KafkaError) -> OffsetCommitResponse:
+        """With the coordinator's answer: an error for each of `awaited`, or one for all."""
+        if isinstance(found, KafkaError):
+            found = [found.error] * sum(len(indexes) for _, indexes in self.awaited)
+        errors = iter(found)
+        for asked, indexes in self.awaited:
+            self._add(
+                asked,
+                [
+                    OffsetCommitResponsePartition(partition_index=index, error_code=next(errors))
+                    for index in indexes
+                ],
+            )
+        return OffsetCommitResponse(topics=self.topics)
+
+    def _add(self, asked: OffsetCommitRequestTopic, partitions: list[OffsetCommitResponsePartition]) -> None:
         topic = self._found.get(self._key(asked))
         if topic is None:
             self.topics.append(
@@ -85,7 +102,6 @@ def handle(
     image = metadata.image
     answers = _Answers(by_id=by_id)
     offsets: list[NewOffset] = []
-    of_topics: list[tuple[OffsetCommitRequestTopic, list[int]]] = []
     for asked in request.topics:
         topic = image.topics_by_id.get(asked.topic_id) if by_id else image.topics.get(asked.name)
         if topic is None and by_id:
@@ -116,7 +132,7 @@ def handle(
                 )
             )
         if known:
-            of_topics.append((asked, known))
+            answers.awaited.append((asked, known))
     if not offsets:
         return OffsetCommitResponse(topics=answers.topics)
     committer = Committer(
@@ -125,19 +141,6 @@ def handle(
         request.group_instance_id,
         request.generation_id_or_member_epoch,
     )
-    later: Later[OffsetCommitResponse] = Later()
-
-    def reply(found: list[Error] | KafkaError) -> None:
-        errors = iter([found.error] * len(offsets) if isinstance(found, KafkaError) else found)
-        for asked, known in of_topics:
-            answers.add(
-                asked,
-                [
-                    OffsetCommitResponsePartition(partition_index=index, error_code=next(errors))
-                    for index in known
-                ],
-            )
-        later.reply(OffsetCommitResponse(topics=answers.topics))
 
     def question(shard: GroupShard) -> list[Error]:
         return shard.commit_offsets(
@@ -147,8 +150,7 @@ def handle(
             retention_ms=request.retention_time_ms,
         )
 
-    groups.ask(request.group_id, question, reply)
-    return later.answer()
+    return groups.answer(request.group_id, question, answers.response)
 
 
 def _all_refused(request: OffsetCommitRequest, error: Error) -> OffsetCommitResponse:

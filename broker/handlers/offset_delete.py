@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_offsets import (
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
+    from broker.network.later import Later
     from broker.security.authorizer import Authorizer
 
 
@@ -52,14 +52,12 @@ def handle(
                 add(asked.name, partition.partition_index, Error.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 known.append((asked.name, partition.partition_index))
-    later: Later[OffsetDeleteResponse] = Later()
 
-    def reply(found: list[Error] | KafkaError) -> None:
+    def respond(found: list[Error] | KafkaError) -> OffsetDeleteResponse:
         if isinstance(found, KafkaError):
-            return later.reply(OffsetDeleteResponse(error_code=found.error))
+            return OffsetDeleteResponse(error_code=found.error)
         for (name, index), error in zip(known, found, strict=True):
             add(name, index, error)
-        return later.reply(OffsetDeleteResponse(topics=[*topics.values()]))
+        return OffsetDeleteResponse(topics=[*topics.values()])
 
-    groups.ask(group_id, lambda shard: shard.delete_offsets(group_id, known), reply)
-    return later.answer()
+    return groups.answer(group_id, lambda shard: shard.delete_offsets(group_id, known), respond)

@@ -7,12 +7,10 @@ topic ids instead of names.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.coordination.gathering import Gathering
-from broker.network.later import Later
+from broker.coordination.gathering import gathered
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.group.offsets.fetching import INVALID_OFFSET
 from protocol.errors import Error, KafkaError
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
+    from broker.network.later import Later
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
@@ -49,14 +48,8 @@ def handle(
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse | Later[OffsetFetchResponse]:
     fetch = _Fetch(groups, metadata, authorizer, context, require_stable=request.require_stable)
-    later: Later[OffsetFetchResponse] = Later()
     if context.api_version >= BATCH_VERSION:
-        gathering = Gathering[OffsetFetchResponseGroup](
-            len(request.groups), lambda found: later.reply(OffsetFetchResponse(groups=found))
-        )
-        for index, group in enumerate(request.groups):
-            fetch.ask(group, gathering.place(index))
-        return later.answer()
+        return gathered([fetch.answer(group) for group in request.groups], _of_groups)
     topics = None
     if request.topics is not None:
         topics = [
@@ -64,8 +57,11 @@ def handle(
             for topic in request.topics
         ]
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    fetch.ask(asked, lambda found: later.reply(_of_one_group(asked, found, context.api_version)))
-    return later.answer()
+    return gathered([fetch.answer(asked)], lambda found: _of_one_group(asked, found[0], context.api_version))
+
+
+def _of_groups(answers: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=answers)
 
 
 def _of_one_group(
@@ -107,13 +103,15 @@ class _Fetch:
     context: RequestContext
     require_stable: bool
 
-    def ask(self, asked: OffsetFetchRequestGroup, reply: Callable[[OffsetFetchResponseGroup], None]) -> None:
-        """`reply` is given the group's answer, which says itself what is wrong."""
+    def answer(
+        self, asked: OffsetFetchRequestGroup
+    ) -> OffsetFetchResponseGroup | Later[OffsetFetchResponseGroup]:
+        """A group's answer, which says itself what is wrong."""
         group_id = asked.group_id
         answer = OffsetFetchResponseGroup(group_id=group_id)
         if not self.authorizer.allows(self.context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
             answer.error_code = Error.GROUP_AUTHORIZATION_FAILED
-            return reply(answer)
+            return answer
         known: list[OffsetFetchRequestTopics] | None = None
         refused: list[OffsetFetchResponseTopics] = []
         if asked.topics is not None:
@@ -125,14 +123,14 @@ class _Fetch:
                 return self._all_topics(shard, group_id)
             return shard.fetch_offsets(group_id, known, require_stable=self.require_stable)
 
-        def answered(found: list[OffsetFetchResponseTopics] | KafkaError) -> None:
+        def respond(found: list[OffsetFetchResponseTopics] | KafkaError) -> OffsetFetchResponseGroup:
             if isinstance(found, KafkaError):
                 answer.error_code = found.error
             else:
                 answer.topics = found + refused
-            reply(answer)
+            return answer
 
-        return self.groups.ask(group_id, question, answered)
+        return self.groups.answer(group_id, question, respond)
 
     def _all_topics(self, shard: GroupShard, group_id: str) -> list[OffsetFetchResponseTopics]:
         """Of topics that the client may see; by id, only of those that are there."""

@@ -52,5 +52,5 @@ class Journal:
         )
         for record_offset, record in enumerate(records, end_offset - len(records)):
             if isinstance(record, OffsetRecord) and record.value is not None:
-                record = OffsetRecord(record.key, record.value._replace(record_offset=record_offset))
+                record = OffsetRecord(record.key, record.value.at(record_offset))
             self._store.apply(record, producer_id)

@@ -36,7 +36,7 @@ from protocol.messages.group_records_consumer import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from protocol.wire.codec import decode, encode
+from protocol.wire.codec import decode, encoder
 from protocol.wire.schema import ZERO_UUID, Message
 
 LEGACY_OFFSET_COMMIT = 0
@@ -87,6 +87,10 @@ class CommittedOffset(NamedTuple):
     topic_id: bytes = ZERO_UUID
     record_offset: int = -1  # of the record that says so, in the log
 
+    def at(self, record_offset: int) -> CommittedOffset:
+        """As the record at this offset says it."""
+        return CommittedOffset(*self[:-1], record_offset)
+
 
 class GroupRecord(NamedTuple):
     """A classic group's record; no value: the group is deleted."""
@@ -124,42 +128,44 @@ class OtherGroupRecord(NamedTuple):
 AnyRecord = GroupRecord | OffsetRecord | ConsumerGroupRecord | OtherGroupRecord
 
 
-def _key(message: Message) -> bytes:
-    return _INT16.pack(type(message).API_KEY) + encode(message, 0)
-
-
-def _value(message: Message, version: int) -> bytes:
-    return _INT16.pack(version) + encode(message, version)
+def _encode(prefix: int, message: Message, version: int) -> bytes:
+    """`prefix`: a key's type, a value's version."""
+    chunks: list[Bytes] = [_INT16.pack(prefix)]
+    encoder(type(message), version)(message, chunks)
+    return b"".join(chunks)
 
 
 def encode_record(record: AnyRecord) -> Record:
     """Key and value, as Kafka 4.3 writes them."""
-    if isinstance(record, GroupRecord):
-        key = _key(GroupMetadataKey(group=record.group_id))
-        return key, None if record.value is None else _value(record.value, GROUP_METADATA_VERSION)
     if isinstance(record, OffsetRecord):
-        group_id, topic, partition = record.key
-        key = _key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
-        return key, None if record.value is None else _encode_offset(record.value)
+        return _encode_offset(record)
+    key: Message
     if isinstance(record, ConsumerGroupRecord):
-        found = record.value
-        return _key(record.key), None if found is None else _value(found, CONSUMER_GROUP_VERSION)
-    raise AssertionError(f"{record} is not written here")
+        key, value, version = record.key, record.value, CONSUMER_GROUP_VERSION
+    elif isinstance(record, GroupRecord):
+        key, value, version = GroupMetadataKey(group=record.group_id), record.value, GROUP_METADATA_VERSION
+    else:
+        raise AssertionError(f"{record} is not written here")
+    encoded_key = _encode(type(key).API_KEY, key, 0)
+    return encoded_key, None if value is None else _encode(version, value, version)
 
 
-def _encode_offset(offset: CommittedOffset) -> bytes:
+def _encode_offset(record: OffsetRecord) -> Record:
+    (group_id, topic, partition), offset = record
+    key = _encode(OFFSET_COMMIT, OffsetCommitKey(group=group_id, topic=topic, partition=partition), 0)
+    if offset is None:
+        return key, None
     expires = offset.expire_timestamp_ms != -1
-    return _value(
-        OffsetCommitValue(
-            offset=offset.offset,
-            leader_epoch=offset.leader_epoch,
-            metadata=offset.metadata,
-            commit_timestamp=offset.commit_timestamp_ms,
-            expire_timestamp=offset.expire_timestamp_ms,
-            topic_id=offset.topic_id,
-        ),
-        OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else OFFSET_COMMIT_VERSION,
+    version = OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else OFFSET_COMMIT_VERSION
+    value = OffsetCommitValue(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        commit_timestamp=offset.commit_timestamp_ms,
+        expire_timestamp=offset.expire_timestamp_ms,
+        topic_id=offset.topic_id,
     )
+    return key, _encode(version, value, version)
 
 
 def decode_record(key: Bytes, value: Bytes | None, record_offset: int) -> AnyRecord | None:

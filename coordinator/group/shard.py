@@ -75,9 +75,9 @@ class GroupShard:
         """`timeouts_of` gives those of a group by its id."""
         self.groups = GroupStore(runtime.now_ms)
         self.offsets = self.groups.offsets
-        self._gate = Gate(runtime, closes_on_loss=True)
+        self.gate = Gate(runtime, closes_on_loss=True)
         self._hashes = TopicHashes(topics)
-        self.journal = Journal(self._gate, self.groups)
+        self.journal = Journal(self.gate, self.groups)
         parts = ShardParts(
             runtime=runtime,
             store=self.groups,
@@ -124,10 +124,7 @@ class GroupShard:
             answer = question(self)
         except KafkaError as error:
             answer = error
-        if self._gate.is_open:
-            reply(answer)
-        else:
-            self._gate.when_committed(lambda lost: reply(answer if lost is None else lost))
+        self.let_out(answer, reply)
 
     def ask_for_later(
         self,
@@ -137,12 +134,19 @@ class GroupShard:
         """As `ask`, for a question whose answer may come later: it is given where the answer is to go."""
 
         def answered(answer: A | KafkaError) -> None:
-            self._gate.when_committed(lambda lost: reply(answer if lost is None else lost))
+            self.let_out(answer, reply)
 
         try:
             question(self, answered)
         except KafkaError as error:
             answered(error)
+
+    def let_out(self, answer: A | KafkaError, reply: Callable[[A | KafkaError], None]) -> None:
+        """Give an answer of now to `reply` once it may be known, see `ask`."""
+        if self.gate.is_open:
+            reply(answer)
+        else:
+            self.gate.when_committed(lambda lost: reply(answer if lost is None else lost))
 
     # --- members --------------------------------------------------------------------------------------------
 
@@ -250,8 +254,8 @@ class GroupShard:
         committed. `then` learns when that is so.
         """
         self.offsets.end_transaction(producer_id, commit=commit)
-        self._gate.appended(end_offset)
-        self._gate.when_committed(then)
+        self.gate.appended(end_offset)
+        self.gate.when_committed(then)
 
     # --- start and end --------------------------------------------------------------------------------------
 
@@ -279,5 +283,5 @@ class GroupShard:
     def unload(self) -> None:
         """The partition is led elsewhere, or gone: who waits here has to look for the coordinator again."""
         self._rebalancing.give_up()
-        self._gate.close()
+        self.gate.close()
         self.groups.clear()

@@ -8,7 +8,7 @@ from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.classic.group_record import group_record
 from coordinator.group.classic.member import SyncReply
 from coordinator.group.classic.rebalancing import Rebalancing, assignment_of
-from coordinator.group.classic.states import DEAD, PREPARING, Effect, Request, answer_of
+from coordinator.group.classic.states import ANSWERS, DEAD, PREPARING, Effect, Request, answer_of
 from coordinator.group.parts import ShardParts
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import (
@@ -22,6 +22,8 @@ from protocol.messages.groups_classic import (
 )
 
 log = logging.getLogger("barnabas.groups")
+
+_HEARTBEAT_ANSWERS = ANSWERS[Request.HEARTBEAT]  # the request that comes most often looks up but once
 
 
 class Membership:
@@ -89,7 +91,7 @@ class Membership:
         if isinstance(group, Error):
             return group
         self._rebalancing.restart_session(group, group.members[request.member_id])
-        found = answer_of(Request.HEARTBEAT, group.state)
+        found = _HEARTBEAT_ANSWERS[group.state]
         return found if isinstance(found, Error) else Error.NONE
 
     # --- LeaveGroup -----------------------------------------------------------------------------------------

@@ -86,7 +86,10 @@ class Rebalancing:
         """The member was heard of: its session starts anew, by default with its own timeout."""
         if timeout_ms is None:
             timeout_ms = member.session_timeout_ms
-        self.watch_session(group, member.member_id, timeout_ms)
+        group_id, member_id = group.group_id, member.member_id
+        self._runtime.schedule(
+            ("session", group_id, member_id), timeout_ms, partial(self._session_expired, group_id, member_id)
+        )
 
     def watch_session(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
         self._runtime.schedule(

@@ -5,10 +5,10 @@ A group or a partition that isn't known is no error: its offset is −1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from coordinator.group.offsets.store import OffsetStore
-from coordinator.group.records import OffsetKey
+from coordinator.group.records import CommittedOffset
 from protocol.errors import Error
 from protocol.messages.groups_offsets import (
     OffsetFetchRequestTopics,
@@ -19,58 +19,46 @@ from protocol.wire.schema import ZERO_UUID
 
 INVALID_OFFSET = -1
 
+_NOTHING: Mapping[int, CommittedOffset] = {}
+
 
 def fetch_offsets(
     offsets: OffsetStore, group_id: str, topics: Sequence[OffsetFetchRequestTopics], *, require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
     """The offsets of the partitions asked for. An offset of an older topic of the same name doesn't count for the
     new one's id (KAFKA-19154)."""
-    return [
-        OffsetFetchResponseTopics(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                _partition(
-                    offsets,
-                    OffsetKey(group_id, topic.name, index),
-                    topic.topic_id,
-                    require_stable=require_stable,
-                )
-                for index in topic.partition_indexes
-            ],
-        )
-        for topic in topics
-    ]
+    by_topic = offsets.of_group(group_id)
+    found = []
+    for topic in topics:
+        name, topic_id = topic.name, topic.topic_id
+        committed = by_topic.get(name, _NOTHING)
+        unstable = offsets.unstable_partitions(group_id, name) if require_stable else ()
+        partitions = [
+            _none(index, Error.UNSTABLE_OFFSET_COMMIT)
+            if index in unstable
+            else _partition(index, committed.get(index), topic_id)
+            for index in topic.partition_indexes
+        ]
+        found.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
+    return found
 
 
 def fetch_all_offsets(
     offsets: OffsetStore, group_id: str, *, require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
     """All that the group has committed; topics come without their ids."""
-    return [
-        OffsetFetchResponseTopics(
-            name=topic,
-            partitions=[
-                _partition(
-                    offsets, OffsetKey(group_id, topic, index), ZERO_UUID, require_stable=require_stable
-                )
-                for index in partitions
-            ],
-        )
+    asked = [
+        OffsetFetchRequestTopics(name=topic, topic_id=ZERO_UUID, partition_indexes=[*partitions])
         for topic, partitions in offsets.of_group(group_id).items()
     ]
+    return fetch_offsets(offsets, group_id, asked, require_stable=require_stable)
 
 
-def _partition(
-    offsets: OffsetStore, key: OffsetKey, topic_id: bytes, *, require_stable: bool
-) -> OffsetFetchResponsePartitions:
-    if require_stable and offsets.is_unstable(key):
-        return _none(key.partition, Error.UNSTABLE_OFFSET_COMMIT)
-    found = offsets.get(key)
+def _partition(index: int, found: CommittedOffset | None, topic_id: bytes) -> OffsetFetchResponsePartitions:
     if found is None or (ZERO_UUID not in (found.topic_id, topic_id) and found.topic_id != topic_id):
-        return _none(key.partition, Error.NONE)
+        return _none(index, Error.NONE)
     return OffsetFetchResponsePartitions(
-        partition_index=key.partition,
+        partition_index=index,
         committed_offset=found.offset,
         committed_leader_epoch=found.leader_epoch,
         metadata=found.metadata,

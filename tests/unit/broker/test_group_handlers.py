@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from broker.coordination.groups import Groups
 from broker.handlers import HANDLERS
 from broker.network.connection import Connection
 from broker.network.context import RequestContext
@@ -71,6 +72,9 @@ class OneShard:
 
     def all_shards(self) -> list[GroupShard]:
         return [self.shard]
+
+    def answer(self, group_id: str, question: Any, respond: Any) -> Any:
+        return Groups.answer(cast(Groups, self), group_id, question, respond)
 
     def ask(self, group_id: str, question: Any, reply: Any) -> None:
         self.shard.ask(question, reply)
