@@ -105,12 +105,11 @@ class Server:
         self.partitions = Partitions(
             self.node_id,
             self.log_dirs.online,
-            self.clock,
-            lambda name: log_config_of_topic(config, image.config_of_topic(name)),
-            is_internal,
-            self.chance.folder_name,
-            self.chance.randrange,
-            self.stop_on_failure,
+            clock=self.clock,
+            chance=self.chance,
+            config_of_topic=lambda name: log_config_of_topic(config, image.config_of_topic(name)),
+            is_internal=is_internal,
+            failed=self.stop_on_failure,
         )
         self.current_leaders = CurrentLeaders(self.partitions, image)
         self.fetch_sessions = FetchSessions(
@@ -121,11 +120,10 @@ class Server:
             self.log_dirs,
             self.partitions,
             self.controller,
-            self.clock,
-            self.scheduler,
-            self.chance.folder_name,
-            self.chance.randrange,
-            lambda: config.get_int("replica.alter.log.dirs.io.max.bytes.per.second"),
+            clock=self.clock,
+            scheduler=self.scheduler,
+            chance=self.chance,
+            max_bytes_per_s=lambda: config.get_int("replica.alter.log.dirs.io.max.bytes.per.second"),
         )
         self.log_dir_failures = LogDirFailures(
             opened.incarnation,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
     from broker.disks.log_dirs import LogDirs
+    from broker.environment.chance import Chance
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.replicas.partition import Partition
@@ -48,21 +49,20 @@ class LogDirMoves:
         log_dirs: LogDirs,
         partitions: Partitions,
         controller: Controller,
+        *,
         clock: Clock,
         scheduler: Scheduler,
-        new_folder_name: Callable[[], str],
-        jitter: Callable[[int], int],
+        chance: Chance,
         max_bytes_per_s: Callable[[], int],
     ) -> None:
-        """`new_folder_name()` is 32 hex digits."""
         self._node_id = node_id
         self._log_dirs = log_dirs
         self._partitions = partitions
         self._controller = controller
         self._clock = clock
         self._scheduler = scheduler
-        self._new_folder_name = new_folder_name
-        self._jitter = jitter
+        self._new_folder_name = chance.folder_name
+        self._jitter = chance.randrange
         self._max_bytes_per_s = max_bytes_per_s
         self._paid_until_s = 0.0  # what was copied is as much as may be up to then
         self._moving: dict[Partition, None] = {}

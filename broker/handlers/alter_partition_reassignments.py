@@ -11,8 +11,8 @@ from broker.controller.controller_result import ControllerResult
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
 from broker.controller.replica_decisions import Electorate, reassigned
 from broker.network.later import Later
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.denials import allows_on_cluster, denied
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     AlterPartitionReassignmentsRequest,
@@ -38,8 +38,9 @@ def handle(
     context: RequestContext,
     request: AlterPartitionReassignmentsRequest,
 ) -> AlterPartitionReassignmentsResponse | Later[AlterPartitionReassignmentsResponse]:
-    if not allows_on_cluster(authorizer, context, Operation.ALTER):
-        return _refused(request, denied(ResourceType.CLUSTER))
+    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+    if refusal is not None:
+        return _refused(request, refusal)
     if not request.topics:
         return AlterPartitionReassignmentsResponse(error_message="")
     if request.timeout_ms <= 0:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from broker.controller.controller_result import ControllerResult
 from broker.controller.scram_decisions import Outcomes, altered
 from broker.network.later import Later
-from broker.security.authorizer import Operation, check_cluster_operation
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.scram import (
     AlterUserScramCredentialsRequest,
@@ -45,12 +46,11 @@ def handle(
             outcomes = dict.fromkeys(sorted(users), outcomes)
         later.reply(_response(outcomes))
 
-    try:
-        check_cluster_operation(authorizer, context, Operation.ALTER)
-    except KafkaError as refusal:
-        reply(refusal)
-    else:
+    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+    if refusal is None:
         controller.submit(decide, reply)
+    else:
+        reply(refusal)
     return later.answer()
 
 

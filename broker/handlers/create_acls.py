@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security.authorizer import NO_AUTHORIZER, Operation, check_cluster_operation
+from broker.security.authorizer import NO_AUTHORIZER, Operation
+from broker.security.denials import cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
@@ -14,11 +15,9 @@ if TYPE_CHECKING:
 
 
 def handle(authorizer: Authorizer, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    refusal = KafkaError(Error.SECURITY_DISABLED, NO_AUTHORIZER)
-    try:
-        check_cluster_operation(authorizer, context, Operation.ALTER)
-    except KafkaError as denied:
-        refusal = denied
+    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+    if refusal is None:
+        refusal = KafkaError(Error.SECURITY_DISABLED, NO_AUTHORIZER)
     return CreateAclsResponse(
         results=[
             AclCreationResult(error_code=refusal.error, error_message=refusal.message)

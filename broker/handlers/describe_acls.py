@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security.authorizer import NO_AUTHORIZER, Operation, check_cluster_operation
-from protocol.errors import Error, KafkaError
+from broker.security.authorizer import NO_AUTHORIZER, Operation
+from broker.security.denials import cluster_refusal
+from protocol.errors import Error
 from protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 def handle(
     authorizer: Authorizer, context: RequestContext, request: DescribeAclsRequest
 ) -> DescribeAclsResponse:
-    try:
-        check_cluster_operation(authorizer, context, Operation.DESCRIBE)
-    except KafkaError as refusal:
+    refusal = cluster_refusal(authorizer, context, Operation.DESCRIBE)
+    if refusal is not None:
         return DescribeAclsResponse(error_code=refusal.error, error_message=refusal.message)
     return DescribeAclsResponse(error_code=Error.SECURITY_DISABLED, error_message=NO_AUTHORIZER)

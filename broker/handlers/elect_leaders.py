@@ -9,8 +9,8 @@ from broker.controller.controller_result import ControllerResult
 from broker.controller.record_bounds import check_records
 from broker.controller.replica_decisions import PREFERRED, UNCLEAN, Electorate, elected
 from broker.network.later import Later
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.denials import allows_on_cluster, denied
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     ElectLeadersRequest,
@@ -36,8 +36,9 @@ def handle(
     context: RequestContext,
     request: ElectLeadersRequest,
 ) -> ElectLeadersResponse | Later[ElectLeadersResponse]:
-    if not allows_on_cluster(authorizer, context, Operation.ALTER):
-        return _refused(request, denied(ResourceType.CLUSTER))
+    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+    if refusal is not None:
+        return _refused(request, refusal)
     election_type = request.election_type if context.api_version >= 1 else PREFERRED
     if request.topic_partitions == []:
         return ElectLeadersResponse()

@@ -130,7 +130,7 @@ def _max_bytes(
     """At most what a quota lets through at once, or the consumer would be throttled by each of its fetches."""
     allowed = min(request.max_bytes, fetch_max_bytes)
     if quotas.enforced:
-        most = quotas.fetch.most_at_once(context.client_id or "")
+        most = quotas.fetch.most_at_once(context.principal.name, context.client_id or "")
         if most is not None:
             return int(min(allowed, most))
     return allowed
@@ -222,10 +222,10 @@ class _Answers:
         encoder(FetchResponse, self._context.api_version)(FetchResponse(responses=_by_topic(told)), answer)
         size = FRAME_SIZE_BYTES + sum(map(len, answer))
         now_ms = self._clock.now_ms()
-        client_id = self._context.client_id or ""
-        throttle_ms = quota.charge(client_id, size, now_ms)
+        user, client_id = self._context.principal.name, self._context.client_id or ""
+        throttle_ms = quota.charge(user, client_id, size, now_ms)
         if throttle_ms > 0:
-            quota.charge(client_id, -size, now_ms)
+            quota.charge(user, client_id, -size, now_ms)
         return throttle_ms
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.denials import allows_on_cluster, denied
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
 from protocol.messages.cluster_admin import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -26,8 +26,8 @@ def handle(
     context: RequestContext,
     request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse:
-    if not allows_on_cluster(authorizer, context, Operation.DESCRIBE):
-        refusal = denied(ResourceType.CLUSTER)
+    refusal = cluster_refusal(authorizer, context, Operation.DESCRIBE)
+    if refusal is not None:
         return ListPartitionReassignmentsResponse(error_code=refusal.error, error_message=refusal.message)
     image = metadata.image
     if request.topics is None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from broker.controller.controller_result import ControllerResult
 from broker.network.later import Later
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.denials import allows_on_cluster, denied
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import UnregisterBrokerRequest, UnregisterBrokerResponse
 from protocol.messages.metadata_records import UnregisterBrokerRecord
@@ -50,8 +50,9 @@ def handle(
             response.error_code, response.error_message = failure.error, failure.message
         later.reply(response)
 
-    if allows_on_cluster(authorizer, context, Operation.ALTER):
+    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+    if refusal is None:
         controller.submit(decide, reply)
     else:
-        reply(denied(ResourceType.CLUSTER))
+        reply(refusal)
     return later.answer()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from broker.controller.controller_result import ControllerResult
 from broker.controller.feature_decisions import FeatureUpdate, updated
 from broker.network.later import Later
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.denials import allows_on_cluster, denied
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     UpdatableFeatureResult,
@@ -38,8 +38,9 @@ def handle(
     context: RequestContext,
     request: UpdateFeaturesRequest,
 ) -> UpdateFeaturesResponse | Later[UpdateFeaturesResponse]:
-    if not allows_on_cluster(authorizer, context, Operation.ALTER):
-        return _refused(denied(ResourceType.CLUSTER))
+    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+    if refusal is not None:
+        return _refused(refusal)
     updates = [
         FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
         for update in request.feature_updates

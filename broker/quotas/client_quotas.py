@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from broker.network.addresses import address_of
 from broker.quotas.limits import MISSING, Limits, Name
 from broker.quotas.measures import Rate, TokenBucket, Windows
-from broker.security import principal
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ClientQuotaRecord
 
@@ -77,18 +76,19 @@ class RateQuota:
         self._windows = windows
         self._measures = Measures(lambda: Rate(windows))
 
-    def charge(self, client_id: str, value: float, now_ms: int) -> int:
-        """Record what a client used; for how long it has to be throttled, in milliseconds."""
-        found = self.limits.find(principal.ANONYMOUS.name, client_id)
+    def charge(self, user: str, client_id: str, value: float, now_ms: int) -> int:
+        """Record what a client used; for how long it has to be throttled, in milliseconds. `user` is its principal's
+        name."""
+        found = self.limits.find(user, client_id)
         if found is None:
             return 0
         rate = self._measures.of(found.sharers, now_ms)
         rate.record(value, now_ms)
         return rate.throttle_ms(found.limit, now_ms)
 
-    def most_at_once(self, client_id: str) -> float | None:
+    def most_at_once(self, user: str, client_id: str) -> float | None:
         """More than this is throttled even if nothing else was used; None without a quota."""
-        found = self.limits.find(principal.ANONYMOUS.name, client_id)
+        found = self.limits.find(user, client_id)
         if found is None:
             return None
         return found.limit * (self._windows.samples - 1) * self._windows.window_ms / 1000
@@ -103,9 +103,9 @@ class MutationQuota:
         self.limits = Limits()
         self._buckets = Measures(lambda: TokenBucket(windows))
 
-    def of_request(self, client_id: str, *, strict: bool, now_ms: int) -> Mutations:
+    def of_request(self, user: str, client_id: str, *, strict: bool, now_ms: int) -> Mutations:
         """The quota for one request. `strict`: once it is exhausted a change is refused, or else delayed only."""
-        found = self.limits.find(principal.ANONYMOUS.name, client_id)
+        found = self.limits.find(user, client_id)
         if found is None:
             return UNLIMITED
         return LimitedMutations(self._buckets.of(found.sharers, now_ms), found.limit, strict, now_ms)
@@ -202,7 +202,9 @@ class ClientQuotas:
     def mutations_of(self, context: RequestContext, *, strict_since: int, now_ms: int) -> Mutations:
         """What a request may change; from a version on clients know that they can be refused."""
         strict = context.api_version >= strict_since
-        return self.mutation.of_request(context.client_id or "", strict=strict, now_ms=now_ms)
+        return self.mutation.of_request(
+            context.principal.name, context.client_id or "", strict=strict, now_ms=now_ms
+        )
 
     @contextlib.contextmanager
     def resolved(self, hosts: Mapping[str, str | None]) -> Iterator[None]:

@@ -28,13 +28,13 @@ def charge(
     `response` is None where nothing is answered (acks=0): such a Produce is charged for its bytes alone. What a
     handler has put in already (a Fetch above its quota, a change of too many partitions) counts as well.
     """
-    client_id = context.client_id or ""
+    user, client_id = context.principal.name, context.client_id or ""
     throttle_ms = 0
     if context.api_key == _PRODUCE_KEY:
-        throttle_ms = quotas.produce.charge(client_id, request_bytes, now_ms)
+        throttle_ms = quotas.produce.charge(user, client_id, request_bytes, now_ms)
     if response is not None and context.api_key not in _EXEMPT:
         used = handling_s * FULL_TIME_PERCENT
-        request_ms = min(quotas.request.charge(client_id, used, now_ms), quotas.max_request_throttle_ms)
+        request_ms = min(quotas.request.charge(user, client_id, used, now_ms), quotas.max_request_throttle_ms)
         throttle_ms = max(throttle_ms, request_ms)
     told_ms = getattr(response, "throttle_time_ms", None)
     if told_ms is not None:

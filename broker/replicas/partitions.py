@@ -21,6 +21,7 @@ from storage.log.segment_recovery import UnsupportedFormatError
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage, TopicChanges, TopicImage
+    from broker.environment.chance import Chance
     from broker.environment.clock import Clock
     from broker.replicas.commit_waiters import Failed
     from storage.directory.log_directory import LogDirectory
@@ -46,18 +47,15 @@ class Partitions:
         self,
         node_id: int,
         directories: dict[bytes, LogDirectory],
+        *,
         clock: Clock,
+        chance: Chance,
         config_of_topic: Callable[[str], LogConfig],
         is_internal: Callable[[str], bool],
-        new_folder_name: Callable[[], str],
-        jitter: Callable[[int], int],
         failed: Failed,
     ) -> None:
-        """`directories` by directory id; the first one takes partitions whose record names none.
-
-        `new_folder_name()` is 32 hex digits, for the folder of a partition that is deleted; `jitter(n)` draws from
-        0 to below n; `failed` learns of a broken invariant of somebody who waited for a commit.
-        """
+        """`directories` by directory id; the first one takes partitions whose record names none. `failed` learns of a
+        broken invariant of somebody who waited for a commit."""
         self.by_name: dict[str, HostedTopic] = {}
         self.by_id: dict[bytes, HostedTopic] = {}
         self._node_id = node_id
@@ -65,8 +63,8 @@ class Partitions:
         self._clock = clock
         self._config_of_topic = config_of_topic
         self._is_internal = is_internal
-        self._new_folder_name = new_folder_name
-        self._jitter = jitter
+        self._new_folder_name = chance.folder_name
+        self._jitter = chance.randrange
         self._failed = failed
         self._to_follow: dict[str, None] = {}  # topics with a partition that failed
         self._to_delete: list[Partition] = []

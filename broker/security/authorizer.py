@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error
 
 if TYPE_CHECKING:
     from broker.security.principal import Principal
@@ -101,15 +101,3 @@ class AllowEverything:
         self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
     ) -> bool:
         return True
-
-
-def check_cluster_operation(
-    authorizer: Authorizer, context: AuthorizableRequest, operation: Operation
-) -> None:
-    """Raises KafkaError (CLUSTER_AUTHORIZATION_FAILED) where the sender may not do that to the cluster
-    (Kafka: `AuthHelper.authorizeClusterOperation`)."""
-    if not authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME):
-        raise KafkaError(
-            Error.CLUSTER_AUTHORIZATION_FAILED,
-            f"The request needs the permission {operation.name} on the cluster.",
-        )

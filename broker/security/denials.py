@@ -24,5 +24,18 @@ def denied(resource_type: ResourceType) -> KafkaError:
 
 
 def allows_on_cluster(authorizer: Authorizer, context: AuthorizableRequest, operation: Operation) -> bool:
-    """Whether the sender of the request may do that to the cluster (Kafka: `authorizeClusterOperation`)."""
+    """Whether the sender of the request may do that to the cluster (Kafka: `AuthHelper.authorize` of the cluster)."""
     return authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def cluster_refusal(
+    authorizer: Authorizer, context: AuthorizableRequest, operation: Operation
+) -> KafkaError | None:
+    """What the sender is told where he may not do that to the cluster, None where he may.
+
+    For requests that Kafka refuses as a whole by `AuthHelper.authorizeClusterOperation`, whose message names the
+    operation, and dumps its own request object in front. Of the others the message is that of `denied`.
+    """
+    if allows_on_cluster(authorizer, context, operation):
+        return None
+    return KafkaError(Error.CLUSTER_AUTHORIZATION_FAILED, f"The request needs {operation.name} permission.")

@@ -57,7 +57,7 @@ def open_log(
     if not names:
         _start_empty(log, log_start_offset, now_ms)
         return
-    if any(name.endswith(_UNFINISHED_SUFFIXES) for name in names):
+    if [name for name in names if name.endswith(_UNFINISHED_SUFFIXES)]:
         names = _finish_swaps(log.files, log.directory, _remove_temporary(log.files, log.directory, names))
     offsets = {name: offset for name in names if (offset := offset_of(name)) is not None}
     log.snapshots.offsets = _offsets(offsets, SNAPSHOT_SUFFIX)
@@ -135,7 +135,8 @@ def _check_topic_id(log: LogState, names: set[str], found: str | None, *, clean:
 
 
 def _offsets(offsets: Mapping[str, int], suffix: str) -> list[int]:
-    return sorted(offset for name, offset in offsets.items() if name[_END_OF_OFFSET:] == suffix)
+    # a list, not a generator: a start does this for each partition
+    return sorted([offset for name, offset in offsets.items() if name[_END_OF_OFFSET:] == suffix])
 
 
 def _remove_temporary(files: Files, directory: str, names: set[str]) -> set[str]:
@@ -182,9 +183,13 @@ def _remove_orphans(
     files: Files, directory: str, offsets: Mapping[str, int], base_offsets: list[int]
 ) -> None:
     bases = set(base_offsets)
-    for name, offset in sorted(offsets.items()):
-        if offset not in bases and name[_END_OF_OFFSET:] in INDEX_SUFFIXES:
-            files.remove(f"{directory}/{name}")
+    orphans = [
+        name
+        for name, offset in offsets.items()
+        if offset not in bases and name[_END_OF_OFFSET:] in INDEX_SUFFIXES
+    ]
+    for name in sorted(orphans):
+        files.remove(f"{directory}/{name}")
 
 
 def _start_empty(log: LogState, offset: int, now_ms: int) -> None:
@@ -212,6 +217,8 @@ def _begin_anew(log: LogState, offset: int, now_ms: int) -> None:
 def _drop_leftovers(log: LogState) -> None:
     """Drops empty segments that a failed roll left behind: the one before holds the offsets that they begin at."""
     leftovers = []
+    if len(log.segments.row) == 1:
+        return
     before = log.segments[0]
     for segment in log.segments.row[1:]:
         if segment.size == 0 and _reaches(before, segment.base_offset):
@@ -262,8 +269,8 @@ def _load(
     first_unflushed = len(log.segments) if clean else log.segments.slot_of(recovery_point)
     first_unsynced = None
     slot = 0
-    while slot < len(log.segments):
-        segment = log.segments[slot]
+    while slot < len(log.segments.row):
+        segment = log.segments.row[slot]
         end = None if slot >= first_unflushed else side_files.trusted_end(log, slot, names)
         if end is not None:
             end_offset = end

@@ -13,6 +13,7 @@ from broker.handlers import (
     elect_leaders,
     incremental_alter_configs,
 )
+from broker.security.principal import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
@@ -26,7 +27,9 @@ TIMEOUT_MS = 1000
 
 def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[str, Any]) -> Any:
     asked = message_from(APIS[key].request, fields, version)
-    return handled(node, handler, SimpleNamespace(api_version=version, client_id="c"), asked)
+    return handled(
+        node, handler, SimpleNamespace(api_version=version, client_id="c", principal=ANONYMOUS), asked
+    )
 
 
 def codes(results: Any) -> list[Error]:

@@ -12,6 +12,7 @@ from typing import Any
 from broker.environment.environment import Environment
 from broker.handlers import alter_replica_log_dirs, produce
 from broker.process.command_line import parse_command_line
+from broker.security.principal import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
@@ -56,7 +57,9 @@ async def filled(folder: Path) -> Server:
 
 
 def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[str, Any]) -> Any:
-    context = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="test")
+    context = SimpleNamespace(
+        api_version=version, listener_name="PLAINTEXT", client_id="test", principal=ANONYMOUS
+    )
     return handled(node, handler, context, message_from(APIS[key].request, fields, version))
 
 

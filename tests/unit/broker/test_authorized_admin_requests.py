@@ -25,6 +25,7 @@ from broker.handlers import (
     update_features,
 )
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from broker.security.principal import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
@@ -51,7 +52,9 @@ async def guarded(folder: Path, *topics: str) -> tuple[Server, DenyingAuthorizer
 
 def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[str, Any]) -> Any:
     asked = message_from(APIS[key].request, fields, version)
-    return handled(node, handler, SimpleNamespace(api_version=version, client_id="c"), asked)
+    return handled(
+        node, handler, SimpleNamespace(api_version=version, client_id="c", principal=ANONYMOUS), asked
+    )
 
 
 def codes(results: Any) -> dict[str | None, Error]:
@@ -96,6 +99,15 @@ async def test_what_concerns_the_cluster_is_refused_before_it_is_looked_at(
     assert response.error_code == DENIED_CLUSTER
     assert authorizer.asked == [Asked(operation, CLUSTER, CLUSTER_NAME)]
     assert node.metadata.next_offset == before
+
+
+async def test_a_request_that_the_controller_refuses_as_a_whole_says_which_permission_it_needs(
+    tmp_path: Path,
+) -> None:
+    node, authorizer = await guarded(tmp_path)
+    authorizer.deny(Operation.ALTER, CLUSTER)
+    refused = ask(node, unregister_broker, 64, 0, {"broker_id": 7})
+    assert refused.error_message == "The request needs ALTER permission."
 
 
 async def test_a_refused_move_of_partitions_is_told_of_each_of_them(tmp_path: Path) -> None:

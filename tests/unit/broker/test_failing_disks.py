@@ -25,6 +25,7 @@ from broker.network.later import Later
 from broker.process.start_error import StartError
 from broker.replicas.fetch_sessions import FetchTarget
 from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results
+from broker.security.principal import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error, KafkaError
@@ -52,6 +53,7 @@ class AnyContext:
     api_version = 5
     listener_name = "PLAINTEXT"
     client_id = "test"
+    principal = ANONYMOUS
 
 
 def context() -> Any:
@@ -224,7 +226,9 @@ async def test_a_full_disk_is_answered_by_topic(node: Server) -> None:
 
 def ask(node: Server, handler: ModuleType, key: int, version: int, fields: dict[str, Any]) -> Any:
     request = message_from(APIS[key].request, fields, version)
-    context = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="test")
+    context = SimpleNamespace(
+        api_version=version, listener_name="PLAINTEXT", client_id="test", principal=ANONYMOUS
+    )
     return handled(node, handler, context, request)
 
 

@@ -20,6 +20,7 @@ from broker.network.addresses import address_of
 from broker.network.connection_limits import ConnectionLimits
 from broker.process.start_error import StartError
 from broker.quotas import client_quotas
+from broker.security.principal import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
@@ -51,7 +52,7 @@ def set_overrides(node: Server, text: str) -> Error:
     config = {"name": OVERRIDES, "config_operation": 0, "value": text}
     resource = {"resource_type": BROKER, "resource_name": "", "configs": [config]}
     asked = message_from(APIS[44].request, {"resources": [resource], "validate_only": False}, 1)
-    context: Any = SimpleNamespace(api_version=1, client_id="c")
+    context: Any = SimpleNamespace(api_version=1, client_id="c", principal=ANONYMOUS)
     (response,) = handled(node, incremental_alter_configs, context, asked).responses
     return Error(response.error_code)
 
@@ -67,7 +68,7 @@ def set_quota(
     entity = [{"entity_type": kind, "entity_name": name} for name in names]
     ops = [{"key": key, "value": value or 0.0, "remove": value is None}]
     fields = {"entries": [{"entity": entity, "ops": ops}], "validate_only": only}
-    context: Any = SimpleNamespace(api_version=1, client_id="c")
+    context: Any = SimpleNamespace(api_version=1, client_id="c", principal=ANONYMOUS)
     (entry,) = handled(node, alter_client_quotas, context, message_from(APIS[49].request, fields, 1)).entries
     return Error(entry.error_code)
 
@@ -283,7 +284,7 @@ async def test_a_host_that_is_refused_keeps_the_quota_that_it_has(node: Server, 
             for host in "ab"
         ]
         fields = {"entries": entries, "validate_only": False}
-        context: Any = SimpleNamespace(api_version=1, client_id="c")
+        context: Any = SimpleNamespace(api_version=1, client_id="c", principal=ANONYMOUS)
         answer = handled(node, alter_client_quotas, context, message_from(APIS[49].request, fields, 1))
     assert [entry.error_code for entry in answer.entries] == [Error.INVALID_REQUEST, Error.NONE]
     assert node.quotas.connections.limits == {"10.0.0.97": 5, "10.0.0.98": 7}
@@ -291,9 +292,21 @@ async def test_a_host_that_is_refused_keeps_the_quota_that_it_has(node: Server, 
 
 
 NO_NUMBERS: list[tuple[str, str, Callable[[Server], object]]] = [
-    ("client-id", "producer_byte_rate", lambda node: node.quotas.produce.charge("127.0.0.1", 10.0, 1)),
-    ("client-id", "consumer_byte_rate", lambda node: node.quotas.fetch.charge("127.0.0.1", 10.0, 1)),
-    ("client-id", "request_percentage", lambda node: node.quotas.request.charge("127.0.0.1", 10.0, 1)),
+    (
+        "client-id",
+        "producer_byte_rate",
+        lambda node: node.quotas.produce.charge(ANONYMOUS.name, "127.0.0.1", 10.0, 1),
+    ),
+    (
+        "client-id",
+        "consumer_byte_rate",
+        lambda node: node.quotas.fetch.charge(ANONYMOUS.name, "127.0.0.1", 10.0, 1),
+    ),
+    (
+        "client-id",
+        "request_percentage",
+        lambda node: node.quotas.request.charge(ANONYMOUS.name, "127.0.0.1", 10.0, 1),
+    ),
 ]
 
 
@@ -321,7 +334,7 @@ async def test_changes_without_a_number_are_not_limited(node: Server) -> None:
     key = "controller_mutation_rate"
     assert set_quota(node, "c", kind="client-id", key=key, value=math.nan) is Error.NONE
     now_ms = clock_of(node).now_ms()
-    mutations = node.quotas.mutation.of_request("c", strict=True, now_ms=now_ms)
+    mutations = node.quotas.mutation.of_request(ANONYMOUS.name, "c", strict=True, now_ms=now_ms)
     for _ in range(3):
         mutations.take(1000)
     assert mutations.throttle_ms == 0

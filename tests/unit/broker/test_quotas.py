@@ -6,15 +6,27 @@ import socket
 import struct
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from broker.config.broker_config import BrokerConfig
 from broker.network.connection import Connection
-from broker.quotas.client_quotas import IDLE_MS, MEASURES_BEFORE_SWEEP, Measures
+from broker.quotas.client_quotas import (
+    IDLE_MS,
+    MEASURES_BEFORE_SWEEP,
+    UNLIMITED,
+    ClientQuotas,
+    Measures,
+    MutationQuota,
+    RateQuota,
+)
 from broker.quotas.limits import MISSING, Limits
 from broker.quotas.measures import MAX_THROTTLE_MS, Rate, TokenBucket, Windows
+from broker.security.principal import ANONYMOUS, Principal
 from broker.server import Server
+from protocol.errors import KafkaError
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
 from protocol.wire.codec import encode
@@ -121,6 +133,31 @@ def test_a_quota_of_somebody_else_does_not_hold() -> None:
     assert limits.find("u", "c") is None
 
 
+def test_a_quota_of_a_user_holds_for_who_authenticated_as_that_user() -> None:
+    quota_per_s = RateQuota(WINDOWS)
+    quota_per_s.limits.set("alice", MISSING, 10.0)
+    assert quota_per_s.most_at_once("alice", "c") == 100
+    assert quota_per_s.most_at_once(ANONYMOUS.name, "c") is None
+    assert quota_per_s.charge(ANONYMOUS.name, "c", 1000, NOW_MS) == 0
+    assert quota_per_s.charge("alice", "c", 1000, NOW_MS) > 0
+    changes = MutationQuota(WINDOWS)
+    changes.limits.set("alice", MISSING, 1.0)
+    refused = changes.of_request("alice", "c", strict=True, now_ms=NOW_MS)
+    refused.take(12)
+    with pytest.raises(KafkaError):
+        refused.take(1)
+    changes.of_request("bob", "c", strict=True, now_ms=NOW_MS).take(1000)
+
+
+def test_a_request_is_charged_to_its_principal() -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    quotas.mutation.limits.set("alice", MISSING, 1.0)
+    alice: Any = SimpleNamespace(api_version=7, client_id="c", principal=Principal("User", "alice"))
+    nobody: Any = SimpleNamespace(api_version=7, client_id="c", principal=ANONYMOUS)
+    assert quotas.mutations_of(nobody, strict_since=6, now_ms=NOW_MS) is UNLIMITED
+    assert quotas.mutations_of(alice, strict_since=6, now_ms=NOW_MS) is not UNLIMITED
+
+
 def quota(key: str, value: float, *, remove: bool = False, **entity: str | None) -> ClientQuotaRecord:
     parts = [
         EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()
@@ -189,15 +226,15 @@ async def test_a_removed_quota_holds_no_longer_and_a_restart_keeps_the_others(tm
     node = await started(tmp_path)
     node.metadata.append([quota("producer_byte_rate", 10.0, client_id=None)])
     assert node.quotas.enforced
-    assert node.quotas.produce.charge("anybody", 1000, NOW_MS) > 0
+    assert node.quotas.produce.charge(ANONYMOUS.name, "anybody", 1000, NOW_MS) > 0
     node.metadata.append([quota("producer_byte_rate", 0.0, remove=True, client_id=None)])
     assert not node.quotas.enforced
-    assert node.quotas.produce.charge("anybody", 1000, NOW_MS) == 0
+    assert node.quotas.produce.charge(ANONYMOUS.name, "anybody", 1000, NOW_MS) == 0
     node.metadata.append([quota("consumer_byte_rate", 10.0, user="ANONYMOUS")])
     await node.stop()
 
     again = await started(tmp_path)
-    assert again.quotas.fetch.most_at_once("anybody") == 100
+    assert again.quotas.fetch.most_at_once(ANONYMOUS.name, "anybody") == 100
 
 
 async def test_an_address_that_connects_too_often_is_kept_waiting_and_sent_away(node: Server) -> None:
