@@ -95,12 +95,13 @@ class GroupStore:
     def _apply_consumer(self, record: ConsumerGroupRecord) -> None:
         group_id = record.group_id
         group = self.consumer.get(group_id)
-        if replay.ends_group(record):
-            self.consumer.pop(group_id, None)
-            return
-        if group is None:
-            if record.value is None:
+        if record.value is None:
+            if replay.ends_group(record):
+                self.consumer.pop(group_id, None)
                 return
+            if group is None:
+                return
+        elif group is None:
             # A classic group that is there for its offsets alone has no record of its own: this is the group.
             self.classic.pop(group_id, None)
             group = self.consumer[group_id] = ConsumerGroup(group_id)

@@ -6,7 +6,7 @@ All of it is durable, but for `awaited_joins` and when metadata is to be looked 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from coordinator.group.consumer.member import Assigned, ConsumerMember
 from coordinator.group.consumer.records import group_tombstones
@@ -14,7 +14,7 @@ from coordinator.group.consumer.resolved_regex import ResolvedRegex
 from coordinator.group.consumer.states import GROUP_STATES, GroupState, MemberState
 from coordinator.group.kinds import RetentionStart
 from coordinator.group.modern.group import NO_EPOCH, ModernGroup
-from coordinator.group.modern.subscriptions import Subscribers, Subscriptions, count_subscribers
+from coordinator.group.modern.subscriptions import Subscriptions, count_subscribers, is_homogeneous
 from coordinator.group.modern.targets import NO_TARGET, Target
 from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.records import AnyRecord
@@ -204,21 +204,22 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
     def regexes_with(self, old: ConsumerMember, new: ConsumerMember) -> Counter[str]:
         """How many subscribe to each regular expression once `new` takes the place of `old`."""
-        return _recounted(self.regexes, old.subscribed_regex, new.subscribed_regex)
+        return _recounted(self.regexes, old.regex or None, new.regex or None)
 
     def subscriptions_with(self, old: ConsumerMember, new: ConsumerMember) -> tuple[Subscriptions, bool]:
         """The subscribed topics once `new` takes the place of `old`, and whether all subscribe to the same then."""
         counts = dict(self.topics)
+        regexes = self.regexes_with(old, new)
         for topic in old.names:
             count_subscribers(counts, topic, by_name=-1)
         for topic in new.names:
             count_subscribers(counts, topic, by_name=1)
-        regex = old.subscribed_regex
-        if regex is not None and regex != new.subscribed_regex and self.regexes[regex] == 1:
+        regex = old.regex
+        if regex and regex != new.regex and self.regexes[regex] == 1:
             self._without_regex(counts, regex)
         is_one_more = new.member_id not in self.members and new.instance_id not in self.static_members
         count = len(self.members) + is_one_more
-        return counts, _is_homogeneous(self.regexes_with(old, new), counts, count)
+        return counts, is_homogeneous(regexes, counts, count)
 
     def topics_without(self, members: Iterable[ConsumerMember], regexes: Iterable[str]) -> Subscriptions:
         counts = dict(self.topics)
@@ -258,14 +259,14 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """A member is new or another than before."""
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
-        self._recount(old, member)
         if old is not None:
             self._release(old)
         for assigned in (member.assigned, member.pending):
             self._hold(assigned, member.epoch)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
-        self.homogeneous = _is_homogeneous(self.regexes, self.topics, len(self.members))
+        self._recount(old, member)
+        self.homogeneous = is_homogeneous(self.regexes, self.topics, len(self.members))
 
     def remove(self, member_id: str) -> None:
         old = self.members.pop(member_id)
@@ -275,9 +276,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             if old.instance_id is not None:
                 self.static_members.pop(old.instance_id, None)
         self.awaited_joins.discard(member_id)
-        self.homogeneous = _is_homogeneous(self.regexes, self.topics, len(self.members))
+        self.homogeneous = is_homogeneous(self.regexes, self.topics, len(self.members))
 
     def _recount(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
+        was = None if old is None else old.regex or None
+        now = None if new is None else new.regex or None
+        self.regexes = _recounted(self.regexes, was, now)
         for member, by in ((old, -1), (new, 1)):
             if member is None:
                 continue
@@ -291,9 +295,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                     self.server_assignors[member.assignor] = count
             for name, _ in member.classic.protocols if member.classic is not None else ():
                 self.classic_protocols[name] += by
-        was = None if old is None else old.subscribed_regex
-        now = None if new is None else new.subscribed_regex
-        self.regexes = _recounted(self.regexes, was, now)
 
     def _release(self, member: ConsumerMember) -> None:
         """Free what a member held, except what another one holds at another epoch by now (KAFKA-19862)."""
@@ -336,12 +337,3 @@ def _recounted(regexes: Counter[str], old: str | None, new: str | None) -> Count
     if new is not None:
         counts[new] += 1
     return +counts
-
-
-def _is_homogeneous(regexes: Mapping[str, int], topics: Mapping[str, Subscribers], members: int) -> bool:
-    """Whether all members subscribe to the same, as far as it can be told cheaply."""
-    if not regexes:
-        return all(count.by_name == members for count in topics.values())
-    if next(iter(regexes.values())) != members:
-        return False
-    return all(count.by_regex == 1 and count.by_name == 0 for count in topics.values())

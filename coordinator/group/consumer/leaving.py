@@ -83,7 +83,7 @@ class Leaving:
         records: list[AnyRecord] = []
         for member in members:
             records += member_tombstones(group_id, member.member_id)
-        counts = Counter(regex for member in members if (regex := member.subscribed_regex) is not None)
+        counts = Counter(member.regex for member in members if member.regex)
         unused = [regex for regex, count in counts.items() if group.regexes[regex] == count]
         records += [regex_record(group_id, regex, None) for regex in unused]
         metadata_hash = self._hashes.of(group.topics_without(members, unused))

@@ -32,7 +32,7 @@ class ClassicMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """`regex` is "" without one; `pending` are the partitions that it has to give up."""
+    """`regex` is "" or None without one; `pending` are the partitions that it has to give up."""
 
     member_id: str
     epoch: int = 0
@@ -53,11 +53,6 @@ class ConsumerMember:
     @property
     def is_classic(self) -> bool:
         return self.classic is not None
-
-    @property
-    def subscribed_regex(self) -> str | None:
-        """The regular expression that it subscribes to, None without one."""
-        return self.regex or None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch

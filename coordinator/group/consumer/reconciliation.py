@@ -5,7 +5,7 @@ First it gives up, then it gets: nobody is given a partition that another member
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from coordinator.group.consumer.decision import Decision
@@ -21,8 +21,11 @@ from protocol.errors import Error, KafkaError
 
 NOBODY = -1
 
-PartitionEpoch = Callable[[bytes, int], int]
-"""The member epoch of who holds a partition, −1 where nobody does."""
+PartitionEpochs = Mapping[bytes, Mapping[int, int]]
+"""The member epoch of who holds a partition, by topic id; without those that nobody holds."""
+
+
+_NO_EPOCHS: Mapping[int, int] = {}
 
 
 class ReconciliationStep:
@@ -45,7 +48,7 @@ class ReconciliationStep:
             subscribed={topic.topic_id for topic in found if topic is not None},
             subscription_changed=decision.subscription_changed,
             owned=decision.owned,
-            partition_epoch=group.partition_epoch,
+            partition_epochs=group.partition_epochs,
         )
         reconciled = reconcile(member, situation)
         if reconciled == member:
@@ -68,7 +71,7 @@ class Situation(NamedTuple):
     """The ids of the topics that it subscribes to."""
     subscription_changed: bool
     owned: Owned
-    partition_epoch: PartitionEpoch
+    partition_epochs: PartitionEpochs
 
 
 def reconcile(member: ConsumerMember, situation: Situation) -> ConsumerMember:
@@ -145,7 +148,7 @@ def _trim(member: ConsumerMember, subscribed: Collection[bytes], owned: Owned) -
 
 
 def _next(member: ConsumerMember, epoch: int, situation: Situation) -> ConsumerMember:
-    target_epoch, target, subscribed, _, owned, partition_epoch = situation
+    target_epoch, target, subscribed, _, owned, partition_epochs = situation
     kept: Assigned = JavaMap()
     revoked: Assigned = JavaMap()
     added: JavaMap[bytes, JavaSet[int]] = JavaMap()
@@ -160,12 +163,13 @@ def _next(member: ConsumerMember, epoch: int, situation: Situation) -> ConsumerM
         for partition in current:
             (revokes if partition in wanted else keeps).pop(partition)
         pending = member.pending.get(topic_id) or JavaMap()
+        epochs = partition_epochs.get(topic_id, _NO_EPOCHS)
         adds = JavaSet.of(wanted)
         for partition in [partition for partition in adds if partition in keeps]:
             adds.discard(partition)
         for partition in [*adds]:
             # What it is just giving up itself is free for it (KAFKA-19449).
-            if partition_epoch(topic_id, partition) != NOBODY and partition not in pending:
+            if epochs.get(partition, NOBODY) != NOBODY and partition not in pending:
                 adds.discard(partition)
                 some_unreleased = True
         if len(keeps):

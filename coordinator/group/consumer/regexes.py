@@ -114,7 +114,7 @@ class Regexes:
         is_new = False
         if old.regex != new.regex:
             change = RegexChange.UPDATED
-            was, now = old.subscribed_regex, new.subscribed_regex
+            was, now = old.regex or None, new.regex or None
             if was is not None and group.regexes[was] == 1:
                 decision.records.append(regex_record(group.group_id, was, None))
             if now is not None and group.regexes[now] == 0:

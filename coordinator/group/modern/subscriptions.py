@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -26,3 +27,13 @@ def count_subscribers(counts: Subscriptions, topic: str, *, by_name: int = 0, by
         counts.pop(topic, None)
     else:
         counts[topic] = new
+
+
+def is_homogeneous(regexes: Mapping[str, int], topics: Subscriptions, members: int) -> bool:
+    """Whether all members subscribe to the same, as far as it can be told cheaply. `regexes`: how many of them
+    subscribe to each regular expression."""
+    if not regexes:
+        return all(count.by_name == members for count in topics.values())
+    if next(iter(regexes.values())) != members:
+        return False
+    return all(count.by_regex == 1 and count.by_name == 0 for count in topics.values())

@@ -36,12 +36,9 @@ class GroupSpec:
     members: JavaMap[str, MemberSpec]
     homogeneous: bool
     owners: Mapping[bytes, Mapping[int, str]]
+    """Whose target a partition is in so far, be it a member that has left, by topic id."""
     partition_count: Callable[[bytes], int]
     """Partitions of a topic by id."""
-
-    def is_assigned(self, topic_id: bytes, partition: int) -> bool:
-        """Whether it is in somebody's target so far, be it of a member that has left."""
-        return partition in self.owners.get(topic_id, {})
 
 
 def copy_of(target: Target) -> Target:

@@ -35,7 +35,8 @@ def _assign_same(spec: GroupSpec) -> Assignments:
     for topic_id in subscribed:
         count = spec.partition_count(topic_id)
         total += count
-        unassigned += [(topic_id, index) for index in range(count) if not spec.is_assigned(topic_id, index)]
+        owners = spec.owners.get(topic_id, {})
+        unassigned += [(topic_id, index) for index in range(count) if index not in owners]
     assignments: Assignments = {}
     unfilled = _keep_quotas(spec, subscribed, total, assignments, unassigned)
     taken = 0

@@ -49,7 +49,10 @@ def step(
         subscribed=subscribed,
         subscription_changed=changed,
         owned=owned,
-        partition_epoch=lambda topic_id, partition: 3 if (topic_id, partition) in held else -1,
+        partition_epochs={
+            topic_id: {partition: 3 for held_topic, partition in held if held_topic == topic_id}
+            for topic_id, _ in held
+        },
     )
     return reconcile(member, situation)
 
