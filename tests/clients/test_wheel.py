@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from protocol.messages.api_versions import ApiVersionsRequest
-from tests.support.wire import Client
+from tests.support.wire import Client, Outcome
 
 ROOT = Path(__file__).parents[2]
 FLOORS = {"protocol", "storage", "coordinator", "broker"}
@@ -78,9 +78,12 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def api_keys(bootstrap: str) -> set[int]:
     """The keys in the answer to an ApiVersions v0 request."""
     with Client.of(bootstrap) as client:
-        answer = client.ask(ApiVersionsRequest(), 0)
-    assert answer.error_code == 0
-    return {each.api_key for each in answer.api_keys}
+        sent = client.send(ApiVersionsRequest(), 0)
+        answer = client.receive(sent)
+    assert not isinstance(answer, Outcome)
+    assert answer.correlation_id == sent.correlation_id
+    assert answer.message.error_code == 0
+    return {each.api_key for each in answer.message.api_keys}
 
 
 def modules_below(folder: str) -> list[str]:

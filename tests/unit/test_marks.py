@@ -1,50 +1,87 @@
-"""From a table or a named fault to its test: `grep` for the mark, or for the name of the operation."""
+"""From a table, a limit or a fault to its test: `grep` for the mark with its name."""
 
 from __future__ import annotations
 
 import ast
+import re
+from functools import cache
 
 from storage.files import OPERATIONS
-from tests.support.house import Source, sources
+from tests.support.house import FLOORS, MESSAGES, Source, sources
 
-TABLES = sources("coordinator", "broker/network")
-TESTS = sources("tests/unit", "tests/simulation", "tests/crash", "tests/property")
+ROOMS = [source for source in sources(*FLOORS) if not source.name.startswith(MESSAGES)]
+TESTS = sources("tests/unit", "tests/node", "tests/simulation", "tests/crash", "tests/property")
+
+LIMIT = re.compile(
+    r"(MAX|MIN|MOST|LEAST|LONGEST|MANY|REMEMBERED)_\w+|(\w+_)?PER_TURN|AT_ONCE|\w+_BEFORE_SWEEP"
+)
+"""What a constant is called that bounds something of ours or of a client's."""
+
+BOUNDS_NOTHING = {
+    "broker.handlers.list_offsets.MAX_TIMESTAMP": "a question that Kafka wrote as a number",
+    "protocol.records.batch.MAX_TIMESTAMP_POS": "a place in a batch",
+    "protocol.wire.primitives.MAX_INT32": "what an int32 holds",
+}
 
 
-def tables(source: Source) -> set[str]:
-    """The public tables of a file of states: dicts in capitals."""
-    found = set()
+def constants(source: Source) -> dict[str, ast.expr]:
+    """The public names in capitals of a file, and what they are."""
+    found = {}
     for node in source.tree.body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict | ast.DictComp):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             if isinstance(target, ast.Name) and target.id.isupper() and not target.id.startswith("_"):
-                found.add(f"{source.name}.{target.id}")
+                found[target.id] = node.value
     return found
 
 
-def marked() -> set[str]:
-    """What the marks `table` of all tests name."""
+def tables() -> set[str]:
+    """The public tables of all files of states: dicts in capitals."""
+    return {
+        f"{source.name}.{name}"
+        for source in ROOMS
+        if source.path.stem.endswith("states")
+        for name, value in constants(source).items()
+        if isinstance(value, ast.Dict | ast.DictComp)
+    }
+
+
+def limits() -> set[str]:
+    """Numbers by whose name something is bounded."""
+    return {
+        f"{source.name}.{name}"
+        for source in ROOMS
+        for name, value in constants(source).items()
+        if LIMIT.fullmatch(name) and all(isinstance(node, NUMBER) for node in ast.walk(value))
+        if not (isinstance(value, ast.Constant) and not isinstance(value.value, int | float))
+    }
+
+
+NUMBER = ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop
+
+
+@cache
+def marked(kind: str) -> set[str]:
+    """What the marks of that kind of all tests name."""
     return {
         node.args[0].value
         for source in TESTS
         for node in ast.walk(source.tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.table"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == f"pytest.mark.{kind}"
         for _ in node.args[:1]
         if isinstance(node.args[0], ast.Constant)
     }
 
 
 def test_every_table_of_states_has_a_test_that_bears_its_name() -> None:
-    there = {name for source in TABLES if source.path.stem.endswith("states") for name in tables(source)}
-    assert there
-    assert marked() == there
+    assert tables()
+    assert marked("table") == tables()
 
 
-def test_every_operation_on_files_is_named_by_a_test() -> None:
-    named = {
-        node.value
-        for source in TESTS
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Constant) and source.path.name != "test_marks.py"
-    }
-    assert set(OPERATIONS) <= named
+def test_every_limit_has_a_test_that_bears_its_name() -> None:
+    assert marked("limit") == limits() - BOUNDS_NOTHING.keys()
+    assert BOUNDS_NOTHING.keys() <= limits()
+
+
+def test_every_operation_on_files_has_a_test_that_lets_it_fail() -> None:
+    assert marked("fault") == set(OPERATIONS)

@@ -29,6 +29,7 @@ from tests.unit.broker.admin_requests import (
 )
 
 
+@pytest.mark.limit("broker.controller.metadata_log.MAX_BATCH_BYTES")
 async def test_a_batch_too_large_in_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = await started(tmp_path)
     before = node.metadata.next_offset

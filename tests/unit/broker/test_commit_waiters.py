@@ -201,6 +201,7 @@ def test_who_is_cancelled_is_not_told(leader: Leader, told: Told) -> None:
     assert leader.waiting_for_commit == 0
 
 
+@pytest.mark.limit("broker.replicas.commit_waiters.MANY_CANCELLED")
 def test_those_cancelled_take_no_room_for_long(told: Told) -> None:
     waiters = CommitWaiters(told.failed.append)
     for offset in range(1, 10_000):

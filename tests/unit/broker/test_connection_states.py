@@ -29,12 +29,12 @@ ENDS = {Event.ANSWERED: ANSWERING, Event.THROTTLE_OVER: THROTTLED, Event.CLIENT_
 HELD = [(holds, state, event) for (holds, state), event in itertools.product(HOLDS.items(), Event)]
 
 
-@pytest.mark.table("broker.network.connection_states.REACTIONS")
 def test_the_table_has_a_cell_for_each_state_and_event() -> None:
     assert set(REACTIONS) == set(ConnectionState)
     assert all(set(row) == set(Event) for row in REACTIONS.values())
 
 
+@pytest.mark.table("broker.network.connection_states.REACTIONS")
 @pytest.mark.parametrize(("holds", "state", "event"), HELD)
 def test_each_reason_to_wait_comes_and_goes_by_itself(
     holds: frozenset[str], state: ConnectionState, event: Event
@@ -58,6 +58,7 @@ def test_each_reason_to_wait_comes_and_goes_by_itself(
     assert (action is Action.SERVE) is (bool(holds) and not left)
 
 
+@pytest.mark.table("broker.network.connection_states.REACTIONS")
 @pytest.mark.parametrize("event", Event)
 def test_who_is_gone_stays_gone(event: Event) -> None:
     after, action = REACTIONS[ConnectionState.GONE][event]

@@ -120,6 +120,7 @@ def test_a_session_of_names_refuses_ids_and_lives_on() -> None:
     assert sessions.fetch(session_id, 1).error == Error.NONE
 
 
+@pytest.mark.limit("broker.replicas.fetch_sessions.MAX_EPOCH")
 def test_after_the_largest_epoch_comes_one() -> None:
     sessions = Sessions()
     session_id = sessions.open(("a", 0))

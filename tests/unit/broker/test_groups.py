@@ -34,7 +34,7 @@ from storage.log.results import AppendOrigin
 from tests.support.answers import answered
 from tests.support.manual_clock import ManualClock
 from tests.support.topics import topics_of
-from tests.support.whole_server import clock_of, handled, in_loop, started
+from tests.support.whole_server import clock_of, handled, started
 
 CLIENT = SimpleNamespace(listener=SimpleNamespace(name="PLAINTEXT"), peer_host="127.0.0.1")
 
@@ -285,21 +285,17 @@ async def test_a_timer_that_fails_stops_no_other() -> None:
 
 
 @pytest.mark.parametrize("error", [AssertionError("broken"), BrokenInvariantError("broken")])
-def test_a_broken_invariant_in_a_timer_is_reported(error: Exception) -> None:
-    @in_loop
-    async def test() -> None:
-        clock = ManualClock()
-        failures: list[BaseException] = []
-        timers = LoopTimers(clock, LoopScheduler(), failures.append)
+async def test_a_broken_invariant_in_a_timer_is_reported(error: Exception) -> None:
+    clock = ManualClock()
+    failures: list[BaseException] = []
+    timers = LoopTimers(clock, LoopScheduler(), failures.append)
 
-        def fail() -> None:
-            raise error
+    def fail() -> None:
+        raise error
 
-        timers.schedule("a", 10, fail)
-        clock.advance_ms(10)
-        timers.fire_due()
+    timers.schedule("a", 10, fail)
+    clock.advance_ms(10)
+    timers.fire_due()
 
-        assert failures == [error]
-        timers.stop()
-
-    test()
+    assert failures == [error]
+    timers.stop()

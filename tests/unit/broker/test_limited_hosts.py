@@ -26,7 +26,7 @@ from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from tests.compare.plain import message_from
-from tests.support.whole_server import clock_of, handled, in_loop, started
+from tests.support.whole_server import clock_of, handled, started
 
 OVERRIDES = "max.connections.per.ip.overrides"
 RATE = "connection_creation_rate"
@@ -181,13 +181,9 @@ def test_a_host_is_looked_up_when_it_comes_and_not_again(asked: list[str]) -> No
 
 
 @pytest.mark.parametrize("host", UNRESOLVED[:2])
-def test_a_file_that_names_a_host_that_cannot_be_resolved_is_refused(tmp_path: Path, host: str) -> None:
-    @in_loop
-    async def begin() -> None:
-        await started(tmp_path, f"{OVERRIDES}={host}:3")
-
+async def test_a_file_that_names_a_host_that_cannot_be_resolved_is_refused(tmp_path: Path, host: str) -> None:
     with pytest.raises(StartError, match=f"{OVERRIDES}: {host} can't be resolved") as refused:
-        begin()
+        await started(tmp_path, f"{OVERRIDES}={host}:3")
     assert "\n" not in str(refused.value)
 
 
@@ -206,11 +202,10 @@ async def test_an_altered_host_that_cannot_be_resolved_stops_no_broker(tmp_path:
 
 
 @pytest.mark.parametrize(("text", "admitted"), [("127.0.0.1:-3", 0), ("127.0.0.1", 5), ("127.0.0.1:x", 5)])
-def test_a_record_of_the_past_stops_no_broker(
+async def test_a_record_of_the_past_stops_no_broker(
     tmp_path: Path, text: str, admitted: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    @in_loop
-    async def play() -> None:
+    with caplog.at_level(logging.WARNING):
         node = await started(tmp_path)
         node.metadata.append([override(text)])
         assert admits(node.connection_limits, "127.0.0.1") == admitted
@@ -219,9 +214,6 @@ def test_a_record_of_the_past_stops_no_broker(
         again = await started(tmp_path)
         assert admits(again.connection_limits, "127.0.0.1") == admitted
         await again.stop()
-
-    with caplog.at_level(logging.WARNING):
-        play()
     assert (OVERRIDES in caplog.text) == (admitted == 5)
 
 
@@ -311,23 +303,18 @@ NO_NUMBERS: list[tuple[str, str, Callable[[Server], object]]] = [
 
 
 @pytest.mark.parametrize(("kind", "key", "charge"), NO_NUMBERS)
-def test_a_quota_that_is_no_number_throttles_nobody(
+async def test_a_quota_that_is_no_number_throttles_nobody(
     tmp_path: Path, kind: str, key: str, charge: Callable[[Server], object]
 ) -> None:
-    @in_loop
-    async def play() -> None:
-        node = await started(tmp_path)
-        assert set_quota(node, "127.0.0.1", kind=kind, key=key, value=math.nan) is Error.NONE
-        assert charge(node) == 0
-        before = node.metadata.next_offset
-        assert set_quota(node, "127.0.0.1", kind=kind, key=key, value=math.nan) is Error.NONE
-        assert node.metadata.next_offset == before  # it is the same as itself
-        await node.stop()
-        again = await started(tmp_path)
-        assert charge(again) == 0
-        await again.stop()
-
-    play()
+    node = await started(tmp_path)
+    assert set_quota(node, "127.0.0.1", kind=kind, key=key, value=math.nan) is Error.NONE
+    assert charge(node) == 0
+    before = node.metadata.next_offset
+    assert set_quota(node, "127.0.0.1", kind=kind, key=key, value=math.nan) is Error.NONE
+    assert node.metadata.next_offset == before  # it is the same as itself
+    await node.stop()
+    again = await started(tmp_path)
+    assert charge(again) == 0
 
 
 async def test_changes_without_a_number_are_not_limited(node: Server) -> None:
@@ -354,30 +341,22 @@ async def test_connections_without_a_number_are_none_at_all(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e300])
-def test_a_record_with_a_number_beyond_java_s_int_is_brought_within(tmp_path: Path, value: float) -> None:
-    @in_loop
-    async def play() -> None:
-        node = await started(tmp_path)
-        parts = [records.EntityData(entity_type="ip", entity_name="127.0.0.1")]
-        node.metadata.append([records.ClientQuotaRecord(entity=parts, key=RATE, value=value)])
-        assert node.quotas.connections.limits == {"127.0.0.1": 2**31 - 1 if value > 0 else -(2**31)}
-        node.quotas.connections.charge("127.0.0.1", clock_of(node).now_ms())
-        await node.stop()
-
-    play()
+async def test_a_record_with_a_number_beyond_java_s_int_is_brought_within(
+    tmp_path: Path, value: float
+) -> None:
+    node = await started(tmp_path)
+    parts = [records.EntityData(entity_type="ip", entity_name="127.0.0.1")]
+    node.metadata.append([records.ClientQuotaRecord(entity=parts, key=RATE, value=value)])
+    assert node.quotas.connections.limits == {"127.0.0.1": 2**31 - 1 if value > 0 else -(2**31)}
+    node.quotas.connections.charge("127.0.0.1", clock_of(node).now_ms())
 
 
 @pytest.mark.parametrize(("names", "held"), [(("a", "b"), "b"), (("a", None), None), (("", "b"), "b")])
-def test_of_an_entity_type_that_comes_twice_the_last_name_counts(
+async def test_of_an_entity_type_that_comes_twice_the_last_name_counts(
     tmp_path: Path, names: tuple[str | None, ...], held: str | None
 ) -> None:
-    @in_loop
-    async def play() -> None:
-        node = await started(tmp_path)
-        key = "producer_byte_rate"
-        assert set_quota(node, *names, kind="user", key=key) is Error.NONE
-        kept = [*node.metadata.image.kept.of_type(records.ClientQuotaRecord)]
-        assert [[part.entity_name for part in record.entity] for record in kept] == [[held]]  # type: ignore[attr-defined]
-        await node.stop()
-
-    play()
+    node = await started(tmp_path)
+    key = "producer_byte_rate"
+    assert set_quota(node, *names, kind="user", key=key) is Error.NONE
+    kept = [*node.metadata.image.kept.of_type(records.ClientQuotaRecord)]
+    assert [[part.entity_name for part in record.entity] for record in kept] == [[held]]  # type: ignore[attr-defined]

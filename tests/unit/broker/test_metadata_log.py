@@ -148,6 +148,7 @@ def test_a_restart_finds_what_was_applied(metadata: MetadataLog) -> None:
     assert state(replayed(metadata).image) == state(metadata.image)
 
 
+@pytest.mark.limit("broker.controller.metadata_log.MAX_RECORDS_PER_BATCH")
 def test_a_decision_of_more_than_one_batch_is_written_where_it_may_be_and_else_not_at_all(
     metadata: MetadataLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +253,7 @@ def test_a_change_that_sets_no_leader_keeps_the_leader_epoch(metadata: MetadataL
     assert (partition.leader_epoch, partition.partition_epoch) == (0, 1)
 
 
+@pytest.mark.limit("broker.controller.topic_names.MAX_NAME_LENGTH")
 @pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a b", "ä", "a/b"])
 def test_a_name_that_no_topic_can_have_is_refused(metadata: MetadataLog, name: str) -> None:
     assert refusal(metadata, name) == Error.INVALID_TOPIC_EXCEPTION

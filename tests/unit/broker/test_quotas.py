@@ -77,6 +77,7 @@ def test_a_bucket_begins_full_and_owes_what_is_taken_beyond() -> None:
     assert bucket.throttle_ms(1, NOW_MS + 4000) == 0
 
 
+@pytest.mark.limit("broker.quotas.measures.MAX_THROTTLE_MS")
 @pytest.mark.parametrize("limit", [1e-300, 5e-324, 0.0, 1e-7])
 def test_however_low_a_limit_the_time_fits_into_an_answer(limit: float) -> None:
     rate = Rate(WINDOWS)
@@ -94,6 +95,7 @@ def test_a_limit_that_is_none_throttles_nobody(limit: float) -> None:
     assert rate.throttle_ms(limit, NOW_MS) == 0
 
 
+@pytest.mark.limit("broker.quotas.client_quotas.MEASURES_BEFORE_SWEEP")
 def test_clients_are_not_looked_through_again_while_all_of_them_are_in_use() -> None:
     measures = Measures(lambda: Rate(WINDOWS))
     for number in range(5 * MEASURES_BEFORE_SWEEP):

@@ -23,7 +23,7 @@ from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
 from tests.compare.plain import message_from
 from tests.support.disk import files
 from tests.support.topics import topics_of
-from tests.support.whole_server import crash, in_loop, started
+from tests.support.whole_server import crash, started
 from tests.unit.broker.admin_requests import (
     BROKER,
     TIMEOUT_MS,
@@ -66,6 +66,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_log, "MAX_RECORDS_PER_BATCH", FEW)
 
 
+@pytest.mark.limit("broker.controller.record_bounds.MAX_RECORDS_PER_REQUEST")
 async def test_the_record_of_a_topic_counts_as_those_of_its_partitions(node: Server) -> None:
     assert create(node, ("a", MAX_RECORDS_PER_REQUEST - 1), only=True) == [Error.NONE]
     assert create(node, ("a", MAX_RECORDS_PER_REQUEST), ("b", 1), ("a/b", 1), only=True) == (
@@ -100,27 +101,22 @@ async def test_a_request_is_one_append_and_in_force_as_a_whole(node: Server) -> 
 
 
 @pytest.mark.parametrize(("limit", "largest"), [("MAX_RECORDS_PER_BATCH", FEW), ("MAX_BATCH_BYTES", 1500)])
-def test_credentials_are_stored_as_one_batch_or_not_at_all(
+async def test_credentials_are_stored_as_one_batch_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, largest: int
 ) -> None:
-    @in_loop
-    async def play() -> None:
-        node = await started(tmp_path)
-        before = node.metadata.next_offset
-        users = [f"u{n}" for n in range(FEW)]
-        monkeypatch.setattr(metadata_log, limit, largest)
-        more = [*users, *(f"v{n}" for n in range(FEW))]
-        refused = store(node, *more, "", "twice", "twice")
-        assert [*refused] == sorted({*more, "", "twice"})
-        assert {*refused.values()} == {(Error.UNKNOWN_SERVER_ERROR, None)}
-        assert node.metadata.next_offset == before
-        stored = store(node, *users, "")
-        assert stored.pop("")[0] is Error.UNACCEPTABLE_CREDENTIAL
-        assert stored == dict.fromkeys(users, (Error.NONE, None))
-        assert node.metadata.next_offset == before + FEW
-        await node.stop()
-
-    play()
+    node = await started(tmp_path)
+    before = node.metadata.next_offset
+    users = [f"u{n}" for n in range(FEW)]
+    monkeypatch.setattr(metadata_log, limit, largest)
+    more = [*users, *(f"v{n}" for n in range(FEW))]
+    refused = store(node, *more, "", "twice", "twice")
+    assert [*refused] == sorted({*more, "", "twice"})
+    assert {*refused.values()} == {(Error.UNKNOWN_SERVER_ERROR, None)}
+    assert node.metadata.next_offset == before
+    stored = store(node, *users, "")
+    assert stored.pop("")[0] is Error.UNACCEPTABLE_CREDENTIAL
+    assert stored == dict.fromkeys(users, (Error.NONE, None))
+    assert node.metadata.next_offset == before + FEW
 
 
 async def test_leaders_are_elected_up_to_the_bound_or_none(node: Server, few: None) -> None:
@@ -239,6 +235,7 @@ async def test_topics_are_deleted_up_to_the_bound(node: Server, few: None) -> No
     assert len(node.metadata.image.topics) == 2
 
 
+@pytest.mark.limit("broker.controller.record_bounds.MAX_RECORDS_PER_REQUEST")
 async def test_settings_are_altered_as_one_batch_or_not_at_all(node: Server) -> None:
     before = node.metadata.next_offset
     nowhere = (TOPIC, "nowhere", {"flush.ms": "1"})

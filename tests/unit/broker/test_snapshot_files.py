@@ -37,6 +37,7 @@ def test_the_file_is_a_header_the_records_and_a_footer(tmp_path: Path) -> None:
     assert read_snapshot(files, str(path)).last_contained_log_timestamp_ms == ManualClock().now_ms()
 
 
+@pytest.mark.limit("broker.controller.snapshot_file.MAX_RECORDS_PER_BATCH")
 def test_records_are_spread_over_batches_of_1024(tmp_path: Path) -> None:
     metadata = begin(tmp_path, SnapshotPolicy(20_000, 0, -1, -1))
     metadata.append(topic("a", 3000))

@@ -115,6 +115,7 @@ def test_an_operation_that_is_not_known_is_an_unknown_error_on_a_topic() -> None
     assert raised.value.error is Error.UNKNOWN_SERVER_ERROR
 
 
+@pytest.mark.limit("broker.config.alterations.MAX_VALUE_CHARACTERS")
 def test_a_value_cannot_grow_without_end() -> None:
     name = "follower.replication.throttled.replicas"
     with pytest.raises(KafkaError, match="exceeds the maximum value size of 32767 bytes"):

@@ -53,6 +53,8 @@ def test_a_name_is_matched_as_a_whole(regex: str, name: str, expected: bool) -> 
     assert compile_pattern(regex).matches(name) is expected
 
 
+@pytest.mark.limit("coordinator.java.re2.syntax.MAX_REPEAT")
+@pytest.mark.limit("coordinator.java.re2.syntax.MAX_DEPTH")
 @pytest.mark.parametrize(
     ("regex", "complaint"),
     [
@@ -114,6 +116,7 @@ def test_no_expression_takes_long(regex: str) -> None:
         assert pattern.work - before <= 5_000 * len(name)
 
 
+@pytest.mark.limit("coordinator.java.re2.nodes.MAX_WORK")
 @pytest.mark.parametrize(
     "regex",
     [
@@ -129,6 +132,22 @@ def test_no_expression_takes_long(regex: str) -> None:
 def test_an_expression_that_becomes_too_large_is_refused_before_it_does(regex: str) -> None:
     with pytest.raises(PatternSyntaxError, match=r"^expression too large$"):
         compile_pattern(regex)
+
+
+@pytest.mark.limit("coordinator.java.re2.nodes.MAX_STEPS")
+@pytest.mark.limit("coordinator.java.re2.nodes.MAX_BITS")
+@pytest.mark.parametrize(
+    ("limit", "most", "fits", "too_large"),
+    [("MAX_STEPS", 50, "a{40}", "a{60}"), ("MAX_BITS", 100, "a?b?", "(.?){50}")],
+)
+def test_steps_and_bits_are_bounded_each_by_itself(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int, fits: str, too_large: str
+) -> None:
+    compile_pattern(too_large)
+    monkeypatch.setattr(automaton, limit, most)
+    compile_pattern(fits)
+    with pytest.raises(PatternSyntaxError, match=r"^expression too large$"):
+        compile_pattern(too_large)
 
 
 def test_groups_may_nest_as_deep_as_is_promised() -> None:
@@ -147,6 +166,7 @@ def test_loops_within_loops_are_followed_in_a_few_turns() -> None:
     assert pattern.work - before < 20 * 190
 
 
+@pytest.mark.limit("coordinator.java.re2.automaton.MAX_REMEMBERED")
 def test_what_is_remembered_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automaton, "MAX_REMEMBERED", 10)
     pattern = compile_pattern(".*a.{0,20}")

@@ -122,6 +122,7 @@ def test_an_empty_string_is_not_null() -> None:
         assert decode(Text, version, encode(Text(value=""), version)).value == ""
 
 
+@pytest.mark.limit("protocol.wire.primitives.MAX_STRING_BYTES")
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_string_of_32767_bytes_is_the_longest(version: int) -> None:
     assert decode(Text, version, encode(Text(value="x" * 32767), version)).value == "x" * 32767

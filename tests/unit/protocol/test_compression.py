@@ -54,6 +54,7 @@ def test_a_higher_level_packs_more(codec: int, low: int, high: int) -> None:
     assert decompress(codec, compress(codec, text, high)) == text
 
 
+@pytest.mark.limit("protocol.records.compression.MAX_DECOMPRESSED_BYTES")
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_unpacks_to_the_limit_is_fine_and_one_byte_more_is_refused(
     codec: int, small_limit: None

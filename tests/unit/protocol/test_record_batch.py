@@ -75,6 +75,7 @@ def test_a_walk_goes_over_a_part_of_a_buffer() -> None:
     assert [pos for pos, _ in walk_batches(b"xx" + BATCH + BATCH, 2)] == [2, 2 + len(BATCH)]
 
 
+@pytest.mark.limit("protocol.records.batch.MIN_BATCH_LENGTH")
 @pytest.mark.parametrize("length", [-1, 0, 13, 48])
 def test_a_walk_stops_loudly_at_a_batch_too_short_for_its_header(length: int) -> None:
     data = bytearray(BATCH)
@@ -99,6 +100,7 @@ def test_a_walk_names_the_formats_that_are_merely_old(magic: int) -> None:
         next(walk_batches(data))
 
 
+@pytest.mark.limit("protocol.records.batch.MAX_SEQUENCE")
 def test_after_the_largest_sequence_comes_zero() -> None:
     assert increment_sequence(MAX_SEQUENCE, 1) == 0
     assert increment_sequence(MAX_SEQUENCE - 1, 3) == 1

@@ -221,6 +221,7 @@ def test_several_consumers_read_on_beside_each_other(log: PartitionLog, reads_do
     assert reads_done == ["log"] * 3
 
 
+@pytest.mark.limit("storage.log.read_positions.REMEMBERED_POSITIONS")
 def test_remembered_positions_are_bounded(log: PartitionLog) -> None:
     for max_bytes in range(1071, 1071 + 40):
         for offset in range(9):

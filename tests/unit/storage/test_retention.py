@@ -207,6 +207,7 @@ def test_deleting_a_partition_that_has_no_directory_leaves_none(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.limit("storage.log.removal.MAX_NAME")
 def test_the_name_of_a_deleted_partition_fits_into_255_characters(tmp_path: Path) -> None:
     log = filled(tmp_path, segments=1)
     log.topic = "t" * 249

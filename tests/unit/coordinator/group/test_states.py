@@ -122,6 +122,7 @@ CELLS: dict[Callable[[Scene], str], tuple[str, str, str, str, str]] = {
 }
 
 
+@pytest.mark.table("coordinator.group.classic.states.ANSWERS")
 @pytest.mark.parametrize("state", State, ids=lambda state: state.value)
 @pytest.mark.parametrize("request_", CELLS, ids=lambda request: request.__name__)
 def test_a_request_meets_what_the_table_says(request_: Callable[[Scene], str], state: State) -> None:
@@ -190,8 +191,6 @@ def test_a_follower_of_a_stable_group_that_changed_nothing_gets_the_current_gene
     assert groups.state == "PreparingRebalance"
 
 
-@pytest.mark.table("coordinator.group.classic.states.ANSWERS")
-@pytest.mark.table("coordinator.group.classic.states.ENTERED_FROM")
 def test_every_cell_of_both_tables_is_filled() -> None:
     assert {*ANSWERS} == {*Request}
     for answers in ANSWERS.values():
@@ -208,6 +207,7 @@ LEGAL = {
 }
 
 
+@pytest.mark.table("coordinator.group.classic.states.ENTERED_FROM")
 @pytest.mark.parametrize("before", State, ids=lambda state: state.value)
 @pytest.mark.parametrize("after", State, ids=lambda state: state.value)
 def test_a_group_moves_only_where_it_may(before: State, after: State) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+
 import pytest
 
+from coordinator.transaction.completing import MAX_RETRY_BACKOFF_MS
 from coordinator.transaction.metadata import ProducerIdAndEpoch
 from protocol.errors import Error
 from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
@@ -177,6 +180,25 @@ def test_a_completion_that_cannot_be_logged_now_is_logged_later(error: Error) ->
     assert it.state == "CompleteCommit"
     assert it.told(2) == ["PrepareCommit 7/1", "CompleteCommit 7/1"]
     assert it.completions == {}
+
+
+@pytest.mark.limit("coordinator.transaction.completing.MAX_RETRY_BACKOFF_MS")
+def test_a_completion_is_tried_again_every_second_at_least() -> None:
+    it = ended()
+    it.runtime.failing = Error.NOT_COORDINATOR
+    it.markers.writes[0].answer()
+    waits_ms = []
+    schedule = it.runtime.schedule
+
+    def noted(key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
+        if key == ("markers", it.x.transactional_id):
+            waits_ms.append(delay_ms)
+        schedule(key, delay_ms, callback)
+
+    it.runtime.schedule = noted  # type: ignore[method-assign]
+    it.runtime.pass_ms(10_000)
+    assert len(waits_ms) > 10
+    assert max(waits_ms) == MAX_RETRY_BACKOFF_MS
 
 
 def test_a_completion_that_fails_for_good_is_not_pending_any_more(caplog: pytest.LogCaptureFixture) -> None:

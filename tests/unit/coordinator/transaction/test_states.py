@@ -157,6 +157,10 @@ def outcome(it: Coordinator, answer: object) -> str:
     return written or "0"
 
 
+@pytest.mark.table("coordinator.transaction.states.INIT_PRODUCER_ID")
+@pytest.mark.table("coordinator.transaction.states.ADD_PARTITIONS")
+@pytest.mark.table("coordinator.transaction.states.END_TXN_V1")
+@pytest.mark.table("coordinator.transaction.states.END_TXN_V2")
 @pytest.mark.parametrize("level", [1, 2])
 @pytest.mark.parametrize(("request_name", "who", "expected"), rows())
 def test_each_request_meets_in_each_state_what_kafka_answers(
@@ -183,11 +187,6 @@ def test_the_table_has_a_row_for_every_request_and_whoever_may_ask() -> None:
     assert {len(row) for _, _, row in rows()} == {8 * 2}
 
 
-@pytest.mark.table("coordinator.transaction.states.END_TXN_V2")
-@pytest.mark.table("coordinator.transaction.states.END_TXN_V1")
-@pytest.mark.table("coordinator.transaction.states.ADD_PARTITIONS")
-@pytest.mark.table("coordinator.transaction.states.INIT_PRODUCER_ID")
-@pytest.mark.table("coordinator.transaction.states.ENTERED_FROM")
 @pytest.mark.parametrize("table", [ENTERED_FROM, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN_V1, END_TXN_V2])
 def test_every_table_names_all_eight_states(table: dict[TransactionState, object]) -> None:
     assert set(table) == set(TransactionState)
@@ -205,6 +204,7 @@ PrepareEpochFence < Ongoing
 """
 
 
+@pytest.mark.table("coordinator.transaction.states.ENTERED_FROM")
 @pytest.mark.table("coordinator.transaction.states.STATE_NAMES")
 @pytest.mark.parametrize("target", STATE_NAMES.values())
 @pytest.mark.parametrize("start", STATE_NAMES.values())

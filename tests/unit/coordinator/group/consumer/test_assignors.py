@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.modern.assignors import ASSIGNORS
+from coordinator.group.modern.assignors import ASSIGNORS, uniform_mixed
 from coordinator.group.modern.assignors.spec import GroupSpec, MemberSpec
 from coordinator.java.maps import JavaMap, JavaSet
 
@@ -74,3 +74,23 @@ def test_a_balanced_group_stays_as_it_is() -> None:
             assert {topic_id: {*target[topic_id]} for topic_id in target} == {
                 topic_id: {*again[member_id][topic_id]} for topic_id in again[member_id]
             }
+
+
+@pytest.mark.limit("coordinator.group.modern.assignors.uniform_mixed.MAX_SWEEPS")
+def test_sweeps_end_though_each_moves_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    swept: list[bytes] = []
+
+    def always_moves(_builder: object, topic_id: bytes) -> bool:
+        swept.append(topic_id)
+        return True
+
+    monkeypatch.setattr(uniform_mixed._Builder, "_balance_topic", always_moves)
+    vector = next(one for one in vectors() if one["assignor"] == "uniform" and not one["homogeneous"])
+    spec = spec_of(vector)
+    ASSIGNORS["uniform"](spec)
+    shared = {
+        topic_id
+        for topic_id in {each for member in spec.members.values() for each in member.topic_ids}
+        if sum(topic_id in {*member.topic_ids} for member in spec.members.values()) >= 2
+    }
+    assert len(swept) == uniform_mixed.MAX_SWEEPS * len(shared) > 0

@@ -45,6 +45,7 @@ def test_one_that_makes_no_sense_is_refused_and_changes_nothing() -> None:
     assert groups.shard.groups.consumer == {}
 
 
+@pytest.mark.limit("coordinator.group.consumer.regexes.MIN_INTERVAL_MS")
 def test_a_new_topic_is_found_ten_seconds_after_the_last_resolution() -> None:
     groups = Consumers(FakeTopics(a1=1))
     enter(groups, "one", "a.")
@@ -120,6 +121,7 @@ def test_a_resolution_for_a_group_that_is_gone_is_nothing() -> None:
     assert groups.shard.groups.consumer == {}
 
 
+@pytest.mark.limit("coordinator.group.consumer.regexes.WORK_PER_TURN")
 def test_resolving_takes_turns_so_that_others_are_served_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regexes, "WORK_PER_TURN", 200)
     groups = Consumers(FakeTopics(**{f"a{index:03}": 1 for index in range(300)}, b=1))

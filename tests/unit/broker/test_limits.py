@@ -1,0 +1,140 @@
+"""What the broker bounds, each a test that the bound is one: what fits is taken, and one more isn't."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from broker import starting
+from broker.config.checks import client_metrics
+from broker.config.checks.client_metrics import check_client_metrics_configs
+from broker.controller import placement, snapshot_file, topic_decisions
+from broker.controller.placement import Placement
+from broker.controller.quorum_state import Quorum
+from broker.controller.snapshot_file import encode_snapshot
+from broker.handlers.alter_replica_log_dirs import FUTURE_SUFFIX_LENGTH, LONGEST_DIRECTORY_NAME
+from broker.network import dispatch
+from broker.replicas.fetch_sessions import MAX_SESSION_ID, SHARDS, FetchSessions
+from broker.server import Server
+from protocol.errors import Error, KafkaError
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.fetch import FetchPartition
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.topics import CreatableTopic
+from protocol.records.batch import walk_batches
+from tests.support.straight import Straight
+from tests.support.wire import Answer, Client, Outcome
+from tests.unit.broker import log_dir_moves
+from tests.unit.broker.log_dir_moves import move
+
+
+@pytest.mark.limit("broker.network.dispatch.MAX_CONTROL_REQUEST_BYTES")
+async def test_only_produce_may_be_larger_than_a_control_request(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "MAX_CONTROL_REQUEST_BYTES", 1000)
+
+    def ask(size: int) -> ApiVersionsRequest:
+        return ApiVersionsRequest(client_software_name="a" * size, client_software_version="1")
+
+    records = PartitionProduceData(index=0, records=memoryview(bytes(2000)))
+    produce = ProduceRequest(
+        acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="nowhere", partition_data=[records])]
+    )
+    with Client(Straight(node)) as client:
+        assert isinstance(client.receive(client.send(ask(900), 3), within_s=0), Answer)
+        assert isinstance(client.receive(client.send(produce, 9), within_s=0), Answer)
+        assert client.receive(client.send(ask(1000), 3), within_s=0) is Outcome.CLOSED
+
+
+@pytest.mark.limit("broker.controller.placement.MOST_PREFERRED")
+def test_what_clients_prefer_without_its_being_there_is_remembered_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(placement, "MOST_PREFERRED", 2)
+    first, second = b"1" * 16, b"2" * 16
+    placed = Placement(1, [first, second])
+    for index in range(3):
+        placed.prefer("t", index, second)
+    assert [placed.directory_of("t", index) for index in range(3)] == [second, second, first]
+
+
+@pytest.mark.limit("broker.controller.snapshot_file.MAX_BATCH_BYTES")
+def test_records_of_a_snapshot_are_spread_over_batches_by_their_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(snapshot_file, "MAX_BATCH_BYTES", 100)
+    sizes = [50, 50, 1, 200, 10]
+    data = encode_snapshot(map(bytes, sizes), Quorum(), epoch=1, last_contained_log_timestamp_ms=0, now_ms=0)
+    counts = [header.records_count for _, header in walk_batches(data)]
+    assert counts == [1, 2, 1, 1, 1, 1]  # the first and the last are the snapshot's own
+
+
+@pytest.mark.limit("broker.controller.topic_decisions.MAX_PARTITIONS_PER_REQUEST")
+def test_a_request_creates_no_more_partitions_than_it_may() -> None:
+    most = topic_decisions.MAX_PARTITIONS_PER_REQUEST
+    half = CreatableTopic(name="a", num_partitions=most // 2)
+    by_default = CreatableTopic(name="b", num_partitions=-1)
+    topic_decisions.check_total([half, by_default], most - most // 2)
+    with pytest.raises(KafkaError, match=f"at most {most} can be created at once") as refused:
+        topic_decisions.check_total([half, by_default], most - most // 2 + 1)
+    assert refused.value.error is Error.POLICY_VIOLATION
+
+
+@pytest.mark.limit("broker.handlers.alter_replica_log_dirs.LONGEST_DIRECTORY_NAME")
+async def test_a_partition_is_not_moved_where_its_folders_name_would_be_too_long(tmp_path: Path) -> None:
+    node = await log_dir_moves.started(tmp_path)
+    fits = LONGEST_DIRECTORY_NAME - FUTURE_SUFFIX_LENGTH - len("-0")
+    assert move(node, tmp_path / "b", "t" * fits) is Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert move(node, tmp_path / "b", "t" * (fits + 1)) is Error.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.limit("broker.config.checks.client_metrics.MIN_INTERVAL_MS")
+@pytest.mark.limit("broker.config.checks.client_metrics.MAX_INTERVAL_MS")
+def test_clients_are_asked_for_metrics_neither_too_often_nor_too_seldom() -> None:
+    least, most = client_metrics.MIN_INTERVAL_MS, client_metrics.MAX_INTERVAL_MS
+    for interval_ms in (least, most):
+        check_client_metrics_configs({"interval.ms": str(interval_ms)})
+    for interval_ms in (least - 1, most + 1):
+        with pytest.raises(KafkaError) as refused:
+            check_client_metrics_configs({"interval.ms": str(interval_ms)})
+        assert refused.value.error is Error.INVALID_REQUEST
+
+
+@pytest.mark.limit("broker.starting.LEAST_OPEN_FILES")
+@pytest.mark.limit("broker.starting.MOST_OPEN_FILES")
+@pytest.mark.parametrize(
+    ("allowed", "kept_open"),
+    [
+        (10, starting.LEAST_OPEN_FILES),
+        (1_000, 500),
+        (100_000, starting.MOST_OPEN_FILES),
+        (resource.RLIM_INFINITY, starting.MOST_OPEN_FILES),
+    ],
+)
+def test_logs_keep_half_of_the_files_open_that_a_process_may_have(
+    monkeypatch: pytest.MonkeyPatch, allowed: int, kept_open: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (allowed, allowed))
+    assert starting._open_files_limit() == kept_open
+
+
+@pytest.mark.limit("broker.replicas.fetch_sessions.MAX_SESSION_ID")
+@pytest.mark.parametrize("highest", [True, False])
+def test_a_fetch_sessions_id_is_a_positive_int32(highest: bool) -> None:
+    sessions = FetchSessions(SHARDS, lambda low, high: high - 1 if highest else low)
+    ids = set()
+    for _ in range(SHARDS):
+        plan = sessions.begin(
+            session_id=0,
+            session_epoch=0,
+            by_id=False,
+            wanted=[("t", [FetchPartition(partition=0)])],
+            forgotten=[],
+            now_ms=0,
+        )
+        ids.add(sessions.finish(plan, [], 0)[0])
+    assert len(ids) == SHARDS
+    assert all(0 < session_id <= MAX_SESSION_ID for session_id in ids)
