@@ -7,7 +7,6 @@ import contextlib
 import gc
 import logging
 import os
-import shutil
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -48,6 +47,8 @@ def run(options: Options) -> int:
     finally:
         # A parent that lives may start a broker there again, and removes the folder when it does not.
         if options.temporary and (parent is None or parent.gone):
+            import shutil  # with all its compressions: nothing else of a broker needs it
+
             for path in options.config.log_dirs:
                 shutil.rmtree(path, ignore_errors=True)
         if parent is not None:
@@ -61,13 +62,12 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
         loop.add_signal_handler(number, asked_to_stop.set)
     if parent is not None:
         parent.watch(asked_to_stop.set)
-    gc.disable()  # what a start makes is there to stay: looking it through, again and again, finds nothing
     try:
         server = await start(options.config, Environment.of_this_machine())
     except StartError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return 1
-    gc.freeze()
+    gc.freeze()  # what a start made is there to stay
     gc.enable()
     try:
         await _serve(server, options, parent, asked_to_stop)
