@@ -91,8 +91,8 @@ class AwaitedAppend:
 
     def _flushed(self, failure: Exception | None) -> None:
         self._flushes = False
-        if failure is not None:
-            answer = self.answer
+        answer = self.answer
+        if failure is not None and answer.error_code == Error.NONE:
             answer.error_code = Error.KAFKA_STORAGE_ERROR
             answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
         self._tell_if_over()

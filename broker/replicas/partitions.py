@@ -208,8 +208,8 @@ class Partitions:
         if self.by_name.get(hosted.name) is hosted:
             del self.by_name[hosted.name]
         for partition in hosted.partitions.values():
+            partition.give_up(Error.NOT_LEADER_OR_FOLLOWER)  # first: else who waits is told of a closed log
             self._delete(partition)
-            partition.give_up(Error.NOT_LEADER_OR_FOLLOWER)
         self._discard_unopened_futures(hosted.name)
 
     def _discard_unopened_futures(self, topic: str) -> None:

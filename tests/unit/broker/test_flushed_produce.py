@@ -122,3 +122,16 @@ async def test_nobody_reads_or_hears_of_what_flush_messages_still_has_to_sync(tm
     assert told == [None]
     assert (await answer).responses[0].partition_responses[0].error_code == 0
     crash(node)
+
+
+async def test_a_producer_is_told_that_its_topic_was_deleted_and_not_that_the_disk_failed(
+    tmp_path: Path,
+) -> None:
+    node, _backgrounds = await syncing(tmp_path, 1)
+    waiting = asyncio.ensure_future(produce(node, (0,)))
+    await settle()
+    topics_of(node).delete([node.metadata.image.topics["orders"]])
+    await settle()
+    assert waiting.done()
+    assert errors(waiting.result()) == [Error.NOT_LEADER_OR_FOLLOWER]
+    crash(node)
