@@ -186,11 +186,13 @@ class Leader:
         return log.recovery_point
 
     def _synced(self, failure: Exception | None) -> None:
+        """`failure` may be that of a log which isn't the partition's any more: the one of now is asked."""
         self._waits_for_sync = False
-        if failure is None:
-            self.advance()
-        else:
+        log = self.log
+        if failure is not None and (log.failure is not None or log.closed):
             self._tell_lost(KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure)))
+        elif not log.closed:  # else another log takes its place, and `Partition.replace_log` advances
+            self.advance()
 
     def follower_fetched(self, node_id: int, log_end_offset: int, log_start_offset: int) -> None:
         """Another replica has all below `log_end_offset` (Kafka: `Partition.updateFollowerFetchState`)."""

@@ -77,11 +77,16 @@ class Partition:
             self.role.configured()
 
     def replace_log(self, log: PartitionLog, directory: LogDirectory) -> None:
-        """The partition has moved to another directory, and what was its future log is its log."""
-        self.log = self.role.log = log
+        """The partition has moved to another directory, and what was its future log is its log. Who waited for the log
+        before is told what this one has synced, now that everybody finds this one."""
+        role = self.role
+        self.log = role.log = log
         self.directory = directory
         self.move = None
         self.configure(self.topic.config)
+        log.tell_flushed()
+        if isinstance(role, Leader):
+            role.advance()
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Raises KafkaError where a client knows an older leader epoch, or one we don't know yet (KIP-320; Kafka:

@@ -92,6 +92,9 @@ def take_over(future: PartitionLog, present: PartitionLog, path: str, doomed: st
     """The future log, caught up and with no flush under way, becomes the partition's at `path`; the present one's
     directory is renamed to `doomed`, and it is closed.
 
+    Who waits for a flush waits for the future log then. Those who have what they wait for are not told in here, where
+    the partition still has the closed log: that is up to the caller, with `PartitionLog.tell_flushed`.
+
     A process that is killed in between leaves the future log alone, which is whole; a start that finds no other
     makes it the partition's (Kafka as well, where the record of the partition names its directory). Raises
     `KafkaError` (KAFKA_STORAGE_ERROR), the log whose directory refused having reported it, and nothing having changed
@@ -118,7 +121,6 @@ def take_over(future: PartitionLog, present: PartitionLog, path: str, doomed: st
     if present.created:
         present.directory = doomed
         present.created = False
-    future.flushing.synced_to(future.recovery_point)
     if wanted_to > future.recovery_point:
         syncing.flush_to(future, wanted_to, future.flushing.last_ms)
 

@@ -59,12 +59,12 @@ class Flushing:
         if begun == self._truncations:
             self.synced_to(max(self.recovery_point, target))
         else:
-            self._tell_synced()
+            self.tell_synced()
 
     def synced_to(self, offset: int) -> None:
         """All below the offset is on the disk; those who waited for it are told."""
         self.recovery_point = offset
-        self._tell_synced()
+        self.tell_synced()
 
     def cut_at(self, offset: int, failure: Exception) -> None:
         """The log ends at the offset now: who waits for more is told the failure."""
@@ -88,7 +88,8 @@ class Flushing:
         self._waiters = [waiter for waiter in self._waiters if waiter[0] <= above]
         _tell(lost, failure)
 
-    def _tell_synced(self) -> None:
+    def tell_synced(self) -> None:
+        """Tells those who wait for what is synced."""
         if not self._waiters:
             return
         point = self.recovery_point

@@ -273,6 +273,10 @@ class PartitionLog(LogState):
         else:
             self.flushing.wait(offset, then)
 
+    def tell_flushed(self) -> None:
+        """Tells those who came with the log whose place this one took, and wait for what is synced here."""
+        self.flushing.tell_synced()
+
     @told_to_clients
     def sync(self) -> None:
         """Waits until all that was appended is on the disk. No flush of it may run."""
