@@ -266,7 +266,7 @@ class Server:
         self.metadata.append(
             [
                 registration.begin_controlled_shutdown(self.node_id, self.broker_epoch),
-                *registration.take_leadership_away(self.metadata.image, self.node_id),
+                *registration.take_leadership_away(self.metadata.written, self.node_id),
             ],
             may_split=True,
         )

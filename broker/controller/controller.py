@@ -46,7 +46,7 @@ class Controller:
             reply(KafkaError(Error.NOT_CONTROLLER))
             return
         try:
-            result = decide(metadata.image)
+            result = decide(metadata.written)
         except KafkaError as refusal:
             reply(refusal)
             return

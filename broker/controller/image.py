@@ -159,6 +159,12 @@ class ClusterImage:
         changed, self.broker_configs_changed = self.broker_configs_changed, False
         return changed
 
+    def forget_changes(self) -> None:
+        """Nobody follows this image."""
+        self.take_changes()
+        self.broker_configs_changed = False
+        self.kept.take_quota_change()
+
     def topics_like(self, name: str) -> Sequence[str]:
         """The names of the topics that one of this name would collide with."""
         key = collision_key(name)

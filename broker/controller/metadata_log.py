@@ -1,9 +1,14 @@
 """`__cluster_metadata-0`: the log that the cluster's metadata is made of.
 
-Decide → append → apply: `append` writes a decision's records as one batch and applies them to the image, upon which
-the next decision is taken. Written is not committed: whoever acts on a change, or tells a client of it, waits with
-`when_committed`. `replay` reads the newest snapshot at the start, and `catch_up` the log behind it, at the start and on
-a node that doesn't lead the log; all three apply through the same function.
+Decide → append → commit → apply. Written is not committed, so there are two images: decisions are taken by `written`,
+and `image`, which clients are told of and which the node follows, has what is committed alone. They are one object
+until a batch is written that isn't committed in the same call, which the only voter of a quorum never sees. From then
+on `image` is made from the log as commits come, as an observer's is, and `written` lies ahead of it. Who loses the log
+forgets `written`: nothing that was lost has to be undone (Kafka: `SnapshotRegistry.revertToSnapshot` of the
+controller's timeline structures, while its brokers have images of their own).
+
+Whoever acts on a change, or tells a client of it, waits with `when_committed`. `replay` reads the newest snapshot at
+the start, and `catch_up` the log behind it on a node that doesn't lead the log.
 
 Kafka writes a decision's records as one batch where they are atomic, or between BeginTransaction and EndTransaction
 records (KIP-868); both are read. Kafka's NoOp records (metadata.max.idle.interval.ms) are not written: they move the
@@ -45,8 +50,9 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024  # KafkaRaftClient.MAX_BATCH_SIZE_BYTES
 
 
 class MetadataLog:
-    """The metadata log with the image that it makes.
+    """The metadata log with the images that it makes.
 
+    - `image` is of what is committed, `written` of everything in the log: see above.
     - `on_change` is called after each change that is committed, before those that wait for it are told.
     - `replicate(end_offset)` is called after each batch that is written. The only voter of a quorum commits there and
       then; who has others waits for them, and calls `commit` once a majority has the batch.
@@ -57,6 +63,7 @@ class MetadataLog:
     ) -> None:
         self.log = log
         self.image = image
+        self.written = image
         self.epoch = 0  # the leader epoch of this run
         self.quorum = Quorum()
         self.snapshots = MetadataSnapshots(log, policy or SnapshotPolicy(), log.background)
@@ -65,10 +72,11 @@ class MetadataLog:
         self.is_leader = False
         self._clock = clock
         self._deferred = DeferredEventQueue()
-        self._applied_offset = 0  # the image is made of everything below it
-        self._transaction: list[Message] | None = (
-            None  # between Begin and End: what `catch_up` has yet to apply
-        )
+        self._committed_offset = 0  # everything below it is in the logs of a majority
+        self._applied_offset = 0  # `image` is made of everything below it; it never goes back
+        self._transaction: list[Message] | None = None  # between Begin and End: what isn't in `image` yet
+        self._is_writing = False
+        self._has_changed = False  # `image`, and `on_change` hasn't been called yet
 
     def replay(self) -> None:
         """Apply the newest snapshot, and everything in the log behind it: the only voter's log is committed.
@@ -82,46 +90,48 @@ class MetadataLog:
             for held in snapshot.records:
                 self.image.apply(held)
             self._applied_offset = self.snapshots.newest.offset
-        self._catch_up(self.log.log_end_offset)
+        self._note_committed(self.log.log_end_offset)
+        self._catch_up()
+        self._has_changed = False  # whoever starts reads all of it
+        self._deferred.commit(self._committed_offset)
 
     def catch_up(self, high_watermark: int) -> None:
         """An observer's log has been fetched, and is committed up to here: apply it, and follow what changed.
 
         Raises as `replay`.
         """
-        self._catch_up(high_watermark)
-        self._follow_change()
+        self.commit(high_watermark)
 
-    def _catch_up(self, high_watermark: int) -> None:
-        self.log.update_high_watermark(high_watermark)
-        for header, batch in self.log.batches(self._applied_offset, upper_bound=high_watermark):
-            self.snapshots.count(header.size_bytes)
-            for record in read_records(batch):
-                if header.is_control:
+    def _catch_up(self) -> None:
+        """Apply to the image what is committed and isn't in it yet."""
+        committed_offset = self._committed_offset
+        for header, batch in self.log.batches(self._applied_offset, upper_bound=committed_offset):
+            if not self.is_leader:  # who counts what it writes
+                self.snapshots.count(header.size_bytes)
+            if header.is_control:
+                for record in read_records(batch):
                     self.quorum.apply(record)
-                elif record.value is None:
-                    raise MetadataContradictionError(
-                        f"a null record at offset {record.offset} of the metadata log"
-                    )
-                else:
-                    self._replay_one(decode_metadata_record(bytes(record.value)))
-        self._applied_offset = high_watermark
-        self._deferred.commit(high_watermark)
+            else:
+                for decoded in _decoded(batch):
+                    self._transaction = _replay(self.image, self._transaction, decoded)
+        self._applied_offset = committed_offset
+        self._has_changed = True
 
-    def _replay_one(self, record: Message) -> None:
-        """Records between Begin and End count together, or not at all."""
-        if isinstance(record, records.BeginTransactionRecord):
-            self._transaction = []
-        elif isinstance(record, records.AbortTransactionRecord):
-            self._transaction = None
-        elif isinstance(record, records.EndTransactionRecord):
-            held, self._transaction = self._transaction, None
-            for each in held or ():
-                self.image.apply(each)
-        elif self._transaction is not None:
-            self._transaction.append(record)
-        else:
-            self.image.apply(record)
+    def _divide(self) -> list[Message] | None:
+        """From now on `written` is an image of its own, ahead of `image` by what isn't committed.
+
+        Returns what the log ends with of a transaction without its end.
+        """
+        self.written = ClusterImage()
+        for held in image_records(self.image):
+            self.written.apply(held)
+        transaction = None if self._transaction is None else [*self._transaction]
+        for header, batch in self.log.batches(self._applied_offset, upper_bound=self.log.log_end_offset):
+            if not header.is_control:
+                for decoded in _decoded(batch):
+                    transaction = _replay(self.written, transaction, decoded)
+        self.written.forget_changes()
+        return transaction
 
     def become_leader(self, node_id: int) -> None:
         """Begin an epoch of our own with a LeaderChange record, as a KRaft leader does before anything else.
@@ -149,19 +159,27 @@ class MetadataLog:
                 self.log.files, self.log.directory, self.quorum.encode_state(node_id, self.epoch)
             )
 
-        if self._transaction is not None:
+        if self._committed_offset < self.log.log_end_offset:
+            transaction = self._divide()
+        else:
+            self._catch_up()
+            transaction = self._transaction
+        if transaction is not None:
             self._append_records([records.AbortTransactionRecord(reason="Controller failover")])
-            self._transaction = None
-        self._applied_offset = self.log.log_end_offset
         self.is_leader = True
+        self._advance()
 
     def flush(self) -> None:
         """Begins to sync all that was appended. Syncs of other logs that are wanted later come after it."""
         self.log.flush(self._clock.now_ms())
 
     def resign(self) -> None:
-        """Another node leads the log from now on: what waits here isn't known to be committed or lost."""
+        """Another node leads the log from now on: what waits here isn't known to be committed or lost.
+
+        `image` has nothing that could be lost. What the log has beyond it the new leader confirms or cuts off.
+        """
         self.is_leader = False
+        self.written = self.image
         self._deferred.fail(KafkaError(Error.NOT_CONTROLLER))
 
     def when_committed(self, end_offset: int, then: Then) -> None:
@@ -171,11 +189,25 @@ class MetadataLog:
 
     def commit(self, end_offset: int) -> None:
         """Everything below `end_offset` is in the logs of a majority of the voters."""
+        self._note_committed(end_offset)
+        if not self._is_writing:  # else whoever writes goes on with it
+            self._advance()
+
+    def _note_committed(self, end_offset: int) -> None:
         self.log.update_high_watermark(end_offset)
-        self._deferred.commit(end_offset)
+        self._committed_offset = max(self._committed_offset, end_offset)
+
+    def _advance(self) -> None:
+        """What is committed comes into force, is followed, and is told to those that wait for it."""
+        if self._applied_offset < self._committed_offset:
+            self._catch_up()
+        if self._has_changed:
+            self._has_changed = False
+            self._follow_change()
+        self._deferred.commit(self._committed_offset)
 
     def append(self, decided: Sequence[Message], *, may_split: bool = False) -> int:
-        """Write a decision and apply it, all of it or none. Nothing is applied unless it is in the log.
+        """Write a decision and apply it to `written`, all of it or none. Nothing is applied unless it is in the log.
 
         Returns the offset that it ends at, for `when_committed`.
 
@@ -190,7 +222,6 @@ class MetadataLog:
         if len(decided) > MAX_RECORDS_PER_BATCH and not may_split:
             raise _too_large(f"{len(decided)} records are no single batch")
         metadata_version = self._metadata_version
-        applied = False
         try:
             for first in range(0, len(decided), MAX_RECORDS_PER_BATCH):
                 part = [
@@ -199,12 +230,11 @@ class MetadataLog:
                 ]
                 self._append_records(part)
                 self._apply(part)
-                applied = True
         except KafkaError:
-            if applied:
-                self._applied()
+            self._advance()  # what came before is in force
             raise
-        return self._applied()
+        self._advance()
+        return self.log.log_end_offset
 
     def append_transaction(self, name: str, decided: Sequence[Message]) -> None:
         """Write a decision between Begin and End records, then apply it (the bootstrap records of a new cluster)."""
@@ -221,23 +251,25 @@ class MetadataLog:
             metadata_version,
         )
         self._apply(decided)
-        self._applied()
+        self._advance()
 
-    def _applied(self) -> int:
-        """What was written is in the image; who acts on it does so once it is committed. Returns where it ends."""
-        end_offset = self._applied_offset = self.log.log_end_offset
-        self._deferred.when_committed(end_offset, self._committed)
-        return end_offset
+    def _apply(self, appended: Sequence[Message]) -> None:
+        """The next decision is taken by what was appended just now, which comes into force here if it is committed.
 
-    def _committed(self, error: KafkaError | None) -> None:
-        if error is None:
-            self._follow_change()
-
-    def _apply(self, written: Sequence[Message]) -> None:
-        """What is in the log has to be what is in force: else no start could replay what we go on to write."""
+        What is in the log has to be what is in force: else no start could replay what we go on to write.
+        """
+        end_offset = self.log.log_end_offset
         try:
-            for record in written:
-                self.image.apply(record)
+            if self.written is self.image and self._committed_offset < end_offset:
+                self._divide()
+                return
+            for record in appended:
+                self.written.apply(record)
+            if self.written is self.image:
+                self._applied_offset = end_offset
+                self._has_changed = True
+            else:
+                self.written.forget_changes()
         except Exception as error:
             raise BrokenInvariantError(f"a record that is written can't be applied: {error}") from error
 
@@ -257,7 +289,7 @@ class MetadataLog:
 
     @property
     def _metadata_version(self) -> int:
-        return self.image.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
+        return self.written.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
 
     def _follow_change(self) -> None:
         try:
@@ -265,8 +297,8 @@ class MetadataLog:
         except Exception as error:
             raise BrokenInvariantError(f"a change of the metadata can't be followed: {error}") from error
         now_ms = self._clock.now_ms()
-        # A snapshot is of what is committed: one that is due waits until nothing else is in the image.
-        is_all_committed = self._deferred.committed_offset >= self._applied_offset
+        # A snapshot is named by the end of the log: one that is due waits until all of that is committed.
+        is_all_committed = self._applied_offset == self.log.log_end_offset
         if is_all_committed and self.snapshots.is_due(now_ms):
             self.snapshots.write(
                 self._encoded(image_records(self.image)), self.quorum, epoch=self.epoch, now_ms=now_ms
@@ -280,7 +312,13 @@ class MetadataLog:
             origin=AppendOrigin.RAFT_LEADER,
         )
         self.snapshots.count(len(batch))
-        self.replicate(self.log.log_end_offset)
+        self._is_writing = (
+            True  # it may be committed at once, and has to be applied then, before anybody is told
+        )
+        try:
+            self.replicate(self.log.log_end_offset)
+        finally:
+            self._is_writing = False
 
     @property
     def next_offset(self) -> int:
@@ -289,8 +327,32 @@ class MetadataLog:
 
     @property
     def last_applied_offset(self) -> int:
-        """The offset of the last record applied (Kafka: `MetadataProvenance.lastContainedOffset`)."""
+        """The offset of the last record in `image` (Kafka: `MetadataProvenance.lastContainedOffset`)."""
         return self._applied_offset - 1
+
+
+def _decoded(batch: memoryview) -> Iterator[Message]:
+    for record in read_records(batch):
+        if record.value is None:
+            raise MetadataContradictionError(f"a null record at offset {record.offset} of the metadata log")
+        yield decode_metadata_record(bytes(record.value))
+
+
+def _replay(image: ClusterImage, transaction: list[Message] | None, record: Message) -> list[Message] | None:
+    """Records between Begin and End count together, or not at all. Returns those of a transaction without its end."""
+    if isinstance(record, records.BeginTransactionRecord):
+        return []
+    if isinstance(record, records.AbortTransactionRecord):
+        return None
+    if isinstance(record, records.EndTransactionRecord):
+        for each in transaction or ():
+            image.apply(each)
+        return None
+    if transaction is None:
+        image.apply(record)
+    else:
+        transaction.append(record)
+    return transaction
 
 
 def _too_large(what: str) -> KafkaError:

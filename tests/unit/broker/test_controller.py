@@ -84,6 +84,88 @@ def configs(metadata: MetadataLog) -> dict[str, str]:
     return metadata.image.configs.get((BROKER_RESOURCE, ""), {})
 
 
+def decided_upon(metadata: MetadataLog) -> dict[str, str]:
+    """What the next decision finds."""
+    found: dict[str, str] = {}
+
+    def decide(image: ClusterImage) -> ControllerResult[str | Error]:
+        found.update(image.configs.get((BROKER_RESOURCE, ""), {}))
+        return result_of()
+
+    Controller(metadata).submit(decide, lambda reply: None)
+    return found
+
+
+def lose(metadata: MetadataLog, committed_offset: int, elsewhere: MetadataLog) -> None:
+    """Another voter was elected, which has the log up to here and then what it wrote `elsewhere`."""
+    metadata.resign()
+    metadata.log.truncate_to(committed_offset, 0)
+    fetch(elsewhere, metadata)
+    metadata.catch_up(elsewhere.next_offset)
+
+
+def test_the_only_voter_has_one_image(metadata: MetadataLog) -> None:
+    metadata.append([setting("a")])
+    assert metadata.written is metadata.image
+
+
+def test_what_was_lost_with_the_log_was_never_told_and_is_in_no_later_decision(
+    metadata: MetadataLog, tmp_path: Path
+) -> None:
+    topic_id = bytes(15) + b"t"
+    elsewhere = open_log(tmp_path / "elsewhere")
+    fetch(metadata, elsewhere)
+    elsewhere.replay()
+    elsewhere.become_leader(2)
+    elsewhere.append([records.TopicRecord(name="kept", topic_id=topic_id), setting("theirs")])
+    committed_offset = metadata.next_offset
+    wait_for_others(metadata)
+    metadata.append([records.TopicRecord(name="lost", topic_id=topic_id), setting("ours")])
+    assert "lost" in metadata.written.topics
+    assert metadata.image.topics == {}
+    lose(metadata, committed_offset, elsewhere)
+    assert [*metadata.image.topics] == [*metadata.written.topics] == ["kept"]
+    assert configs(metadata) == {"theirs": "1"}
+    assert metadata.last_applied_offset == elsewhere.last_applied_offset
+    metadata.become_leader(NODE)
+    assert decided_upon(metadata) == {"theirs": "1"}
+
+
+def test_what_was_written_before_the_log_was_lost_and_is_confirmed_is_applied_once(
+    metadata: MetadataLog,
+) -> None:
+    wait_for_others(metadata)
+    followed: list[object] = []
+    metadata.on_change = lambda: followed.append([*metadata.image.take_changes().touched])
+    metadata.append([records.TopicRecord(name="t", topic_id=bytes(15) + b"t")])
+    metadata.resign()
+    assert followed == []
+    metadata.catch_up(metadata.next_offset)  # a topic that is created twice would contradict itself
+    assert followed == [["t"]]
+    assert metadata.written is metadata.image
+
+
+def test_who_is_elected_decides_upon_what_the_leader_before_wrote_and_nobody_knows_to_be_committed(
+    metadata: MetadataLog, tmp_path: Path
+) -> None:
+    elected = open_log(tmp_path / "elected")
+    elected.replay()
+    metadata.append([setting("a")])
+    committed_offset = metadata.next_offset
+    wait_for_others(metadata)
+    metadata.append([setting("b"), records.BeginTransactionRecord(name="without an end"), setting("c")])
+    fetch(metadata, elected)
+    elected.catch_up(committed_offset)
+    wait_for_others(elected)
+    elected.become_leader(2)
+    assert decided_upon(elected) == {"a": "1", "b": "1"}
+    replies = submit(elected, setting("d"))
+    assert configs(elected) == {"a": "1"}
+    elected.commit(elected.next_offset)
+    assert replies == ["done"]
+    assert configs(elected) == decided_upon(elected) == {"a": "1", "b": "1", "d": "1"}
+
+
 def test_the_only_voter_answers_within_submit_and_after_the_change_is_followed(metadata: MetadataLog) -> None:
     order: list[object] = []
     metadata.on_change = lambda: order.append(dict(configs(metadata)))
@@ -99,8 +181,10 @@ def test_with_other_voters_a_change_is_followed_and_answered_when_it_is_committe
     metadata.on_change = lambda: followed.append(None)
     first, second = submit(metadata, setting("a")), submit(metadata, setting("b"))
     assert (first, second, followed) == ([], [], [])
-    assert configs(metadata) == {"a": "1", "b": "1"}  # the next decision is taken upon both
+    assert decided_upon(metadata) == {"a": "1", "b": "1"}
+    assert configs(metadata) == {}
     metadata.commit(metadata.next_offset - 1)
+    assert configs(metadata) == {"a": "1"}
     assert (first, second, len(followed)) == (["done"], [], 1)
     metadata.commit(metadata.next_offset)
     assert (first, second, len(followed)) == (["done"], ["done"], 2)
