@@ -63,7 +63,12 @@ class Gate:
         end_offset = self._runtime.append(
             records, producer_id=producer_id, producer_epoch=producer_epoch, guard=guard
         )
-        self.appended(end_offset)
+        self._appended = end_offset
+        if not self._waiting and self._runtime.is_committed(end_offset):
+            # As on one node: nobody has to be told, and nothing is made that would tell it.
+            self._settled = end_offset
+        else:
+            self.appended(end_offset)
         return end_offset
 
     def appended(self, end_offset: int) -> None:

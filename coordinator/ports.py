@@ -43,6 +43,10 @@ class Runtime(Protocol):
         """
         ...
 
+    def is_committed(self, end_offset: int) -> bool:
+        """Whether everything before this offset is committed, as far as is known now."""
+        ...
+
     def when_committed(self, end_offset: int, then: Then) -> None:
         """Call `then` once everything before this offset is committed: in this call where it is already.
 

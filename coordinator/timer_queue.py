@@ -35,18 +35,22 @@ class TimerQueue:
     def __len__(self) -> int:
         return len(self._timers)
 
-    def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call back after the delay, in milliseconds; a timer of the same key is replaced."""
+    def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> bool:
+        """Call back after the delay, in milliseconds; a timer of the same key is replaced.
+
+        Whether `next_ms` may be another one now: a timer that is put off stays where it stands in the queue.
+        """
         deadline_ms = self._now_ms() + delay_ms
         timer = self._timers.get(key)
         if timer is not None:
             if timer.queued_ms <= deadline_ms:
                 timer.deadline_ms = deadline_ms
                 timer.callback = callback
-                return
+                return False
             self._forget(timer)
         timer = self._timers[key] = _Timer(deadline_ms, callback)
         self._push(key, timer)
+        return True
 
     def cancel(self, key: Hashable) -> None:
         timer = self._timers.pop(key, None)

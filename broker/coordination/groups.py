@@ -130,7 +130,7 @@ class Groups:
     ) -> None:
         """Ask the shard of a group something: see `GroupShard.ask`. The errors of `shard_of` go to `reply`, too."""
         try:
-            shard = self.shard_of(group_id)
+            shard = self._shards.of(group_id)
         except KafkaError as error:
             reply(error)
         else:
@@ -144,7 +144,7 @@ class Groups:
     ) -> None:
         """As `ask`, for a question whose answer may come later: see `GroupShard.ask_for_later`."""
         try:
-            shard = self.shard_of(group_id)
+            shard = self._shards.of(group_id)
         except KafkaError as error:
             reply(error)
         else:

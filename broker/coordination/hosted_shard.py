@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from broker.replicas.leader import Leader
 from coordinator.ports import Bytes, Record, Then, append_error
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -40,7 +41,7 @@ class PartitionRuntime:
         self, partition: Partition, clock: Clock, timers: LoopTimers, new_uuid: Callable[[], bytes]
     ) -> None:
         self._partition = partition
-        self._clock = clock
+        self.now_ms = clock.now_ms
         self._timers = timers
         self.new_uuid = new_uuid
 
@@ -53,53 +54,55 @@ class PartitionRuntime:
         guard: object | None = None,
     ) -> int:
         """See the port. A batch may have `max.message.bytes`."""
+        assert guard is None or isinstance(guard, VerificationGuard)
+        partition = self._partition
+        now_ms = self.now_ms()
         try:
-            self._append(records, producer_id, producer_epoch, guard)
+            leader = partition.role
+            if leader.__class__ is not Leader:
+                raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+            if leader.is_under_min_isr:  # as for all that needs acks=all
+                raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
+            batch = build_batch(
+                [(now_ms, key, value, ()) for key, value in records],
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transactional=producer_id != NO_PRODUCER_ID,
+            )
+            limit = partition.topic.config.max_message_bytes
+            if len(batch) > limit:
+                raise KafkaError(
+                    Error.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes, {limit} are allowed"
+                )
+            log = leader.log
+            log.append(
+                batch,
+                leader_epoch=leader.leader_epoch,
+                now_ms=now_ms,
+                origin=AppendOrigin.COORDINATOR,
+                guard=guard,
+            )
+            leader.advance()
         except KafkaError as error:
             raise _told(error) from error
-        return self._partition.log.log_end_offset
+        return log.log_end_offset
+
+    def is_committed(self, end_offset: int) -> bool:
+        """See the port."""
+        role = self._partition.role
+        return role.__class__ is Leader and role.log.high_watermark >= end_offset
 
     def when_committed(self, end_offset: int, then: Then) -> None:
         """See the port."""
+        if self.is_committed(end_offset):
+            then(None)
+            return
         try:
             leader = self._partition.leader()
         except KafkaError as error:
             then(_told(error))
-            return
-        if leader.log.high_watermark >= end_offset:  # as it is on one node
-            then(None)
         else:
             leader.when_committed(end_offset, lambda error: then(None if error is None else _told(error)))
-
-    def _append(
-        self, records: Sequence[Record], producer_id: int, producer_epoch: int, guard: object | None
-    ) -> None:
-        assert guard is None or isinstance(guard, VerificationGuard)
-        partition = self._partition
-        leader = partition.leader()
-        if leader.is_under_min_isr:  # as for all that needs acks=all
-            raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
-        now_ms = self._clock.now_ms()
-        batch = build_batch(
-            [(now_ms, key, value, ()) for key, value in records],
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            transactional=producer_id != NO_PRODUCER_ID,
-        )
-        limit = partition.topic.config.max_message_bytes
-        if len(batch) > limit:
-            raise KafkaError(Error.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes, {limit} are allowed")
-        leader.log.append(
-            batch,
-            leader_epoch=leader.leader_epoch,
-            now_ms=now_ms,
-            origin=AppendOrigin.COORDINATOR,
-            guard=guard,
-        )
-        leader.advance()
-
-    def now_ms(self) -> int:
-        return self._clock.now_ms()
 
     def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
         self._timers.schedule((id(self), key), delay_ms, callback)

@@ -87,7 +87,14 @@ class HostedShards(Generic[ShardT]):
 
     def of(self, key: str) -> ShardT:
         """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for a partition that can't be read."""
-        return self.at(self.partition_of(key))
+        # written out, since it is asked with each request of a group or a transaction
+        found = self._hosted.get(partition_of_key(key, self._partition_count))
+        if found is None:
+            raise KafkaError(Error.NOT_COORDINATOR)
+        shard = found.shard
+        if shard is None:
+            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
 
     def at(self, index: int) -> ShardT:
         """The shard of a partition. Raises as `of`."""

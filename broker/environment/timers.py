@@ -30,8 +30,8 @@ class LoopTimers:
         return int(self._clock.monotonic_s() * 1000)
 
     def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
-        self._queue.schedule(key, delay_ms, callback)
-        self._look_again()
+        if self._queue.schedule(key, delay_ms, callback):  # a session that goes on changes nothing
+            self._look_again()
 
     def cancel(self, key: Hashable) -> None:
         self._queue.cancel(key)

@@ -78,19 +78,12 @@ def handle(
         max_bytes=_max_bytes(fetch_max_bytes, quotas, context, request),
         read_committed=request.isolation_level == READ_COMMITTED,
     )
-    answers = _Answers(
-        sessions=fetch_sessions,
-        quotas=quotas,
-        leaders=current_leaders,
-        clock=clock,
-        context=context,
-        plan=plan,
-        from_follower=parameters.from_follower,
-    )
+    answers = _Answers(fetch_sessions, quotas, current_leaders, clock)
     if parameters.from_follower:
         if not authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
             denied = Error.TOPIC_AUTHORIZATION_FAILED
-            return answers.answer([(target, refusal(target, denied)) for target in plan.targets])
+            refusals = [(target, refusal(target, denied)) for target in plan.targets]
+            return answers.answer(context, plan, refusals, parameters)
         reading = Reading(partitions, parameters, plan.targets, lambda topic: True)
     else:
         reading = Reading(
@@ -107,12 +100,12 @@ def handle(
         or request.max_wait_ms <= 0
         or not reading.found
     ):
-        return answers.answer(reading.results)
+        return answers.answer(context, plan, reading.results, parameters)
     later: Later[FetchResponse] = Later()
 
     def reply(results: Results) -> None:
         try:
-            response = answers.answer(results)
+            response = answers.answer(context, plan, results, parameters)
         except Exception as error:
             later.fail(error)
         else:
@@ -158,71 +151,64 @@ def _fail_all(request: FetchRequest, by_id: bool) -> FetchResponse:
 
 
 class _Answers:
-    """Makes the answer of one request out of what was read, now or later."""
+    """Makes the answer of a request out of what was read, now or later."""
 
-    __slots__ = ("_clock", "_context", "_from_follower", "_leaders", "_plan", "_quotas", "_sessions")
+    __slots__ = ("_clock", "_leaders", "_quotas", "_sessions")
 
     def __init__(
-        self,
-        *,
-        sessions: FetchSessions,
-        quotas: ClientQuotas,
-        leaders: CurrentLeaders,
-        clock: Clock,
-        context: RequestContext,
-        plan: FetchPlan,
-        from_follower: bool,
+        self, sessions: FetchSessions, quotas: ClientQuotas, leaders: CurrentLeaders, clock: Clock
     ) -> None:
         self._sessions = sessions
         self._quotas = quotas
         self._leaders = leaders
         self._clock = clock
-        self._context = context
-        self._plan = plan
-        self._from_follower = from_follower
 
-    def answer(self, results: Results) -> FetchResponse:
+    def answer(
+        self, context: RequestContext, plan: FetchPlan, results: Results, parameters: FetchParameters
+    ) -> FetchResponse:
         if self._quotas.enforced:
-            throttle_ms = self._throttled(results)
+            throttle_ms = self._throttled(context, plan, results)
             if throttle_ms > 0:
-                known = self._plan.session
+                known = plan.session
                 return FetchResponse(
                     throttle_time_ms=throttle_ms,
                     session_id=NO_SESSION if known is None else known.session_id,
                 )
-        session_id, listed = self._sessions.finish(self._plan, results, self._clock.now_ms())
+        session_id, listed = self._sessions.finish(plan, results, self._clock.now_ms())
         response = FetchResponse(session_id=session_id, responses=_by_topic(listed))
-        for target, answer in listed:
-            if answer.error_code:
-                self._tell_leader(response, target, answer)
+        if context.api_version >= FIRST_VERSION_TOLD_LEADERS:
+            for target, answer in listed:
+                if answer.error_code in TOLD_WITH_LEADER:
+                    self._tell_leader(target, answer)
+                    if not parameters.from_follower:
+                        self._tell_node(response, answer, context.listener_name)
         return response
 
-    def _tell_leader(self, response: FetchResponse, target: FetchTarget, answer: PartitionData) -> None:
-        """To consumers also where to find it; a follower knows that from its metadata."""
-        if (
-            self._context.api_version < FIRST_VERSION_TOLD_LEADERS
-            or answer.error_code not in TOLD_WITH_LEADER
-        ):
-            return
+    def _tell_leader(self, target: FetchTarget, answer: PartitionData) -> None:
         leader_id, leader_epoch = self._leaders.of(target.topic_name, target.index)
         answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
-        if self._from_follower or any(each.node_id == leader_id for each in response.node_endpoints):
+
+    def _tell_node(self, response: FetchResponse, answer: PartitionData, listener_name: str) -> None:
+        """Where consumers find the leader; a follower knows that from its metadata."""
+        assert answer.current_leader is not None
+        leader_id = answer.current_leader.leader_id
+        if any(each.node_id == leader_id for each in response.node_endpoints):
             return
-        node = self._leaders.node(leader_id, self._context.listener_name)
+        node = self._leaders.node(leader_id, listener_name)
         if node is not None:
             response.node_endpoints.append(
                 NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
             )
 
-    def _throttled(self, results: Results) -> int:
+    def _throttled(self, context: RequestContext, plan: FetchPlan, results: Results) -> int:
         """For how long the consumer has to wait instead of being answered; what it isn't given isn't charged."""
-        plan, quota = self._plan, self._quotas.fetch
+        quota = self._quotas.fetch
         told = results if plan.session is None else [each for each in results if each[0].is_news(each[1])]
         answer: list[bytes | bytearray | memoryview] = []
-        encoder(FetchResponse, self._context.api_version)(FetchResponse(responses=_by_topic(told)), answer)
+        encoder(FetchResponse, context.api_version)(FetchResponse(responses=_by_topic(told)), answer)
         size = FRAME_SIZE_BYTES + sum(map(len, answer))
         now_ms = self._clock.now_ms()
-        user, client_id = self._context.principal.name, self._context.client_id or ""
+        user, client_id = context.principal.name, context.client_id or ""
         throttle_ms = quota.charge(user, client_id, size, now_ms)
         if throttle_ms > 0:
             quota.charge(user, client_id, -size, now_ms)

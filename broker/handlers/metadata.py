@@ -27,7 +27,7 @@ from protocol.messages.metadata import (
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
@@ -106,14 +106,19 @@ class _Topics(NamedTuple):
         return self.authorizer.allows(self.context, operation, ResourceType.TOPIC, name)
 
     def _described(self, topic: TopicImage) -> MetadataResponseTopic:
+        online = self.log_dirs.ids
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=is_internal(topic.name),
-            partitions=[self._partition(index, partition) for index, partition in topic.partitions.items()],
+            partitions=[
+                self._partition(index, partition, online) for index, partition in topic.partitions.items()
+            ],
         )
 
-    def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+    def _partition(
+        self, index: int, partition: PartitionImage, online: Collection[bytes]
+    ) -> MetadataResponsePartition:
         return MetadataResponsePartition(
             error_code=Error.NONE if partition.leader >= 0 else Error.LEADER_NOT_AVAILABLE,
             partition_index=index,
@@ -121,7 +126,7 @@ class _Topics(NamedTuple):
             leader_epoch=partition.leader_epoch,
             replica_nodes=partition.replicas,
             isr_nodes=partition.isr,
-            offline_replicas=offline_replicas(partition, self.node_id, self.log_dirs.ids),
+            offline_replicas=offline_replicas(partition, self.node_id, online),
         )
 
 

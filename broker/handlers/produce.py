@@ -123,7 +123,7 @@ def handle(
             if verified.errors:
                 _refuse(batches, verified, refusals, context.api_version)
             guards = verified.guards
-    appends = Appends(request.acks, internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID)
+    appends = Appends(request.acks, context.client_id == ADMIN_CLIENT_ID)
     appends.append(batches, clock.now_ms(), guards)
     if appends.are_done and not refusals:
         return _answer(request, appends.answers)
@@ -172,8 +172,7 @@ class _Producing:
             later.on_abandon = None
             try:
                 _refuse(batches, verified, refusals, self._context.api_version)
-                allowed = self._context.client_id == ADMIN_CLIENT_ID
-                appends = Appends(self._request.acks, internal_topics_allowed=allowed)
+                appends = Appends(self._request.acks, self._context.client_id == ADMIN_CLIENT_ID)
                 appends.append(batches, self._clock.now_ms(), verified.guards)
                 self.reply(appends, refusals, later)
             except Exception as error:

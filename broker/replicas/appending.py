@@ -47,7 +47,7 @@ class Appends:
 
     __slots__ = ("_acks", "_internal_topics_allowed", "answers", "are_done", "awaited")
 
-    def __init__(self, acks: int, *, internal_topics_allowed: bool) -> None:
+    def __init__(self, acks: int, internal_topics_allowed: bool) -> None:
         self._acks = acks
         self._internal_topics_allowed = internal_topics_allowed
         self.answers: Answers = {}

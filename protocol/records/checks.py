@@ -163,7 +163,12 @@ def validate(
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from error
     shape = _walk(payload, header)
     skimmed = codec == target != compression.NONE
-    least, largest = _timestamp_range(header, shape)
+    # The least and the largest timestamp, if they don't overflow.
+    if header.attributes & TIMESTAMP_TYPE_BIT:
+        least = largest = header.max_timestamp
+    else:
+        least = header.base_timestamp + shape.min_timestamp_delta
+        largest = header.base_timestamp + shape.max_timestamp_delta
     if not _all_are_fine(header, shape, rules, now_ms, least, largest):
         records = parse_records(header, bytes(payload))
         _check_each(header, records, rules, now_ms, f"{topic}-{partition}", skimmed)
@@ -207,16 +212,6 @@ def _walk(payload: bytes | memoryview, header: BatchHeader) -> RecordsShape:
         raise KafkaError(Error.INVALID_RECORD if compressed else Error.UNKNOWN_SERVER_ERROR) from error
     except CorruptRecordError as error:
         raise KafkaError(Error.INVALID_RECORD) from error
-
-
-def _timestamp_range(header: BatchHeader, shape: RecordsShape) -> tuple[int, int]:
-    """The least and the largest timestamp, if they don't overflow."""
-    if header.attributes & TIMESTAMP_TYPE_BIT:
-        return header.max_timestamp, header.max_timestamp
-    return (
-        header.base_timestamp + shape.min_timestamp_delta,
-        header.base_timestamp + shape.max_timestamp_delta,
-    )
 
 
 def _all_are_fine(
@@ -316,7 +311,8 @@ def _store(
     batch: WritableBytes, header: BatchHeader, rules: RecordRules, now_ms: int, largest_timestamp: int
 ) -> CheckedBatch:
     if rules.message_timestamp_type == "CreateTime":
-        timestamp_type, max_timestamp = CREATE_TIME, max(NO_TIMESTAMP, largest_timestamp)
+        timestamp_type = CREATE_TIME
+        max_timestamp = largest_timestamp if largest_timestamp > NO_TIMESTAMP else NO_TIMESTAMP
     else:
         timestamp_type, max_timestamp = LOG_APPEND_TIME, now_ms
     if header.max_timestamp == max_timestamp and header.timestamp_type == timestamp_type:

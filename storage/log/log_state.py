@@ -184,7 +184,7 @@ class LogState:
         if offset < self.log_start_offset:
             offset = self.log_start_offset
         self.high_watermark = offset
-        if self.producers.has_unreplicated:
+        if self.producers.unreplicated:
             self.producers.on_high_watermark(offset)
             self.update_first_unstable_offset()
 

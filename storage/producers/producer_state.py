@@ -96,10 +96,10 @@ class ProducerStates:
 
     __slots__ = (
         "_ongoing",
-        "_unreplicated",
         "map_end_offset",
         "producers",
         "topic_partition",
+        "unreplicated",
         "verifications",
     )
 
@@ -110,7 +110,7 @@ class ProducerStates:
         # by first offset, ascending: transactions open in the order of the log
         self._ongoing: dict[int, int] = {}
         # first offset -> the marker's, of transactions whose marker isn't below the high watermark
-        self._unreplicated: dict[int, int] = {}
+        self.unreplicated: dict[int, int] = {}
         self.verifications = Verifications()
 
     # ---- checks before the write
@@ -293,7 +293,7 @@ class ProducerStates:
         if first_offset >= 0:
             producer.txn_first_offset = NO_OFFSET
             del self._ongoing[first_offset]
-            self._unreplicated[first_offset] = offset
+            self.unreplicated[first_offset] = offset
         self.verifications.end_by_marker(producer_id, header.producer_epoch)
 
     # ---- transactions
@@ -302,15 +302,10 @@ class ProducerStates:
     def first_unstable_offset(self) -> int | None:
         """Of the earliest transaction that is open, or whose marker isn't below the high watermark."""
         first = next(iter(self._ongoing), None)
-        if self._unreplicated:
-            unreplicated = min(self._unreplicated)
+        if self.unreplicated:
+            unreplicated = min(self.unreplicated)
             return unreplicated if first is None else min(first, unreplicated)
         return first
-
-    @property
-    def has_unreplicated(self) -> bool:
-        """Whether a transaction has ended, though its marker isn't below the high watermark."""
-        return bool(self._unreplicated)
 
     @property
     def knows_transactions(self) -> bool:
@@ -328,9 +323,9 @@ class ProducerStates:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Transactions whose marker lies below the offset are replicated."""
-        for first_offset, last_offset in list(self._unreplicated.items()):
+        for first_offset, last_offset in list(self.unreplicated.items()):
             if last_offset < high_watermark:
-                del self._unreplicated[first_offset]
+                del self.unreplicated[first_offset]
 
     # ---- the whole of it
 
@@ -349,7 +344,7 @@ class ProducerStates:
             (p.txn_first_offset, p.producer_id) for p in self.producers.values() if p.txn_first_offset >= 0
         )
         self._ongoing = dict(open_ones)
-        self._unreplicated = {}
+        self.unreplicated = {}
         self.map_end_offset = map_end_offset
 
 

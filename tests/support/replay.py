@@ -73,7 +73,7 @@ def check_log(log: PartitionLog) -> None:
     for producer_id, producer in producers.producers.items():
         assert producer.epoch == replayed.epochs.get(producer_id), told
         assert producer.last_sequence in (-1, replayed.last_sequences.get(producer_id, -1)), told
-    if not producers.has_unreplicated:
+    if not producers.unreplicated:
         assert log.last_stable_offset == min([*replayed.ongoing, log.high_watermark]), told
 
 

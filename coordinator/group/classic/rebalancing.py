@@ -93,7 +93,7 @@ class Rebalancing:
 
     def watch_session(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
         self._runtime.schedule(
-            _session_key(group.group_id, member_id),
+            ("session", group.group_id, member_id),  # as `_session_key`
             timeout_ms,
             partial(self._session_expired, group.group_id, member_id),
         )

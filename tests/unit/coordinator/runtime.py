@@ -62,11 +62,14 @@ class FakeRuntime:
         self.log += [(record, producer_id) for record in records]
         return len(self.log)
 
+    def is_committed(self, end_offset: int) -> bool:
+        return not self.lags or end_offset <= self._committed
+
     def when_committed(self, end_offset: int, then: Then) -> None:
-        if self.lags and end_offset > self._committed:
-            self._awaiting.append((end_offset, then))
-        else:
+        if self.is_committed(end_offset):
             then(None)
+        else:
+            self._awaiting.append((end_offset, then))
 
     def commit(self, up_to: int | None = None) -> None:
         """Everything is committed, or what is before an offset; who waited for it is called."""
