@@ -43,7 +43,7 @@ def handle(
         return _response(KafkaError(error), version)
     if transactional_id is None:
         try:
-            return _response(ProducerIdAndEpoch(producer_ids.next(), 0), version)
+            return InitProducerIdResponse(producer_id=producer_ids.next(), producer_epoch=0)
         except KafkaError as failure:
             return _response(failure, version)
     later: Later[InitProducerIdResponse] = Later()

@@ -127,9 +127,9 @@ class Completing:
         return self.completions.get(completion.metadata.transactional_id) is completion
 
     def _on_answers(self, completion: Completion, answers: MarkerAnswers) -> None:
-        if not self._is_current(completion):
-            return
         metadata = completion.metadata
+        if self.completions.get(metadata.transactional_id) is not completion:
+            return
         waits_already = bool(completion.to_retry)
         for partition, error in answers.items():
             if partition not in metadata.partitions:
@@ -141,7 +141,7 @@ class Completing:
                 completion.to_retry[partition] = None
             else:
                 self._give_up(completion, partition, error)
-        if not self._is_current(completion):
+        if self.completions.get(metadata.transactional_id) is not completion:
             return
         if completion.to_retry and not waits_already:
             self._later(completion, self._send_again)

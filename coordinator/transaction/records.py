@@ -61,6 +61,8 @@ def encode_value(transit: TransitMetadata, transaction_version: int) -> bytes:
 
 
 def _by_topic(partitions: Partitions) -> list[PartitionsSchema]:
+    if not partitions:  # as when it is complete
+        return []
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         found = topics.get(topic)

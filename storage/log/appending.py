@@ -4,12 +4,11 @@ Source: org.apache.kafka.storage UnifiedLog.append, analyzeAndValidateProducerSt
 """
 
 from protocol.errors import Error, KafkaError
-from protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD, TRANSACTIONAL_BIT, BatchHeader
+from protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from storage.indexes.transaction_index import AbortedTxn
-from storage.log import recovery, rolling
+from storage.log import recovery
 from storage.log.log_state import LogState
 from storage.log.results import AppendOrigin, AppendResult
-from storage.log.segment import MAX_RELATIVE_OFFSET, Segment
 from storage.producers.producer_state import CachedBatch, EndTransactionMarker
 from storage.producers.verification_guards import VerificationGuard
 
@@ -35,25 +34,6 @@ def make_ready(log: LogState, now_ms: int) -> None:
     if log.closed:
         raise log.closed_error()
     recovery.create_directory(log, now_ms)
-
-
-def segment_for(log: LogState, header: BatchHeader, base_offset: int, now_ms: int) -> Segment:
-    """The active segment, or a new one where that is full, old, or too far from the batch's offsets."""
-    segment = log.segments.active
-    config = log.config
-    if (
-        segment.size > config.segment_bytes - header.batch_length - LOG_OVERHEAD
-        or base_offset + header.last_offset_delta - segment.base_offset > MAX_RELATIVE_OFFSET
-        or (
-            segment.size
-            and (
-                segment.is_full
-                or segment.waited_ms(now_ms, header.max_timestamp) > config.roll_ms - segment.jitter_ms
-            )
-        )
-    ):
-        return rolling.roll_at(log, base_offset, now_ms)
-    return segment
 
 
 def check_data(
@@ -99,15 +79,3 @@ def check_marker(
         return log.producers.aborted_by(header, marker, header.base_offset)
     log.producers.check_marker(header, marker)
     return log.producers.aborted_by(header, marker, log.log_end_offset)
-
-
-def apply_to_producers(
-    log: LogState, header: BatchHeader, marker: EndTransactionMarker | None, base_offset: int
-) -> None:
-    """The batch stands at the offset."""
-    if marker is not None:
-        log.producers.apply_marker(header, marker, base_offset)
-    elif not header.attributes & CONTROL_BIT:
-        log.producers.apply_data(header, base_offset)
-    if header.attributes & TRANSACTIONAL_BIT:
-        log.update_first_unstable_offset()

@@ -11,6 +11,7 @@ from protocol.errors import Error, KafkaError
 from protocol.records.batch import (
     CONTROL_BIT,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     patch_offset_and_epoch,
     read_header,
@@ -137,7 +138,9 @@ class PartitionLog(LogState):
                 appending.make_ready(self, now_ms)
             if leader_epoch != self.leader_epochs.latest and leader_epoch >= 0:
                 self.leader_epochs.assign(leader_epoch, base_offset)
-            segment = appending.segment_for(self, header, base_offset, now_ms)
+            segment = self.segments.active
+            if segment.must_roll_for(header, base_offset, now_ms, self.config):
+                segment = rolling.roll_at(self, base_offset, now_ms)
             if produced:
                 if header.attributes & CONTROL_BIT:
                     if marker is None:
@@ -157,7 +160,12 @@ class PartitionLog(LogState):
             raise storage_error(self, failure) from failure
         self.log_end_offset = self.producers.map_end_offset = end = last_offset + 1
         if produced:
-            appending.apply_to_producers(self, header, marker, base_offset)
+            if marker is not None:
+                self.producers.apply_marker(header, marker, base_offset)
+            elif not header.attributes & CONTROL_BIT:
+                self.producers.apply_data(header, base_offset)
+            if header.attributes & TRANSACTIONAL_BIT:
+                self.update_first_unstable_offset()
         time_ms = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else -1
         if end - self.flushing.recovery_point >= self.config.flush_messages:
             syncing.flush_to(self, end, now_ms)

@@ -29,6 +29,7 @@ from storage.indexes import offset_index, time_index
 from storage.indexes.offset_index import OffsetIndex
 from storage.indexes.time_index import TimeIndex
 from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
+from storage.log.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
 
@@ -114,12 +115,24 @@ class Segment:
             return NO_TIMESTAMP
         return self._first_timestamp_ms
 
-    def waited_ms(self, now_ms: int, max_timestamp_ms: int) -> int:
-        """How long it has waited to be rolled, by the next batch's largest timestamp or else by the clock."""
+    def must_roll_for(self, header: BatchHeader, base_offset: int, now_ms: int, config: LogConfig) -> bool:
+        """Whether it is full, old, or too far from the batch's offsets. Source: LogSegment.shouldRoll."""
+        size = self.size
+        if (
+            size > config.segment_bytes - header.batch_length - LOG_OVERHEAD
+            or base_offset + header.last_offset_delta - self.base_offset > MAX_RELATIVE_OFFSET
+        ):
+            return True
+        if not size:
+            return False
+        if self.is_full:
+            return True
+        # How long it has waited: by the batch's largest timestamp, or else by the clock.
         first_ms = self._first_timestamp_ms
         if first_ms is None:
             first_ms = self.first_timestamp_ms()
-        return max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
+        waited_ms = header.max_timestamp - first_ms if first_ms >= 0 else now_ms - self.created_ms
+        return waited_ms > config.roll_ms - self.jitter_ms
 
     def append(
         self,
