@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
 # No process beside the workers, no Java, no client library: what `make quick` runs.
-QUICK := tests/unit tests/golden tests/property tests/simulation
+QUICK := tests/unit tests/node tests/golden tests/property tests/simulation
 
 .PHONY: help run quick soak simulation test lint check format reference pipeline pipeline-kills needs-java flights streams exactly-once checker crash bench bench-spark docs clean
 

@@ -41,11 +41,11 @@ from tests.crash.transactions import (
     Workload,
     is_at_rest,
 )
+from tests.node import transactional
 from tests.support.ports import free_ports
 from tests.support.transactional_client import Broker, Producer, Reader, connected, eventually
 from tests.support.waiting import until
 from tests.support.whole_server import clock_of, in_loop, started
-from tests.unit.broker import transactional
 
 VERSIONS = (1, 2)
 SETTINGS = {

@@ -19,6 +19,7 @@ from broker.server import Server
 from protocol.errors import Error
 from tests.interop.nodes import Turns
 from tests.interop.test_dump_log import dump
+from tests.node import transactional
 from tests.support import kafka_folders, wire
 from tests.support.disk import files
 from tests.support.requirements import need_apache_kafka
@@ -34,7 +35,6 @@ from tests.support.transactional_client import (
 )
 from tests.support.waiting import until
 from tests.support.whole_server import clock_of, in_loop, started
-from tests.unit.broker import transactional
 
 TOPIC = "t"
 PARTITIONS = range(2)

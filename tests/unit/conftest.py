@@ -1,16 +1,7 @@
-"""What tests of this folder may not do: start a process. Those that must stand in `tests/process`."""
+"""What tests of this folder may not do: start a process."""
 
 from __future__ import annotations
 
-import subprocess
-from typing import Any
+from tests.support.no_processes import refuse_processes
 
-import pytest
-
-
-@pytest.fixture(autouse=True)
-def _no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: Any, **options: Any) -> None:
-        raise AssertionError("a test that starts a process belongs to tests/process")
-
-    monkeypatch.setattr(subprocess, "Popen", refuse)
+__all__ = ["refuse_processes"]

@@ -21,9 +21,7 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
 )
 from storage.producers.producer_state import Producer as KnownProducer
-from tests.support.answers import answered
-from tests.support.whole_server import clock_of
-from tests.unit.broker.transactional import (
+from tests.node.transactional import (
     Producer,
     ask,
     committed,
@@ -32,6 +30,8 @@ from tests.unit.broker.transactional import (
     find,
     state,
 )
+from tests.support.answers import answered
+from tests.support.whole_server import clock_of
 
 FENCED_BEFORE = {"AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2, "InitProducerId": 4}
 """The first versions that know PRODUCER_FENCED."""

@@ -17,9 +17,7 @@ from protocol.messages.metadata_records import ConfigRecord
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import BATCH_LENGTH_POS, LOG_OVERHEAD
 from protocol.records.records import build_batch
-from tests.support.answers import answered
-from tests.support.whole_server import clock_of
-from tests.unit.broker.transactional import (
+from tests.node.transactional import (
     Producer,
     ask,
     batches,
@@ -30,6 +28,8 @@ from tests.unit.broker.transactional import (
     markers,
     state,
 )
+from tests.support.answers import answered
+from tests.support.whole_server import clock_of
 
 VERIFICATION = "transaction.partition.verification.enable"
 

@@ -24,10 +24,10 @@ from protocol.messages.fetch import FetchPartition
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import CreatableTopic
 from protocol.records.batch import walk_batches
+from tests.node import log_dir_moves
+from tests.node.log_dir_moves import move
 from tests.support.straight import Straight
 from tests.support.wire import Answer, Client, Outcome
-from tests.unit.broker import log_dir_moves
-from tests.unit.broker.log_dir_moves import move
 
 
 @pytest.mark.limit("broker.network.dispatch.MAX_CONTROL_REQUEST_BYTES")

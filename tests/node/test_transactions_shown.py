@@ -11,12 +11,12 @@ from protocol.messages.transactions_admin import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
-from tests.support.whole_server import clock_of
-from tests.unit.broker.transactional import (
+from tests.node.transactional import (
     Producer,
     ask,
     coordinating,
 )
+from tests.support.whole_server import clock_of
 
 
 def listed(node: Server, version: int = 2, **filters: Any) -> set[str]:

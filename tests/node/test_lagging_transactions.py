@@ -19,7 +19,7 @@ from protocol.messages.transactions_admin import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.unit.broker.transactional import Producer, ask, committed, coordinating, markers, state
+from tests.node.transactional import Producer, ask, committed, coordinating, markers, state
 
 OTHER = 2
 

@@ -26,10 +26,10 @@ from protocol.messages.topics import (
 )
 from protocol.messages.transactions_admin import DescribeProducersRequest, DescribeProducersTopic
 from protocol.records.records import build_batch
+from tests.node.transactional import ask
 from tests.support.denying import Asked, DenyingAuthorizer
 from tests.support.topics import topics_of
 from tests.support.whole_server import crash, started
-from tests.unit.broker.transactional import ask
 
 TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 DENIED = Error.TOPIC_AUTHORIZATION_FAILED

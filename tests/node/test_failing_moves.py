@@ -15,10 +15,7 @@ from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
-from tests.support.disk import files
-from tests.support.topics import topics_of
-from tests.support.whole_server import crash
-from tests.unit.broker.log_dirs import (
+from tests.node.log_dirs import (
     KEPT,
     LOST,
     NOW_MS,
@@ -31,6 +28,9 @@ from tests.unit.broker.log_dirs import (
     until,
     write,
 )
+from tests.support.disk import files
+from tests.support.topics import topics_of
+from tests.support.whole_server import crash
 
 LOG_START = 5
 RECORDS = 40

@@ -19,10 +19,7 @@ from protocol.messages.transactions_admin import (
     WriteTxnMarkersRequest,
 )
 from protocol.records.batch import TIMESTAMP_TYPE_BIT
-from tests.support.answers import answered
-from tests.support.topics import topics_of
-from tests.support.whole_server import clock_of
-from tests.unit.broker.transactional import (
+from tests.node.transactional import (
     Producer,
     ask,
     committed,
@@ -30,6 +27,9 @@ from tests.unit.broker.transactional import (
     markers,
     state,
 )
+from tests.support.answers import answered
+from tests.support.topics import topics_of
+from tests.support.whole_server import clock_of
 
 
 def mark(

@@ -10,7 +10,7 @@ import pytest
 from broker.broken_invariant import BrokenInvariantError
 from broker.network.connection import Connection
 from broker.network.connection_states import REACTIONS, Action, ConnectionState, Event
-from tests.unit.broker.test_connection import Client, frame
+from tests.node.test_connection import Client, frame
 
 ANSWERING, THROTTLED, UNREAD = "answering", "throttled", "unread"
 

@@ -18,9 +18,9 @@ from broker.controller.snapshot_file import (
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
+from tests.node.metadata_logs import ALWAYS, DIRECTORY, NODE, begin, open_log, topic
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import HeldBackground
-from tests.unit.broker.metadata_logs import ALWAYS, DIRECTORY, NODE, begin, open_log, topic
 
 
 def state(image: ClusterImage) -> Any:

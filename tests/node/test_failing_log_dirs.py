@@ -30,11 +30,7 @@ from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition
 from protocol.messages.topics import CreatableTopic
-from tests.support.answers import answered
-from tests.support.disk import files
-from tests.support.topics import topics_of
-from tests.support.whole_server import crash
-from tests.unit.broker.log_dirs import (
+from tests.node.log_dirs import (
     DEADLINE_S,
     KEPT,
     LOST,
@@ -48,6 +44,10 @@ from tests.unit.broker.log_dirs import (
     until,
     write,
 )
+from tests.support.answers import answered
+from tests.support.disk import files
+from tests.support.topics import topics_of
+from tests.support.whole_server import crash
 
 
 @pytest.fixture(autouse=True)

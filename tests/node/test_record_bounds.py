@@ -21,10 +21,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
 from tests.compare.plain import message_from
-from tests.support.disk import files
-from tests.support.topics import topics_of
-from tests.support.whole_server import crash, started
-from tests.unit.broker.admin_requests import (
+from tests.node.admin_requests import (
     BROKER,
     TIMEOUT_MS,
     TOPIC,
@@ -40,6 +37,9 @@ from tests.unit.broker.admin_requests import (
     reassign,
     store,
 )
+from tests.support.disk import files
+from tests.support.topics import topics_of
+from tests.support.whole_server import crash, started
 
 FEW = 10
 

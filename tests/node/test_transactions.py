@@ -15,9 +15,7 @@ from protocol.messages.topics import CreatePartitionsTopic
 from protocol.messages.transactions_admin import DescribeTransactionsRequest, ListTransactionsRequest
 from protocol.records.records import build_batch
 from storage.log.results import AppendOrigin
-from tests.support.topics import topics_of
-from tests.support.whole_server import started
-from tests.unit.broker.transactional import (
+from tests.node.transactional import (
     Producer,
     ask,
     committed,
@@ -28,6 +26,8 @@ from tests.unit.broker.transactional import (
     markers,
     state,
 )
+from tests.support.topics import topics_of
+from tests.support.whole_server import started
 
 
 def list_of(node: Server) -> ListTransactionsRequest:

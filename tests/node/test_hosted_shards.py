@@ -20,9 +20,9 @@ from coordinator.ports import Bytes
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata_records import PartitionChangeRecord
 from protocol.messages.topics import CreatePartitionsTopic
+from tests.node.transactional import Producer, coordinating, create, delete, state
 from tests.support.topics import topics_of
 from tests.support.whole_server import clock_of, started
-from tests.unit.broker.transactional import Producer, coordinating, create, delete, state
 
 NONSENSE = b"nonsense"
 

@@ -19,9 +19,9 @@ from broker.controller.snapshot_file import (
 from broker.controller.snapshots import SnapshotPolicy
 from protocol.messages.raft_records import KRaftVersionFeature, Voter, VotersRecord
 from protocol.records.batch import walk_batches
+from tests.node.metadata_logs import ALWAYS, DIRECTORY, LEVEL, NODE, begin, open_log, topic
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
-from tests.unit.broker.metadata_logs import ALWAYS, DIRECTORY, LEVEL, NODE, begin, open_log, topic
 
 
 def test_the_file_is_a_header_the_records_and_a_footer(tmp_path: Path) -> None:

@@ -12,10 +12,7 @@ import pytest
 from broker.disks import moves
 from broker.server import Server
 from protocol.messages.topics import CreatableTopic
-from tests.support.disk import files
-from tests.support.topics import topics_of
-from tests.support.whole_server import crash
-from tests.unit.broker.log_dir_moves import (
+from tests.node.log_dir_moves import (
     NOW_MS,
     append,
     described,
@@ -31,6 +28,9 @@ from tests.unit.broker.log_dir_moves import (
     until,
     values,
 )
+from tests.support.disk import files
+from tests.support.topics import topics_of
+from tests.support.whole_server import crash
 
 
 @pytest.fixture(autouse=True)

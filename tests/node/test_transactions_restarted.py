@@ -15,10 +15,7 @@ from broker.server import Server
 from coordinator.java.hashes import partition_of_key
 from protocol.errors import Error
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.support import kafka_folders
-from tests.support.disk import files
-from tests.support.whole_server import clock_of, crash, started
-from tests.unit.broker.transactional import (
+from tests.node.transactional import (
     Producer,
     ask,
     committed,
@@ -27,6 +24,9 @@ from tests.unit.broker.transactional import (
     markers,
     state,
 )
+from tests.support import kafka_folders
+from tests.support.disk import files
+from tests.support.whole_server import clock_of, crash, started
 
 
 @pytest.fixture(autouse=True)

@@ -17,9 +17,7 @@ from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.groups_admin import DeleteGroupsRequest, ListGroupsRequest
-from tests.support.answers import answered
-from tests.support.whole_server import clock_of, crash
-from tests.unit.broker.transactional import (
+from tests.node.transactional import (
     Producer,
     ask,
     batches,
@@ -29,6 +27,8 @@ from tests.unit.broker.transactional import (
     markers,
     state,
 )
+from tests.support.answers import answered
+from tests.support.whole_server import clock_of, crash
 
 MINUTE_MS = 60_000
 

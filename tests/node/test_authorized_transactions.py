@@ -24,8 +24,8 @@ from protocol.messages.transactions_admin import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from tests.node.transactional import Producer, ask, coordinating, create, state
 from tests.support.denying import Asked, DenyingAuthorizer
-from tests.unit.broker.transactional import Producer, ask, coordinating, create, state
 
 WRITE, READ, DESCRIBE, ALTER = Operation.WRITE, Operation.READ, Operation.DESCRIBE, Operation.ALTER
 TX, GROUP, TOPIC, CLUSTER = (

@@ -9,9 +9,9 @@ import pytest
 from broker.handlers import alter_partition_reassignments, elect_leaders, update_features
 from broker.server import Server
 from protocol.messages.topics import CreatableTopic
+from tests.node.log_dirs import ask
 from tests.support.topics import topics_of
 from tests.support.whole_server import started
-from tests.unit.broker.log_dirs import ask
 
 
 @pytest.mark.parametrize("timeout_ms", [1000, 0])

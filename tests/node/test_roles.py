@@ -28,9 +28,9 @@ from protocol.messages.produce import PartitionProduceData, ProduceRequest, Topi
 from protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.transactions_admin import DescribeProducersRequest, DescribeProducersTopic
 from protocol.records.records import build_batch
+from tests.node.transactional import ask
 from tests.support.answers import answered
 from tests.support.whole_server import crash, started
-from tests.unit.broker.transactional import ask
 
 ME, OTHER = 1, 2
 TOPIC_ID = b"T" * 16

@@ -11,10 +11,10 @@ import pytest
 from broker.server import Server
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.node.transactional import create
 from tests.support.straight import Straight
 from tests.support.whole_server import started
 from tests.support.wire import Client, Outcome, Socket
-from tests.unit.broker.transactional import create
 
 
 def over_a_socket(node: Server) -> Socket:

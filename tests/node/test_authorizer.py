@@ -9,8 +9,8 @@ from broker.network.context import RequestContext
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import CLUSTER_NAME, AllowEverything, Authorizer, Operation, ResourceType
 from broker.security.principal import ANONYMOUS
+from tests.node.test_connection import Client
 from tests.support.denying import Asked, DenyingAuthorizer
-from tests.unit.broker.test_connection import Client
 
 
 def context() -> RequestContext:

@@ -1,4 +1,7 @@
-"""Whole nodes in this process: what a test starts is stopped and looked over when it has ended."""
+"""Whole nodes in this process: what a test starts is stopped and looked over when it has ended.
+
+No other process is started: see `tests/unit`.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from pathlib import Path
 import pytest_asyncio
 
 from broker.server import Server
+from tests.support.no_processes import refuse_processes
 from tests.support.nodes import end_all
 from tests.support.whole_server import started
+
+__all__ = ["refuse_processes"]
 
 
 @pytest_asyncio.fixture(autouse=True)

@@ -13,11 +13,7 @@ from broker.disks import moves
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
-from tests.support.disk import files
-from tests.support.manual_clock import ManualClock
-from tests.support.topics import topics_of
-from tests.support.whole_server import crash
-from tests.unit.broker.log_dir_moves import (
+from tests.node.log_dir_moves import (
     NOW_MS,
     RECORDS,
     append,
@@ -34,6 +30,10 @@ from tests.unit.broker.log_dir_moves import (
     until,
     values,
 )
+from tests.support.disk import files
+from tests.support.manual_clock import ManualClock
+from tests.support.topics import topics_of
+from tests.support.whole_server import crash
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,7 @@ from broker.handlers import (
     delete_topics,
 )
 from protocol.errors import Error
-from tests.support.whole_server import started
-from tests.unit.broker.admin_requests import (
+from tests.node.admin_requests import (
     GROUP,
     TIMEOUT_MS,
     TOPIC,
@@ -27,6 +26,7 @@ from tests.unit.broker.admin_requests import (
     grow,
     reassign,
 )
+from tests.support.whole_server import started
 
 
 @pytest.mark.limit("broker.controller.metadata_log.MAX_BATCH_BYTES")
