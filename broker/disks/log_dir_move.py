@@ -16,9 +16,22 @@ class LogDirMove:
     - `synced`: what has come so far was sent to the disk at least once, after which little is left for the end.
     - `syncing`: that is under way.
     - `assigning`: the controller has been asked to record the new directory, and hasn't answered yet.
+    - `cancelling`: the controller has been asked to record that the partition stays, and hasn't answered yet. The move
+      doesn't go on meanwhile: its own record would come behind that one.
+    - `next_directory_id`: where the partition goes once that is committed, None where it stays.
     """
 
-    __slots__ = ("assigning", "directory", "directory_id", "failed", "log", "synced", "syncing")
+    __slots__ = (
+        "assigning",
+        "cancelling",
+        "directory",
+        "directory_id",
+        "failed",
+        "log",
+        "next_directory_id",
+        "synced",
+        "syncing",
+    )
 
     def __init__(self, directory: LogDirectory, directory_id: bytes, log: PartitionLog) -> None:
         self.directory = directory
@@ -28,3 +41,5 @@ class LogDirMove:
         self.synced = False
         self.syncing = False
         self.assigning = False
+        self.cancelling = False
+        self.next_directory_id: bytes | None = None

@@ -18,7 +18,7 @@ from broker.controller.assigned_directories import assignment
 from broker.controller.controller_result import ControllerResult
 from broker.disks.log_dir_move import LogDirMove
 from broker.replicas.partitions import FAULTS
-from protocol.errors import KafkaError
+from protocol.errors import Error, KafkaError
 from storage.directory import moving
 
 if TYPE_CHECKING:
@@ -81,11 +81,14 @@ class LogDirMoves:
                 log.error("the move of %s-%d can't go on: %s", topic, index, error)
 
     def begin(self, partition: Partition, directory_id: bytes) -> None:
-        """Move the partition; what it was on its way to before is given up. Raises one of `FAULTS`."""
+        """Move the partition; what it was on its way to before is given up first, and where that has to be committed,
+        this begins then. Raises one of `FAULTS`."""
         directory = self._log_dirs.online[directory_id]
         move = partition.move
-        if move is not None and move.directory is not directory:
+        if move is not None and (move.cancelling or move.directory is not directory):
             self.cancel(partition)
+            if partition.move is move and partition.directory is not directory:
+                move.next_directory_id = directory_id
         if partition.directory is directory or partition.move is not None:
             return
         future = directory.open_future(
@@ -103,17 +106,27 @@ class LogDirMoves:
         self._soon()
 
     def cancel(self, partition: Partition) -> None:
-        """Stay where it is. Raises KafkaError where the controller refuses to record it, nothing having changed, or
-        where the disk refuses to delete the future folder, the move having ended all the same."""
+        """Stay where it is: the move ends once that is committed, and doesn't go on until then.
+
+        Raises KafkaError where the controller refuses to record it, nothing having changed, or where the disk refuses
+        to delete the future folder, the move having ended all the same.
+        """
         move = partition.move
         if move is None:
             return
+        move.next_directory_id = None
+        if move.cancelling:
+            return
 
         def answered_later(error: KafkaError | None) -> None:
+            move.cancelling = False
             try:
                 if error is not None:
+                    move.next_directory_id = None
+                    self._soon(RETRY_S)  # it goes on
                     raise error
                 self._give_up(partition, move)
+                self._go_elsewhere(partition, move)
             except FAULTS as failure:
                 log.error(
                     "the move of %s-%d can't be given up: %s", partition.topic.name, partition.index, failure
@@ -121,6 +134,19 @@ class LogDirMoves:
 
         if self._assign(partition, self._log_dirs.id_of(partition.directory), answered_later):
             self._give_up(partition, move)
+        else:
+            move.cancelling = True
+
+    def _go_elsewhere(self, partition: Partition, given_up: LogDirMove) -> None:
+        """Who asked for it was told so while the move before had yet to be given up. Raises one of `FAULTS`."""
+        directory_id = given_up.next_directory_id
+        if directory_id is None or self._stopped or partition.is_gone or partition.move is not None:
+            return
+        if directory_id not in self._log_dirs.online or self._log_dirs.offline_paths:
+            # As AlterReplicaLogDirs: a future log may lie in the directory that is offline.
+            where = f"{partition.topic.name}-{partition.index}"
+            raise KafkaError(Error.KAFKA_STORAGE_ERROR, f"{where} stays, a log directory having failed")
+        self.begin(partition, directory_id)
 
     def _give_up(self, partition: Partition, move: LogDirMove) -> None:
         if partition.move is not move:
@@ -188,6 +214,8 @@ class LogDirMoves:
 
     def _advance(self, partition: Partition, move: LogDirMove) -> bool:
         """Whether there is more to do at once; else somebody is going to call `_soon`."""
+        if move.cancelling:
+            return False
         present, future = partition.log, move.log
         copied = moving.copy(
             future,
@@ -256,6 +284,8 @@ class LogDirMoves:
         is_later = False
 
         def decide(image: ClusterImage) -> ControllerResult[KafkaError | None]:
+            if topic_id not in image.topics_by_id:
+                raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)  # its deletion isn't committed yet
             record = assignment(image, topic_id, index, self._node_id, directory_id)
             return ControllerResult([] if record is None else [record], lambda error: error)
 

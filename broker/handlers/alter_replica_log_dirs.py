@@ -107,7 +107,8 @@ def _move(asked: _Asked, name: str, index: int, path: str) -> Error:
     try:
         if partition.move is not None and partition.move.directory is not directory:
             asked.moves.cancel(partition)
-        if partition.directory is not directory and partition.move is None and None in known.values():
+        is_new = partition.move is None or partition.move.cancelling
+        if partition.directory is not directory and is_new and None in known.values():
             # One in the directory that is offline may be on its way already. And what `LogDirFailures` has still to
             # record, that a partition stayed where it was, must not come after a newer move of that partition.
             return Error.KAFKA_STORAGE_ERROR

@@ -10,7 +10,9 @@ from typing import cast
 import pytest
 
 from broker.disks import moves
+from broker.server import Server
 from protocol.errors import Error
+from protocol.messages.metadata_records import NoOpRecord
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from tests.node.log_dir_moves import (
@@ -175,6 +177,79 @@ async def test_another_destination_takes_the_place_of_the_first(tmp_path: Path) 
     await moved(node)
     assert [folders(tmp_path, name) for name in "abc"] == [["delete"], ["delete"], ["t-0"]]
     assert values(node) == expected()
+
+
+def lag(node: Server) -> None:
+    """The metadata log has other voters from now on, which lack something already."""
+    node.metadata.replicate = lambda end_offset: None
+    node.metadata.append([NoOpRecord()])
+
+
+def catch_up(node: Server) -> None:
+    node.metadata.replicate = node.metadata.commit
+    node.metadata.commit(node.metadata.next_offset)
+
+
+@pytest.mark.parametrize("assigning", [False, True], ids=["on the way", "about to change places"])
+async def test_another_destination_is_begun_once_it_is_committed_that_the_first_is_given_up(
+    tmp_path: Path, assigning: bool
+) -> None:
+    node = await filled(tmp_path)
+    lag(node)
+    move(node, tmp_path / "b")
+    first = partition_of(node).move
+    assert first is not None
+    if assigning:
+        await until(lambda: first.assigning)
+    assert move(node, tmp_path / "c") is Error.NONE
+    for _ in range(100):  # slices enough to arrive
+        await asyncio.sleep(0)
+    assert first.assigning is assigning
+    assert partition_of(node).move is first
+    assert [len(folders(tmp_path, name)) for name in "abc"] == [1, 1, 0]
+    assert directory_that_is_written(node) == id_of(tmp_path, "a")
+    catch_up(node)
+    await moved(node)
+    assert [folders(tmp_path, name) for name in "abc"] == [["delete"], ["delete"], ["t-0"]]
+    assert recorded(node) == id_of(tmp_path, "c")
+    assert values(node) == expected()
+
+
+async def test_the_last_of_several_wishes_counts_while_a_move_is_being_given_up(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    lag(node)
+    for name in "bcb":
+        assert move(node, tmp_path / name) is Error.NONE
+    catch_up(node)
+    await moved(node)
+    assert recorded(node) == id_of(tmp_path, "b")
+    lag(node)
+    for name in "cab":
+        assert move(node, tmp_path / name) is Error.NONE
+    catch_up(node)
+    assert partition_of(node).move is None
+    assert recorded(node) == id_of(tmp_path, "b")
+    assert values(node) == expected()
+
+
+async def test_a_move_goes_on_where_it_could_not_be_recorded_that_it_is_given_up(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    lag(node)
+    move(node, tmp_path / "b")
+    assert move(node, tmp_path / "c") is Error.NONE
+    node.metadata.resign()
+    first = partition_of(node).move
+    assert first is not None
+    assert not first.cancelling
+    node.metadata.become_leader(node.node_id)
+    catch_up(node)
+    await moved(node)
+    assert recorded(node) == id_of(tmp_path, "b")
+
+
+def directory_that_is_written(node: Server) -> bytes:
+    [directory_id] = node.metadata.written.topics["t"].partitions[0].directories
+    return directory_id
 
 
 async def test_a_partition_goes_to_and_fro(tmp_path: Path) -> None:
