@@ -78,8 +78,10 @@ class Simulation:
             settings.append("log.flush.interval.messages=1")
         else:
             settings.append(f"log.flush.interval.messages={self.luck.choice((2, 7, 1000))}")
-        if self.luck.random() < 0.5:
-            settings.append("log.roll.ms=4000")
+        if self.luck.random() < 0.7:
+            # often enough that a closed segment's indexes are what is read by after the power went
+            settings.append(f"log.roll.ms={self.luck.choice((300, 1000, 4000))}")
+            settings.append(f"log.index.interval.bytes={self.luck.choice((0, 300))}")
         if self.luck.random() < 0.5:
             settings.append("log.flush.interval.ms=2000")
         self.machine = Machine(self.world, "broker", PORT, settings)
