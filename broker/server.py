@@ -1,8 +1,7 @@
 """The node: broker and controller in one process, as Kafka's combined mode, put together from what was opened.
 
-How it is opened stands in `broker.starting`. Nothing imports this module but
-who runs a node: handlers are given the ports that their signatures name, which are attributes of `Server`, and
-everybody else what he needs.
+How it is opened stands in `broker.starting`. Only what runs a node imports this module: handlers are given the ports
+that their signatures name, which are attributes of `Server`, and the other parts what they need.
 """
 
 from __future__ import annotations

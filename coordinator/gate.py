@@ -1,5 +1,8 @@
-"""The gate of a shard: what depends on the shard's records passes once they are committed (Kafka: `DeferredEventQueue`,
-and the rule of `CoordinatorRuntime` that a read waits for the writes before it)."""
+"""The gate of a shard: what depends on its records passes once they are committed (Kafka: `DeferredEventQueue`).
+
+Reads of a shard that applies what it appends pass it too, and so wait for the writes before them. Kafka's
+(`CoordinatorReadEvent`) don't wait: they are answered from the last committed snapshot of its timeline structures.
+"""
 
 from __future__ import annotations
 

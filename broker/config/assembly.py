@@ -52,7 +52,7 @@ def assemble(
     warnings: list[str] = []
     _sort_out_names(static, warnings)
     if "advertised.listeners" in static and "listeners" not in static:
-        # Whoever advertises an address of his own has others connect to it: listen where Kafka would.
+        # An address that is advertised is one that others connect to: listen where Kafka would.
         static["listeners"] = Setting(_KAFKAS_LISTENERS, "the default with advertised.listeners")
     _check_values(static, warnings)
     for name in SHOWN_AS_GIVEN:

@@ -99,12 +99,6 @@ class BrokerConfig:
         assert isinstance(value, bool), f"{name} is {value!r}"
         return value
 
-    def get_double(self, name: str) -> float:
-        """A DOUBLE."""
-        value = self.get(name)
-        assert isinstance(value, float), f"{name} is {value!r}"
-        return value
-
     def get_string(self, name: str) -> str | None:
         """A STRING, CLASS or PASSWORD; None for null."""
         value = self.get(name)

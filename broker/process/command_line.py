@@ -5,7 +5,7 @@ The stronger, the further up:
 1. `-o key=value`
 2. `--host`, `--port`, `--data`
 3. the environment: `KAFKA_NUM_PARTITIONS` and so on (not read with `--control-fd`: whoever starts the broker
-   from a program says everything himself)
+   from a program says everything)
 4. `--config server.properties`
 5. the defaults: Kafka's, but for `broker.config.single_node`
 
@@ -80,7 +80,7 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
         config.warnings.append(
             f"--port: advertised.listeners={left_out.value} ({left_out.origin}) is left out: it names another port"
         )
-    # Who starts us from a program may start us again on the temporary folder that is his.
+    # A program that starts us may start us again on the temporary folder that it owns.
     if options.temporary and not (options.control_fd is not None and [*config.log_dirs] == [options.data]):
         _check_empty(config.log_dirs)
     return Options(config, options.control_fd, options.temporary, options.log_level)

@@ -83,7 +83,7 @@ class Authorizer(Protocol):
     def allows_any(
         self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Whether he may do it to some resource of the type, whatever its name (`authorizeByResourceType`)."""
+        """Whether the sender may do it to some resource of the type, whatever its name (`authorizeByResourceType`)."""
         ...
 
 

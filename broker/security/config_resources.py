@@ -27,7 +27,7 @@ class ConfigRights:
         self._operation = operation
 
     def refusal(self, config_resource_type: int, name: str) -> KafkaError | None:
-        """What the sender is told who may not; None where he may."""
+        """What the sender is told where that isn't allowed, None where it is."""
         resource_type = _RESOURCE_TYPES.get(config_resource_type, ResourceType.CLUSTER)
         if resource_type is ResourceType.CLUSTER:
             name = CLUSTER_NAME

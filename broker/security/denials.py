@@ -31,7 +31,7 @@ def allows_on_cluster(authorizer: Authorizer, context: AuthorizableRequest, oper
 def cluster_refusal(
     authorizer: Authorizer, context: AuthorizableRequest, operation: Operation
 ) -> KafkaError | None:
-    """What the sender is told where he may not do that to the cluster, None where he may.
+    """What the sender is told where that isn't allowed on the cluster, None where it is.
 
     For requests that Kafka refuses as a whole by `AuthHelper.authorizeClusterOperation`, whose message names the
     operation, and dumps its own request object in front. Of the others the message is that of `denied`.

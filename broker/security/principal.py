@@ -17,4 +17,4 @@ class Principal(NamedTuple):
         return f"{self.type}:{self.name}"
 
 
-ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")  # who connected without saying who he is
+ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")  # of a connection that says nothing of who is there

@@ -18,7 +18,7 @@ def test_values_have_their_types() -> None:
     assert found.get_int("num.partitions") == 1
     assert found.get_optional_int("log.retention.ms") is None
     assert found.get_boolean("auto.create.topics.enable") is True
-    assert found.get_double("log.cleaner.min.cleanable.ratio") == 0.5
+    assert found.get("log.cleaner.min.cleanable.ratio") == 0.5
     assert found.get_string("broker.rack") == "r1"
     assert found.get_list("log.dirs") == ("/a", "/b")
     assert found.get_list("advertised.listeners") == ()
