@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.config.topic_config import log_config_of_topic
 from broker.controller import registration
 from broker.controller.controller import Controller
-from broker.controller.placement import Placement
 from broker.controller.topic_names import is_internal
 from broker.controller.topic_requests import TopicRequests
 from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
+    from broker.controller.placement import Placement
     from broker.controller.registration import BrokerIncarnation
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
@@ -61,6 +61,7 @@ class Opened(NamedTuple):
     endpoints: Endpoints
     log_dirs: LogDirs
     metadata: MetadataLog
+    placement: Placement
     incarnation: BrokerIncarnation
 
 
@@ -91,7 +92,7 @@ class Server:
         self.metadata = opened.metadata
         self.controller = Controller(self.metadata)
         self.log_dirs = opened.log_dirs
-        self.placement = Placement(self.node_id, self.log_dirs.ids, self.log_dirs.is_cordoned)
+        self.placement = opened.placement
         self.topics = TopicRequests(
             self.controller,
             config,

@@ -56,7 +56,8 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
         environment.files.limit_open_files(_open_files_limit())
         log_dirs = open_log_dirs(config, environment.files, environment.background, environment.chance.uuid)
         metadata = _open_metadata(config, environment, log_dirs)
-        moves_found = _correct_directories(config, environment, log_dirs, metadata)
+        placement = Placement(config.node_id, log_dirs.ids, log_dirs.is_cordoned)
+        moves_found = _correct_directories(environment, log_dirs, metadata, placement)
         incarnation = _register(config, environment, metadata, endpoints=endpoints, log_dirs=log_dirs)
         server = Server(
             Opened(
@@ -67,6 +68,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
                 endpoints=endpoints,
                 log_dirs=log_dirs,
                 metadata=metadata,
+                placement=placement,
                 incarnation=incarnation,
             )
         )
@@ -127,7 +129,7 @@ def _open_metadata(config: BrokerConfig, environment: Environment, log_dirs: Log
 
 
 def _correct_directories(
-    config: BrokerConfig, environment: Environment, log_dirs: LogDirs, metadata: MetadataLog
+    environment: Environment, log_dirs: LogDirs, metadata: MetadataLog, placement: Placement
 ) -> MovesFound:
     """Where a partition's folder is, counts; what is no partition of ours is set aside. Returns the moves between
     directories that were under way."""
@@ -135,9 +137,8 @@ def _correct_directories(
     found = find_folders(image, log_dirs.online, new_name)
     any_failed = bool(log_dirs.offline_paths)
     moves_found = settle_moves(image, log_dirs.online, found, any_failed, new_name)
-    placement = Placement(config.node_id, log_dirs.ids, log_dirs.is_cordoned)
     corrected = assigned_directories.corrections(
-        image, config.node_id, found, log_dirs.ids, any_failed, placement.directory
+        image, placement.node_id, found, log_dirs.ids, any_failed, placement.directory
     )
     if corrected:
         metadata.append(corrected, may_split=True)

@@ -18,6 +18,7 @@ class ClusterTopics:
     def __init__(self, metadata: MetadataLog) -> None:
         self._metadata = metadata
         self._seen: dict[bytes, KnownTopic] = {}
+        self._racks: dict[int, str | None] = {}
 
     @property
     def image(self) -> ClusterImage:
@@ -40,7 +41,7 @@ class ClusterTopics:
 
     def _metadata_of(self, topic: TopicImage) -> KnownTopic:
         seen = self._seen.get(topic.topic_id)
-        # Replicas stay where they are, on the one node that there is: a topic can only grow.
+        # `follow` reads a topic again that has changed in any way. A new partition counts even before that.
         is_same = seen is not None and seen.partition_count == len(topic.partitions)
         return seen if seen is not None and is_same else self._read(topic)
 
@@ -58,9 +59,13 @@ class ClusterTopics:
 
     def follow(self, changes: TopicChanges) -> tuple[list[str], bool]:
         """Names of topics that are new, others or gone by these changes, and whether some are new. Costs in proportion
-        to the changes, however many topics there are."""
+        to the changes, however many topics there are, but where a broker's rack is another one.
+
+        A rack alone is no change that is told, as it is none in Kafka, whose assignors just find the new one.
+        """
         changed: list[str] = []
         created = False
+        self._follow_racks()
         for topic in changes.removed:
             if self._seen.pop(topic.topic_id, None) is not None:
                 changed.append(topic.name)
@@ -69,9 +74,19 @@ class ClusterTopics:
             if touched is None:  # removed since
                 continue
             seen = self._seen.get(touched.topic_id)
-            now = self._metadata_of(touched)
-            if now is not seen:
+            now = self._read(touched)
+            if now != seen:
                 self._seen[touched.topic_id] = now
                 changed.append(name)
                 created = created or seen is None
         return changed, created
+
+    def _follow_racks(self) -> None:
+        racks = {node_id: broker.record.rack for node_id, broker in self.image.brokers.items()}
+        if racks == self._racks:
+            return
+        self._racks = racks
+        for topic_id in self._seen:
+            topic = self.image.topics_by_id.get(topic_id)
+            if topic is not None:
+                self._seen[topic_id] = self._read(topic)

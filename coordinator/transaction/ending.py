@@ -88,8 +88,8 @@ class Ending:
 
         def reply(answer: ProducerIdAndEpoch | KafkaError) -> None:
             if isinstance(answer, KafkaError):
-                if version < 2:  # the next try must not bump the epoch again
-                    metadata.has_failed_epoch_fence = True
+                if version < 2:
+                    metadata.fail_epoch_fence()
                 then(answer)
             else:
                 then(None)

@@ -14,6 +14,7 @@ from coordinator.transaction.states import (
     AWAITS_MARKERS,
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
+    DEAD,
     EMPTY,
     ENTERED_FROM,
     ONGOING,
@@ -66,9 +67,11 @@ class TransitMetadata(NamedTuple):
 class TransactionMetadata:
     """One transactional id.
 
-    What its records say is changed by `apply`. Between two records there are three changes that no record says:
-    a partition gets its marker (`remove_partition`), a move is under way (`propose`, `take_back`), and a fenced epoch
-    holds before it is logged (`fence_producer_epoch`). A restart forgets these, and comes to the same end.
+    What its records say is changed by `apply`. Some changes no record says, and each has a method: a partition gets its
+    marker (`remove_partition`), a move is under way (`propose`, `take_back`), an unused id is being forgotten (`bury`),
+    a fenced epoch holds before it is logged (`fence_producer_epoch`), and that couldn't be logged
+    (`fail_epoch_fence`). A restart forgets these, and an id that was
+    created and has no record yet (`TransactionStateManager.create`), and comes to the same end.
 
     The methods `prepare_…` change nothing: each gives the proposal of one move. They have Kafka's names.
     """
@@ -246,6 +249,10 @@ class TransactionMetadata:
             )
         self.pending_state = state
 
+    def bury(self) -> None:
+        """Its tombstone is under way. That is no move of a transaction, and is possible from each state."""
+        self.pending_state = DEAD
+
     def take_back(self) -> None:
         """The proposal won't be committed: everything is as it was before it."""
         self.pending_state = None
@@ -266,6 +273,10 @@ class TransactionMetadata:
         self.pending_state = None
         if transit.state in AWAITS_MARKERS:
             self.has_failed_epoch_fence = False
+
+    def fail_epoch_fence(self) -> None:
+        """What `fence_producer_epoch` bumped couldn't be logged: the next try must not bump it again."""
+        self.has_failed_epoch_fence = True
 
     def remove_partition(self, partition: TopicPartition) -> None:
         """The partition has its marker, or needs none."""

@@ -14,7 +14,6 @@ from coordinator.gate import Gate
 from coordinator.ports import Bytes, Record, Runtime, Then
 from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
 from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
-from coordinator.transaction.states import DEAD
 from protocol.errors import Error, KafkaError
 
 log = logging.getLogger("barnabas.transactions")
@@ -95,7 +94,7 @@ class TransactionStateManager:
         """Forget transactional ids, with a tombstone each in one batch, once that is committed."""
         records: list[Record] = [(encode_key(each.transactional_id), None) for each in batch]
         for metadata in batch:
-            metadata.pending_state = DEAD
+            metadata.bury()
 
         def committed(error: KafkaError | None) -> None:
             for metadata in batch:

@@ -137,6 +137,34 @@ def test_racks_are_those_of_a_topics_replicas() -> None:
     assert found.racks == (("r",), ("r",))
 
 
+def test_a_partition_that_goes_to_another_rack_has_changed_and_to_another_broker_of_its_rack_has_not() -> (
+    None
+):
+    followed = Followed()
+    brokers = [RegisterBrokerRecord(broker_id=node_id, rack="rrs"[node_id - 1]) for node_id in (1, 2, 3)]
+    followed.after(*brokers, *topic(1))
+
+    assert followed.after(reassignment(2)) == ([], False)
+    assert followed.after(reassignment(3)) == (["t1"], False)
+    found = followed.topics.by_name("t1")
+    assert found is not None
+    assert found.racks == (("s",),)
+
+
+def test_a_broker_that_comes_back_in_another_rack_takes_its_partitions_there() -> None:
+    followed = Followed()
+    followed.after(RegisterBrokerRecord(broker_id=1, rack="r"), *topic(1))
+
+    assert followed.after(RegisterBrokerRecord(broker_id=1, rack="s")) == ([], False)
+    found = followed.topics.by_name("t1")
+    assert found is not None
+    assert found.racks == (("s",),)
+
+
+def reassignment(node_id: int) -> Message:
+    return PartitionChangeRecord(topic_id=id_of(1), partition_id=0, replicas=[node_id])
+
+
 class NotWalked(dict[str, TopicImage]):
     """Topics that can be looked up, and nothing else."""
 
