@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.broken_invariant import stops_the_broker
+from protocol.broken_invariant import stops_the_broker
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:

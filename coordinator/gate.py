@@ -6,13 +6,17 @@ Reads of a shard that applies what it appends pass it too, and so wait for the w
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
 from coordinator.ports import Record, Runtime, Then
+from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+log = logging.getLogger("barnabas.coordination")
 
 
 class Gate:
@@ -20,7 +24,8 @@ class Gate:
     committed through `when_committed`. Where appending is committing, both are a call and a comparison more.
 
     What waits passes in the order in which it came, one after the other: what one of them does can't let the next in
-    before it has returned.
+    before it has returned. A failure of one is logged and harms none of the others; a broken invariant is raised behind
+    the last of them.
     """
 
     __slots__ = (
@@ -96,6 +101,7 @@ class Gate:
             self._waiting.append((self._appended, then))
         elif self._passing:
             self._passing.append((then, None))
+            self._pass()
         else:
             then(None)
 
@@ -126,9 +132,17 @@ class Gate:
         if self._is_passing:
             return  # one of those who pass brought this about: the next one comes after it
         self._is_passing = True
+        broken: Exception | None = None
         try:
             while self._passing:
                 then, error = self._passing.popleft()
-                then(error)
+                try:
+                    then(error)
+                except Exception as failure:
+                    log.exception("somebody who waited at a shard's gate can't be told")
+                    if broken is None and stops_the_broker(failure):
+                        broken = failure
         finally:
             self._is_passing = False
+        if broken is not None:
+            raise broken

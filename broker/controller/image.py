@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from broker.broken_invariant import BrokenInvariantError
 from broker.controller.kept_records import KEPT, KeptRecords
 from broker.controller.topic_names import collision_key
+from protocol.broken_invariant import BrokenInvariantError
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
 

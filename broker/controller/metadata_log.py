@@ -20,9 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from broker.broken_invariant import BrokenInvariantError
 from broker.controller import quorum_state
-from broker.controller.deferred_events import DeferredEventQueue, Then
+from broker.controller.deferred_events import DeferredEventQueue
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.controller.image_records import image_records
 from broker.controller.quorum_state import LEADER_CHANGE, Quorum, control_key
@@ -34,6 +33,8 @@ from broker.controller.record_versions import (
     written_version,
 )
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
+from coordinator.ports import Then
+from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.records.records import build_batch, build_control_batch, read_records

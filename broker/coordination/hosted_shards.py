@@ -144,9 +144,11 @@ class HostedShards(Generic[ShardT]):
 
     def _give_up(self, index: int) -> None:
         hosted = self._hosted.pop(index)
-        if hosted.shard is not None:
-            hosted.shard.unload()
-        hosted.runtime.cancel_all()
+        try:
+            if hosted.shard is not None:
+                hosted.shard.unload()
+        finally:
+            hosted.runtime.cancel_all()
 
     def _load(self, index: int, partition: Partition, leader: Leader) -> ShardT | None:
         runtime = self._runtime_of(partition)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from broker.broken_invariant import stops_the_broker
+from protocol.broken_invariant import stops_the_broker
 from storage.background import Lane, run_in_turn
 
 if TYPE_CHECKING:

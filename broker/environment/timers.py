@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable
 
-from broker.broken_invariant import stops_the_broker
 from broker.environment.clock import Clock
 from broker.environment.scheduler import Scheduled, Scheduler
 from coordinator.timer_queue import TimerQueue
+from protocol.broken_invariant import stops_the_broker
 
 log = logging.getLogger("barnabas.coordination")
 

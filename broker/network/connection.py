@@ -16,9 +16,9 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
-from broker.broken_invariant import BrokenInvariantError
 from broker.network.connection_states import REACTIONS, Action, ConnectionState, Event
 from broker.security.principal import ANONYMOUS
+from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import CodecError
 
 if TYPE_CHECKING:

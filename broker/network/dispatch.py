@@ -13,12 +13,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.broken_invariant import stops_the_broker
 from broker.handlers import HANDLERS
 from broker.network.connection import Answer, CloseConnectionError
 from broker.network.context import RequestContext
 from broker.quotas.throttling import charge
 from protocol.apis import API_VERSIONS_KEY, APIS
+from protocol.broken_invariant import stops_the_broker
 from protocol.errors import CodecError, KafkaError
 from protocol.headers import decode_request_header
 from protocol.wire.codec import decoder, encoder

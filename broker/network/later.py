@@ -18,7 +18,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
-from broker.broken_invariant import BrokenInvariantError
+from protocol.broken_invariant import BrokenInvariantError
 
 R = TypeVar("R")
 

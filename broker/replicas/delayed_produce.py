@@ -10,8 +10,8 @@ from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
-    from broker.replicas.commit_waiters import CommitWaiter
     from broker.replicas.leader import Leader
+    from coordinator.commit_waiters import CommitWaiter
     from protocol.messages.produce import PartitionProduceResponse
     from storage.log.partition_log import PartitionLog
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from broker.replicas.commit_waiters import CommitWaiter, CommitWaiters, Failed, Then
+from coordinator.commit_waiters import CommitWaiter, CommitWaiters, Failed
+from coordinator.ports import Then
 from protocol.errors import Error, KafkaError
 from storage.log.log_config import LONG_MAX
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 
+from protocol.broken_invariant import stops_the_broker
 from storage.background import Then
 
 logger = logging.getLogger(__name__)
@@ -11,7 +12,8 @@ logger = logging.getLogger(__name__)
 class Flushing:
     """One flush of a log runs at a time; what is wanted meanwhile is served by one more behind it.
 
-    Who waits is told exactly once, whatever another one does with it.
+    Who waits is told exactly once, whatever another one does with it; a broken invariant of one is raised behind the
+    last of them.
     """
 
     __slots__ = ("_truncations", "_waiters", "last_ms", "made_anew", "recovery_point", "running", "wanted_to")
@@ -99,8 +101,13 @@ class Flushing:
 
 
 def _tell(waiters: Sequence[Then], failure: Exception | None) -> None:
+    broken: Exception | None = None
     for then in waiters:
         try:
             then(failure)
-        except Exception:
+        except Exception as error:
             logger.exception("Somebody who waited for a flush can't be told")
+            if broken is None and stops_the_broker(error):
+                broken = error
+    if broken is not None:
+        raise broken

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.broken_invariant import BrokenInvariantError
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.server import Server
+from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatableTopic
 from storage.background import Lane

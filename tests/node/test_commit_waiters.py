@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.broken_invariant import BrokenInvariantError
-from broker.replicas.commit_waiters import MANY_CANCELLED, CommitWaiters
 from broker.replicas.leader import Leader
 from broker.replicas.waiting_fetches import WaitingFetches
+from coordinator.commit_waiters import MANY_CANCELLED, CommitWaiters
+from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from protocol.records.records import build_batch
 from storage.log.log_config import LogConfig
@@ -201,7 +201,7 @@ def test_who_is_cancelled_is_not_told(leader: Leader, told: Told) -> None:
     assert leader.waiting_for_commit == 0
 
 
-@pytest.mark.limit("broker.replicas.commit_waiters.MANY_CANCELLED")
+@pytest.mark.limit("coordinator.commit_waiters.MANY_CANCELLED")
 def test_those_cancelled_take_no_room_for_long(told: Told) -> None:
     waiters = CommitWaiters(told.failed.append)
     for offset in range(1, 10_000):
@@ -210,3 +210,17 @@ def test_those_cancelled_take_no_room_for_long(told: Told) -> None:
         waiters.cancel(waiter)
     assert len(waiters.heap) <= 2 * MANY_CANCELLED
     assert len(waiters) == 0
+
+
+def test_what_is_committed_is_told_so_though_leadership_is_lost_before_it_is_told(told: Told) -> None:
+    """The high watermark moves unheard while nobody waits: it comes with whoever waits next."""
+    waiters = CommitWaiters(told.failed.append)
+
+    def others_come(error: KafkaError | None) -> None:
+        waiters.wait(300, 200, told("not committed"))
+        waiters.wait(150, 200, told("committed"))
+        waiters.tell_lost(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
+
+    waiters.wait(10, 0, others_come)
+    waiters.tell_committed(10)
+    assert told.names == ["committed", ("not committed", Error.NOT_LEADER_OR_FOLLOWER)]

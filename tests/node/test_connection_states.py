@@ -7,9 +7,9 @@ import itertools
 
 import pytest
 
-from broker.broken_invariant import BrokenInvariantError
 from broker.network.connection import Connection
 from broker.network.connection_states import REACTIONS, Action, ConnectionState, Event
+from protocol.broken_invariant import BrokenInvariantError
 from tests.node.test_connection import Client, frame
 
 ANSWERING, THROTTLED, UNREAD = "answering", "throttled", "unread"

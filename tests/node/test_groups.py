@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from broker.broken_invariant import BrokenInvariantError
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.environment.scheduler import LoopScheduler
 from broker.environment.timers import LoopTimers
@@ -18,6 +17,7 @@ from broker.handlers import HANDLERS
 from broker.network.context import RequestContext
 from broker.server import Server
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
+from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_admin import ListGroupsRequest

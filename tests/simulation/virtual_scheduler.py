@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.broken_invariant import stops_the_broker
 from broker.environment.scheduler import Failed, Scheduled
+from protocol.broken_invariant import stops_the_broker
 from storage.background import Lane, Then, Work, run_in_turn
 from tests.simulation.virtual_files import MachineDied
 

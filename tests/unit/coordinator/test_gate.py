@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.gate import Gate
+from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from tests.unit.coordinator.runtime import FakeRuntime
 
@@ -144,3 +145,35 @@ def test_one_of_them_can_close_the_gate_behind_itself(gate: Gate, runtime: FakeR
     gate.when_committed(heard("third"))
     runtime.commit()
     assert heard.all == [("second", Error.NOT_COORDINATOR), ("third", Error.NOT_COORDINATOR)]
+
+
+def test_one_that_fails_keeps_nobody_behind_it_waiting(
+    gate: Gate, runtime: FakeRuntime, heard: Heard
+) -> None:
+    def fail(error: KafkaError | None) -> None:
+        raise RuntimeError("of somebody else")
+
+    runtime.lags = True
+    gate.append([RECORD])
+    gate.when_committed(fail)
+    gate.when_committed(heard("second"))
+    runtime.commit()
+    gate.when_committed(heard("third"))
+    assert heard.all == ["second", "third"]
+    assert gate.is_open
+
+
+def test_a_broken_invariant_is_raised_once_all_have_passed(
+    gate: Gate, runtime: FakeRuntime, heard: Heard
+) -> None:
+    def break_down(error: KafkaError | None) -> None:
+        raise BrokenInvariantError("can't be")
+
+    runtime.lags = True
+    gate.append([RECORD])
+    gate.when_committed(break_down)
+    gate.when_committed(heard("second"))
+    with pytest.raises(BrokenInvariantError):
+        runtime.commit()
+    gate.when_committed(heard("third"))
+    assert heard.all == ["second", "third"]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from storage.log.partition_log import PartitionLog
 from tests.support.disk import files
@@ -282,3 +283,21 @@ def test_a_clean_stop_whose_sync_fails_tells_whoever_waits(
     finally:
         files.set_fault_hook(None)
     assert isinstance(told[0], OSError)
+
+
+def test_a_broken_invariant_of_one_is_raised_once_all_are_told(
+    tmp_path: Path, background: HeldBackground
+) -> None:
+    def break_down(failure: Exception | None) -> None:
+        raise BrokenInvariantError("can't be")
+
+    log = open_log(tmp_path, flush_messages=1, background=background)
+    append(log, batch())
+    told: list[Exception | None] = []
+    log.when_flushed(1, break_down)
+    log.when_flushed(1, told.append)
+    with pytest.raises(BrokenInvariantError):
+        background.run_all()
+    assert told == [None]
+    log.when_flushed(1, told.append)
+    assert told == [None, None]

@@ -1,5 +1,4 @@
-"""Who waits for an offset of a partition to be committed (Kafka: the purgatory of `DelayedProduce`, and
-`DeferredEventQueue` of the coordinators)."""
+"""Who waits for an offset of a log to be committed (Kafka: the purgatory of `DelayedProduce`; `DeferredEventQueue`)."""
 
 from __future__ import annotations
 
@@ -7,13 +6,11 @@ import logging
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from broker.broken_invariant import stops_the_broker
+from coordinator.ports import Then
+from protocol.broken_invariant import stops_the_broker
 from protocol.errors import KafkaError
 
 log = logging.getLogger("barnabas.replicas")
-
-Then = Callable[[KafkaError | None], None]
-"""Told once: None where the records are committed, else why they never will be by this leader."""
 
 Failed = Callable[[BaseException], None]
 
@@ -56,12 +53,15 @@ class CommitWaiters:
 
     def wait(self, offset: int, high_watermark: int, then: Then) -> CommitWaiter | None:
         """Tells it now where that can be said already; returns what waits."""
-        if self.lost is not None and not self.heap:
-            then(self.lost)
-            return None
-        if offset <= high_watermark and not (self._is_telling and self.heap):
-            then(None)
-            return None
+        if high_watermark > self._reached:
+            self._reached = high_watermark  # what is committed stays so, even where leadership is lost next
+        if not (self._is_telling and self.heap):
+            if self.lost is not None:
+                then(self.lost)
+                return None
+            if offset <= high_watermark:
+                then(None)
+                return None
         waiter = CommitWaiter(then)
         self._order += 1
         heappush(self.heap, (offset, self._order, waiter))
