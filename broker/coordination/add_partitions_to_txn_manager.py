@@ -139,8 +139,9 @@ class AddPartitionsToTxnManager:
         for partition, sequence in sequences.items():
             try:
                 if partition.is_gone:
-                    raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
-                guard = partition.log.start_verification(
+                    raise KafkaError(partition.topic.missing(partition.index))
+                # Asked first: a transaction isn't extended by a partition to which nothing can be appended here.
+                guard = partition.leader().log.start_verification(
                     producer.producer_id, sequence, producer.producer_epoch, adds, now_ms
                 )
             except KafkaError as error:

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from broker.controller.image import BROKER_RESOURCE
+from broker.coordination.add_partitions_to_txn_manager import TransactionSupportedOperation
 from broker.coordination.markers import PER_TURN
 from broker.network.connection import CloseConnectionError
+from broker.replicas.follower import Follower
 from broker.server import Server
+from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error
 from protocol.messages.metadata_records import ConfigRecord
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -298,3 +301,30 @@ async def test_an_announcement_that_nothing_came_of_is_forgotten_in_time(tmp_pat
     node.housekeeping.expire_producers()
 
     assert [*log.producers.verifications] == []
+
+
+async def test_a_partition_that_is_not_led_here_is_not_added_to_the_transaction(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    partition = node.partitions.get("t", 0)
+    role, partition.role = partition.role, Follower(partition.log, partition.waiting)
+
+    assert producer.send() is Error.NOT_LEADER_OR_FOLLOWER
+
+    assert state(node) == "Empty"
+    partition.role = role
+
+
+async def test_a_partition_whose_disk_failed_is_told_so_in_place_of_unknown(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    partition = node.partitions.get("t", 0)
+    node.partitions.take_offline(partition.directory)
+
+    announced = node.add_partitions_manager.announce(
+        TransactionalProducer("tx", producer.producer_id, producer.epoch),
+        {partition: 0},
+        TransactionSupportedOperation.ADD_PARTITION,
+    )
+
+    assert announced.errors == {partition: Error.KAFKA_STORAGE_ERROR}
