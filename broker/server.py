@@ -246,6 +246,12 @@ class Server:
         for listener in self.listeners.values():
             listener.close_connections()
         faults = self.faults
+        try:
+            # Before the background ends: what is committed by a last sync moves no transaction on any more.
+            self.transactions.unload()
+            self.groups.unload()
+        except Exception as error:
+            faults.failed_to_stop("the coordinators can't be unloaded", error)
         if faults.failure is None:
             try:
                 self._give_up_leadership()

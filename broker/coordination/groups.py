@@ -165,6 +165,10 @@ class Groups:
             for shard in self._shards.readable():
                 self._forget(shard, gone)
 
+    def unload(self) -> None:
+        """The node stops: who waits is told NOT_COORDINATOR."""
+        self._shards.unload()
+
     @staticmethod
     def _forget(shard: GroupShard, topics: Sequence[tuple[str, bytes]]) -> None:
         try:

@@ -27,8 +27,9 @@ log = logging.getLogger("barnabas.coordination")
 class Shard(ReplayedShard, Protocol):
     """What hosting needs of a shard."""
 
-    def start(self) -> None:
-        """Everything is replayed, in all partitions that came with this one."""
+    def start(self, end_offset: int) -> None:
+        """Everything is replayed, this partition up to this offset, and all that came with it. Not all of that need be
+        committed."""
         ...
 
     def unload(self) -> None:
@@ -128,13 +129,18 @@ class HostedShards(Generic[ShardT]):
             if index not in led or not self._goes_on(hosted, led[index][1]):
                 self._give_up(index)
         loaded = [
-            self._load(index, partition, leader)
+            (self._load(index, partition, leader), leader.log.log_end_offset)
             for index, (partition, leader) in led.items()
             if index not in self._hosted
         ]
-        for shard in loaded:
+        for shard, end_offset in loaded:
             if shard is not None:
-                shard.start()
+                shard.start(end_offset)
+
+    def unload(self) -> None:
+        """The node stops: all shards are given up."""
+        for index in [*self._hosted]:
+            self._give_up(index)
 
     def _goes_on(self, hosted: _Hosted[ShardT], leader: Leader) -> bool:
         if leader is not hosted.leader:

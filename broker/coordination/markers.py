@@ -110,11 +110,12 @@ class TxnMarkers:
         self._rows: deque[_Row] = deque()
         self._turn: Scheduled | None = None
         self._left_at_once = AT_ONCE_PER_TURN
+        self._stopped = False
 
     def write(self, marker: TxnMarker, partitions: Sequence[TopicPartition], done: Done) -> None:
         """See the port: the first ones at once, so that a transaction of few partitions is over when this returns."""
         row = _Row(marker, partitions, done)
-        if not row.partitions:
+        if not row.partitions or self._stopped:
             return
         if self._left_at_once > 0:
             self._left_at_once -= min(len(row.partitions), PER_TURN)
@@ -125,7 +126,8 @@ class TxnMarkers:
             self._again()
 
     def stop(self) -> None:
-        """What waits isn't written any more: the next start drives these transactions on."""
+        """What waits isn't written any more, nor what comes: the next start drives these transactions on."""
+        self._stopped = True
         self._rows.clear()
         if self._turn is not None:
             self._turn.cancel()

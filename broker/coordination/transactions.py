@@ -81,6 +81,10 @@ class Transactions:
         is driven on to its end."""
         self._shards.follow()
 
+    def unload(self) -> None:
+        """The node stops: nothing is driven on any more, and who waits is told NOT_COORDINATOR."""
+        self._shards.unload()
+
     def check_timeout(self, timeout_ms: int) -> None:
         """Before anybody asks whose the transactional id is. Raises KafkaError (INVALID_TRANSACTION_TIMEOUT)."""
         if not 0 < timeout_ms <= self.settings.max_timeout_ms:

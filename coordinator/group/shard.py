@@ -259,8 +259,11 @@ class GroupShard:
 
     # --- start and end --------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Everything is replayed: sessions begin anew, and groups that are too large shrink."""
+    def start(self, end_offset: int = 0) -> None:
+        """Everything is replayed, up to this offset: sessions begin anew, and groups that are too large shrink. Nobody
+        is told of any of it before all that is committed."""
+        if end_offset:
+            self.gate.appended(end_offset)
         self._rebalancing.restart_all()
         self._sessions.restart_all()
         self.regexes.topics_were_created()

@@ -157,10 +157,15 @@ class TransactionShard:
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A marker in the shard's own partition: nobody has transactions there, and it would mean nothing."""
 
-    def start(self) -> None:
-        """Everything is replayed: what was prepared is driven on, and time runs."""
-        self.completing.resume()
+    def start(self, end_offset: int = 0) -> None:
+        """Everything is replayed, up to this offset: once that is committed what was prepared is driven on. Time
+        runs."""
+        self._manager.loaded(end_offset, self._resume)
         self.expiry.tick()
+
+    def _resume(self, error: KafkaError | None) -> None:
+        if error is None:
+            self.completing.resume()
 
     def unload(self) -> None:
         """The partition is led elsewhere, or gone: nothing more is written, answers of markers are ignored, and who

@@ -46,6 +46,12 @@ class TransactionStateManager:
         self.transactions[transactional_id] = metadata
         return metadata
 
+    def loaded(self, end_offset: int, then: Then) -> None:
+        """Everything is replayed up to this offset; `then` is called once that is committed, or can't be any more."""
+        if end_offset:
+            self._gate.appended(end_offset)
+        self._gate.when_committed(then)
+
     # ---- moves
 
     def commit(self, metadata: TransactionMetadata, transit: TransitMetadata, then: Then) -> None:

@@ -45,7 +45,7 @@ class RecordedShard:
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """No transactions here."""
 
-    def start(self) -> None:
+    def start(self, end_offset: int) -> None:
         self._events.append("start")
         self.runtime.schedule("timer", 10, lambda: self._events.append("timer"))
 
@@ -308,3 +308,18 @@ async def test_groups_stay_as_they_are_in_a_new_leader_epoch_of_their_partition(
     elect_again(node, "__consumer_offsets")
 
     assert node.groups.shard_of("g") is before
+
+
+async def test_a_node_that_stops_gives_up_its_shards_before_the_background_ends(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    Producer(node).begin()
+    there: list[bool] = []
+    finish = node.background.finish
+
+    async def finish_looking() -> None:
+        there.append(bool(node.transactions.all_shards()))
+        await finish()
+
+    node.background.finish = finish_looking  # type: ignore[method-assign]
+    await node.stop()
+    assert there == [False]

@@ -139,3 +139,21 @@ async def test_a_groups_marker_is_answered_once_it_is_committed(tmp_path: Path) 
     [marker] = later.result().markers
     assert marker.topics[0].partitions[0].error_code == Error.NONE
     assert committed(node) == (5, Error.NONE)
+
+
+async def test_what_a_loaded_coordinator_found_prepared_is_marked_once_it_is_committed(
+    tmp_path: Path,
+) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    leader = replicate(node, TRANSACTION_TOPIC)
+    end_of(producer)
+    assert markers(node) == []
+
+    leader.lead(leader.leader_epoch + 1, [node.node_id, OTHER], [node.node_id, OTHER])
+    node.transactions.follow()  # loads the shard anew, with a Prepare that isn't committed
+    assert markers(node) == []
+
+    fetch(leader)
+    assert len(markers(node)) == 1

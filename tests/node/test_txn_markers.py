@@ -223,3 +223,16 @@ async def test_many_transactions_that_end_together_let_others_be_served_in_betwe
     while len(ended) < AT_ONCE_PER_TURN + 50:
         await asyncio.sleep(0)
     assert ended == [*range(AT_ONCE_PER_TURN + 50)]
+
+
+async def test_no_marker_is_written_once_the_node_stops(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    answers: list[Any] = []
+
+    node.markers.stop()
+    marker = TxnMarker(producer.producer_id, producer.epoch + 1, 0, True, 2)
+    node.markers.write(marker, [("t", 0)], answers.append)
+
+    assert (markers(node), answers) == ([], [])
