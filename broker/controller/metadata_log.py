@@ -172,7 +172,7 @@ class MetadataLog:
 
     def flush(self) -> None:
         """Begins to sync all that was appended. Syncs of other logs that are wanted later come after it."""
-        self.log.flush(self._clock.now_ms())
+        self.log.flush(self._clock.now_ms(), at_once=True)
 
     def resign(self) -> None:
         """Another node leads the log from now on: what waits here isn't known to be committed or lost.

@@ -10,26 +10,40 @@ logger = logging.getLogger(__name__)
 
 
 class Flushing:
-    """One flush of a log runs at a time; what is wanted meanwhile is served by one more behind it.
+    """While a flush of a log runs, what is wanted is served by one more behind it.
 
     Who waits is told exactly once, whatever another one does with it; a broken invariant of one is raised behind the
     last of them.
     """
 
-    __slots__ = ("_truncations", "_waiters", "last_ms", "made_anew", "recovery_point", "running", "wanted_to")
+    __slots__ = (
+        "_truncations",
+        "_waiters",
+        "last_ms",
+        "made_anew",
+        "recovery_point",
+        "under_way",
+        "wanted_to",
+    )
 
     def __init__(self) -> None:
         self.recovery_point = 0
         """All before it is on the disk."""
         self.made_anew = False
         """Whether this start made indexes or a snapshot anew: a clean end syncs them, even beside synced records."""
-        self.running = False
+        self.under_way = 0
+        """How many flushes were begun and have not ended."""
         self.wanted_to = 0
         self.last_ms = 0
         """When a flush was last wanted."""
         self._waiters: Sequence[tuple[int, Then]] = ()
         self._truncations = 0
         """How often the end was cut back: what was being synced then isn't what is there now."""
+
+    @property
+    def running(self) -> bool:
+        """Whether a flush is under way."""
+        return self.under_way > 0
 
     def want(self, offset: int, now_ms: int) -> None:
         """All below the offset is to be synced."""
@@ -39,7 +53,7 @@ class Flushing:
 
     def start(self) -> int:
         """A flush runs. Returns what `end` is told, by which it knows of a truncation in between."""
-        self.running = True
+        self.under_way += 1
         return self._truncations
 
     def begin_at(self, offset: int) -> None:
@@ -52,8 +66,8 @@ class Flushing:
         self.recovery_point = min(self.recovery_point, base_offset - 1)
 
     def stop(self) -> None:
-        """No flush runs any more."""
-        self.running = False
+        """A flush has ended."""
+        self.under_way -= 1
 
     def end(self, begun: int, target: int) -> None:
         """The flush has synced all below `target`, unless the log was truncated meanwhile."""

@@ -253,9 +253,10 @@ class PartitionLog(LogState):
         """All before it is on the disk."""
         return self.flushing.recovery_point
 
-    def flush(self, now_ms: int) -> None:
-        """Begins to sync all that was appended; `recovery_point` follows once it is done."""
-        syncing.flush_to(self, self.log_end_offset, now_ms)
+    def flush(self, now_ms: int, *, at_once: bool = False) -> None:
+        """Begins to sync all that was appended; `recovery_point` follows once it is done. `at_once`: ahead of all logs'
+        flushes that are wanted later, though one of this log is under way."""
+        syncing.flush_to(self, self.log_end_offset, now_ms, at_once=at_once)
 
     def flush_if_due(self, now_ms: int) -> None:
         """Flushes where the last flush was `flush.ms` ago."""

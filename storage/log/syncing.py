@@ -14,10 +14,14 @@ from storage.files import Files
 from storage.log.log_state import LogState
 
 
-def flush_to(log: LogState, offset: int, now_ms: int) -> None:
-    """Begins to sync all below the offset."""
+def flush_to(log: LogState, offset: int, now_ms: int, *, at_once: bool = False) -> None:
+    """Begins to sync all below the offset.
+
+    Where a flush runs, one more behind it serves what is wanted meanwhile; `at_once`: it takes its place in the lane
+    now, ahead of other logs' flushes that are wanted later.
+    """
     log.flushing.want(offset, now_ms)
-    if not log.flushing.running:
+    if at_once or not log.flushing.running:
         _start(log)
 
 
@@ -39,7 +43,8 @@ def _start(log: LogState) -> None:
             _fail(log, failure)
             return
         flushing.end(begun, target)
-        _start(log)
+        if not flushing.running:
+            _start(log)
 
     log.background(work, then, lane=Lane.FLUSHING)
 

@@ -301,3 +301,23 @@ def test_a_broken_invariant_of_one_is_raised_once_all_are_told(
     assert told == [None]
     log.when_flushed(1, told.append)
     assert told == [None, None]
+
+
+def test_a_flush_that_is_wanted_at_once_comes_before_other_logs_that_want_one_later(
+    tmp_path: Path, background: HeldBackground
+) -> None:
+    log, other = (open_log(tmp_path / name, background=background) for name in ("a", "b"))
+    append(log, batch())
+    log.flush(NOW_MS, at_once=True)
+    append(log, batch())
+    log.flush(NOW_MS, at_once=True)
+    append(other, batch())
+    other.flush(NOW_MS)
+    assert len(background.waiting) == 3
+    background.run_one()
+    assert log.flushing.running
+    background.run_one()
+    assert (log.recovery_point, other.recovery_point) == (2, 0)
+    assert not log.flushing.running
+    background.run_all()
+    assert (log.recovery_point, other.recovery_point) == (2, 1)
