@@ -49,7 +49,7 @@ def gathered(answers: Sequence[A | Later[A]], respond: Callable[[list[A]], R]) -
         found = [answer.result() if isinstance(answer, Later) else answer for answer in answers]
         later.reply(respond(found))
 
-    gathering: Gathering[None] = Gathering(len(waiting), lambda _: complete())
+    gathering: Gathering[None] = Gathering(len(waiting), later.guarded(lambda _: complete()))
     for index, each in enumerate(waiting):
         each.when_answered(partial(gathering.place(index), None))
     return later.answer()

@@ -122,7 +122,7 @@ class Groups:
         if shard.gate.is_open:  # `let_out` would come back in the same call
             return respond(found)
         later: Later[R] = Later()
-        shard.let_out(found, lambda answer: later.reply(respond(answer)))
+        shard.let_out(found, later.guarded(lambda answer: later.reply(respond(answer))))
         return later.answer()
 
     def ask(

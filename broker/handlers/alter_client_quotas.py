@@ -66,7 +66,7 @@ def handle(
             later.reply(_response(outcomes))
 
     with quotas.resolved(resolved):
-        controller.submit(decide, reply)
+        controller.submit(decide, later.guarded(reply))
     return later.answer()
 
 

@@ -54,7 +54,7 @@ def handle(
     def reply(answer: AlterPartitionReassignmentsResponse | KafkaError) -> None:
         later.reply(_refused(request, answer) if isinstance(answer, KafkaError) else answer)
 
-    controller.submit(decide, reply)
+    controller.submit(decide, later.guarded(reply))
     return later.answer()
 
 

@@ -55,7 +55,7 @@ def handle(
     def reply(answer: ElectLeadersResponse | KafkaError) -> None:
         later.reply(_refused(request, answer) if isinstance(answer, KafkaError) else answer)
 
-    controller.submit(decide, reply)
+    controller.submit(decide, later.guarded(reply))
     return later.answer()
 
 

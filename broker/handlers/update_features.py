@@ -64,7 +64,7 @@ def handle(
     def reply(failure: KafkaError | None) -> None:
         later.reply(_updated(context, updates) if failure is None else _refused(failure))
 
-    controller.submit(decide, reply)
+    controller.submit(decide, later.guarded(reply))
     return later.answer()
 
 

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from protocol.broken_invariant import BrokenInvariantError
 
+A = TypeVar("A")
 R = TypeVar("R")
 
 
@@ -61,6 +62,20 @@ class Later(Generic[R]):
     def fail(self, error: BaseException) -> None:
         """There is no answer, and this is why: it is treated as if the handler had raised it."""
         self._settle(_FAILED, error)
+
+    def guarded(self, then: Callable[[A], None]) -> Callable[[A], None]:
+        """`then`, which makes the answer: where it raises, the request fails as if its handler had raised it. Where the
+        request has been answered already, or its client has gone, the exception goes to the caller."""
+
+        def call(value: A) -> None:
+            try:
+                then(value)
+            except Exception as error:
+                if self._state is not _OPEN:
+                    raise
+                self.fail(error)
+
+        return call
 
     def _settle(self, state: _State, outcome: Any) -> None:
         if self._state is _ABANDONED:
