@@ -16,7 +16,7 @@ from broker.controller.topic_requests import TopicRequests
 from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from broker.coordination.groups import Groups
 from broker.coordination.hosted_shard import PartitionRuntime
-from broker.coordination.markers import TxnMarkers
+from broker.coordination.marker_writing import TxnMarkers
 from broker.coordination.produce_verification import ProduceVerification
 from broker.coordination.producer_id_blocks import ProducerIdBlocks
 from broker.coordination.transactions import Transactions

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.network.later import Later
+from broker.replicas.delayed_fetch import DelayedFetch
 from broker.replicas.fetch_sessions import NO_SESSION, FetchPlan, FetchTarget
-from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results, refusal
+from broker.replicas.fetching import FetchParameters, Reading, Results, refusal
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error
 from protocol.messages.fetch import (

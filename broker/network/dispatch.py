@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from broker.handlers import HANDLERS
 from broker.network.connection import Answer, CloseConnectionError
 from broker.network.context import RequestContext
-from broker.quotas.throttling import charge
+from broker.quotas.charging import charge
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import CodecError, KafkaError

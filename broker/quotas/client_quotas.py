@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from broker.network.addresses import address_of
 from broker.quotas.limits import MISSING, Limits, Name
-from broker.quotas.measures import Rate, TokenBucket, Windows
+from broker.quotas.rates import Rate, TokenBucket, Windows
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ClientQuotaRecord
 

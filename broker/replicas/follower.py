@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.replicas.waiting_fetches import WaitingFetches
+    from broker.replicas.fetch_wakeups import WaitingFetches
     from storage.log.partition_log import PartitionLog
 
 NO_LEADER = -1

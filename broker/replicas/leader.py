@@ -17,7 +17,7 @@ from storage.log.log_config import LONG_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from broker.replicas.waiting_fetches import WaitingFetches
+    from broker.replicas.fetch_wakeups import WaitingFetches
     from storage.log.partition_log import PartitionLog
 
 UNKNOWN_OFFSET = -1

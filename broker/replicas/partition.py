@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.follower import NO_LEADER_EPOCH, Follower
 from broker.replicas.leader import Leader
-from broker.replicas.waiting_fetches import WaitingFetches
 from protocol.errors import Error, KafkaError
 from protocol.records.rules import RecordRules
 from protocol.wire.primitives import uuid_to_text

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.leader import Leader
-from broker.replicas.waiting_fetches import WaitingFetches
 from coordinator.commit_waiters import MANY_CANCELLED, CommitWaiters
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError

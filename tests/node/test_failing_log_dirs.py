@@ -24,8 +24,9 @@ from broker.handlers import (
 )
 from broker.network.later import Later
 from broker.process.start_error import StartError
+from broker.replicas.delayed_fetch import DelayedFetch
 from broker.replicas.fetch_sessions import FetchTarget
-from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results
+from broker.replicas.fetching import FetchParameters, Reading, Results
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition

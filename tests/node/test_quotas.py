@@ -23,7 +23,7 @@ from broker.quotas.client_quotas import (
     RateQuota,
 )
 from broker.quotas.limits import MISSING, Limits
-from broker.quotas.measures import MAX_THROTTLE_MS, Rate, TokenBucket, Windows
+from broker.quotas.rates import MAX_THROTTLE_MS, Rate, TokenBucket, Windows
 from broker.security.principal import ANONYMOUS, Principal
 from broker.server import Server
 from protocol.errors import KafkaError
@@ -77,7 +77,7 @@ def test_a_bucket_begins_full_and_owes_what_is_taken_beyond() -> None:
     assert bucket.throttle_ms(1, NOW_MS + 4000) == 0
 
 
-@pytest.mark.limit("broker.quotas.measures.MAX_THROTTLE_MS")
+@pytest.mark.limit("broker.quotas.rates.MAX_THROTTLE_MS")
 @pytest.mark.parametrize("limit", [1e-300, 5e-324, 0.0, 1e-7])
 def test_however_low_a_limit_the_time_fits_into_an_answer(limit: float) -> None:
     rate = Rate(WINDOWS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.coordination.markers import PER_TURN
+from broker.coordination.marker_writing import PER_TURN
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.server import Server
 from coordinator.java.hashes import partition_of_key

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.markers import AT_ONCE_PER_TURN, PER_TURN
+from broker.coordination.marker_writing import AT_ONCE_PER_TURN, PER_TURN
 from broker.server import Server
 from coordinator.ports import TxnMarker
 from protocol.errors import Error
@@ -209,7 +209,7 @@ async def test_a_partition_that_is_known_and_not_led_gets_its_marker_before_the_
     assert len(markers(node)) == 1
 
 
-@pytest.mark.limit("broker.coordination.markers.AT_ONCE_PER_TURN")
+@pytest.mark.limit("broker.coordination.marker_writing.AT_ONCE_PER_TURN")
 async def test_many_transactions_that_end_together_let_others_be_served_in_between(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     ended: list[int] = []
