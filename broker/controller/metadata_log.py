@@ -160,15 +160,16 @@ class MetadataLog:
                 self.log.files, self.log.directory, self.quorum.encode_state(node_id, self.epoch)
             )
 
-        if self._committed_offset < self.log.log_end_offset:
-            transaction = self._divide()
-        else:
-            self._catch_up()
-            transaction = self._transaction
+        is_committed = self._committed_offset == self.log.log_end_offset
+        transaction = self._transaction if is_committed else self._divide()
         if transaction is not None:
             self._append_records([records.AbortTransactionRecord(reason="Controller failover")])
         self.is_leader = True
-        self._advance()
+        if is_committed:  # there is nothing new in what was written here
+            self._transaction = None
+            self._applied_offset = self.log.log_end_offset
+        else:
+            self._advance()
 
     def flush(self) -> None:
         """Begins to sync all that was appended. Syncs of other logs that are wanted later come after it."""

@@ -6,6 +6,7 @@ rest of it anew.
 """
 
 import os
+from bisect import bisect_right
 
 from storage import checkpoints
 from storage.background import Lane, Work
@@ -32,6 +33,7 @@ def _start(log: LogState) -> None:
         return
     files = log.files
     paths, directories = unsynced(log, target)
+    active = log.segments.active.base_offset
     begun = flushing.start()
 
     def work() -> None:
@@ -42,11 +44,19 @@ def _start(log: LogState) -> None:
             flushing.stop()
             _fail(log, failure)
             return
-        flushing.end(begun, target)
+        flushing.end(begun, _trusted_up_to(log, active, target))
         if not flushing.running:
             _start(log)
 
     log.background(work, then, lane=Lane.FLUSHING)
+
+
+def _trusted_up_to(log: LogState, active: int, target: int) -> int:
+    """Up to where a start may trust what a flush has synced: where the segment that was active was rolled meanwhile,
+    its indexes and the snapshot behind it are still to be synced."""
+    bases = log.segments.base_offsets
+    slot = bisect_right(bases, active)
+    return bases[slot] - 1 if slot < len(bases) and target >= bases[slot] else target
 
 
 def _fail(log: LogState, failure: Exception) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 PATIENCE_S = 30.0
 
@@ -18,6 +18,10 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     settings = {name.replace("_", "."): value for name, value in config.items()}
     admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(PATIENCE_S)
+    # Kafka answers before its broker leads the partitions: what only a leader answers is asked until it is.
+    wanted = {TopicPartition(topic, partition): OffsetSpec.earliest() for partition in range(partitions)}
+    for answer in admin.list_offsets(wanted, request_timeout=PATIENCE_S).values():
+        answer.result(PATIENCE_S)
     return topic
 
 

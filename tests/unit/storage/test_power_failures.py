@@ -46,6 +46,18 @@ def test_a_segment_whose_records_are_synced_is_recovered_until_its_indexes_are(t
     assert log.recovery_point == 3
 
 
+def test_a_flush_that_a_roll_overtakes_leaves_the_segment_to_be_recovered(tmp_path: Path) -> None:
+    background = HeldBackground()
+    log = open_log(tmp_path, background=background)
+    append(log, batch(3))
+    log.flush(NOW_MS)
+    log.roll(NOW_MS)
+    background.run_one()
+    assert log.recovery_point == 2
+    background.run_all()
+    assert log.recovery_point == 3
+
+
 def test_a_roll_syncs_the_indexes_of_a_segment_whose_records_are_synced(
     tmp_path: Path, synced: list[str]
 ) -> None:
