@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.handlers import HANDLERS
 from broker.network.context import RequestContext
+from broker.security.principal import ANONYMOUS
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -33,7 +34,11 @@ from tests.support.topics import topics_of
 from tests.support.whole_server import handled, started
 
 CLIENT = SimpleNamespace(
-    listener=SimpleNamespace(name="PLAINTEXT"), peer_host="127.0.0.1", peer_port=1, client_software=None
+    listener=SimpleNamespace(name="PLAINTEXT"),
+    peer_host="127.0.0.1",
+    peer_port=1,
+    client_software=None,
+    principal=ANONYMOUS,
 )
 TIMEOUT_MS = 60_000
 
