@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.nodes import Turns
 from tests.support.requirements import need_apache_kafka
-from tests.support.waiting import until
+from tests.support.waiting import until_answered
 
 PATIENCE_S = 60.0
 TURNS = (
@@ -56,25 +55,6 @@ class Member:
                 self.values.append(message.value() or b"")
 
 
-def eventually(what: str, ask: Callable[[], None]) -> None:
-    """Ask until it is answered: a broker that has just started takes a moment to serve its groups."""
-    last: Exception | None = None
-
-    def answered() -> bool:
-        nonlocal last
-        try:
-            ask()
-        except Exception as error:
-            last = error
-            return False
-        return True
-
-    try:
-        until(answered, what, PATIENCE_S)
-    except AssertionError:
-        raise AssertionError(f"{what}: {last}") from last
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_member_goes_on_over_every_change_of_brokers(protocol: str, tmp_path: Path) -> None:
@@ -90,9 +70,13 @@ def test_a_member_goes_on_over_every_change_of_brokers(protocol: str, tmp_path: 
             producer.produce("t", b"%d" % number)
             assert producer.flush(PATIENCE_S) == 0
             member.read(b"%d" % number)
-            eventually(f"a commit with {who}", lambda: member.consumer.commit(asynchronous=False) and None)
-            eventually(
-                f"the group with {who}", lambda number=number: check(turns.bootstrap, number, protocol)
+            until_answered(
+                lambda: member.consumer.commit(asynchronous=False), f"a commit with {who}", PATIENCE_S
+            )
+            until_answered(
+                lambda number=number: check(turns.bootstrap, number, protocol),
+                f"the group with {who}",
+                PATIENCE_S,
             )
             end(turns)
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from tests.support.waiting import until_answered
+
 PATIENCE_S = 30.0
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -20,8 +22,12 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str)
     admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(PATIENCE_S)
     # Kafka answers before its broker leads the partitions: what only a leader answers is asked until it is.
     wanted = {TopicPartition(topic, partition): OffsetSpec.earliest() for partition in range(partitions)}
-    for answer in admin.list_offsets(wanted, request_timeout=PATIENCE_S).values():
-        answer.result(PATIENCE_S)
+
+    def ask_the_leaders() -> None:
+        for answer in admin.list_offsets(wanted, request_timeout=PATIENCE_S).values():
+            answer.result(PATIENCE_S)
+
+    until_answered(ask_the_leaders, f"{topic} has leaders", PATIENCE_S)
     return topic
 
 

@@ -18,6 +18,28 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -
         time.sleep(POLL_S)
 
 
+def until_answered(ask: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
+    """Ask until nothing is raised: a broker that has just started, or learned of a topic, takes a moment to serve.
+
+    AssertionError naming `what`, with the last that was raised, if it always is.
+    """
+    last: Exception | None = None
+
+    def answered() -> bool:
+        nonlocal last
+        try:
+            ask()
+        except Exception as error:
+            last = error
+            return False
+        return True
+
+    try:
+        until(answered, what, timeout_s)
+    except AssertionError as late:
+        raise AssertionError(f"{late} ({last})") from last
+
+
 def process_is_gone(pid: int) -> bool:
     """Whether no such process runs; one that ended and that nobody has waited for is gone, too."""
     try:
