@@ -19,7 +19,7 @@ from broker.controller.controller_result import ControllerResult
 from broker.disks.log_dir_move import LogDirMove
 from broker.replicas.partitions import FAULTS
 from protocol.errors import Error, KafkaError
-from storage.directory import moving
+from storage.directory import future_log_copying
 
 if TYPE_CHECKING:
     from broker.controller.controller import Controller
@@ -217,7 +217,7 @@ class LogDirMoves:
         if move.cancelling:
             return False
         present, future = partition.log, move.log
-        copied = moving.copy(
+        copied = future_log_copying.copy(
             future,
             present,
             max_bytes=SLICE_BYTES,
@@ -228,7 +228,7 @@ class LogDirMoves:
             move.failed = False
             now_s = self._clock.monotonic_s()
             self._paid_until_s = max(self._paid_until_s, now_s) + copied / max(1, self._max_bytes_per_s())
-        if not moving.is_caught_up(future, present):
+        if not future_log_copying.is_caught_up(future, present):
             return True
         if move.syncing or move.assigning:
             return False

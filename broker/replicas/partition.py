@@ -10,7 +10,7 @@ from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
 from protocol.records.rules import RecordRules
 from protocol.wire.primitives import uuid_to_text
-from storage.directory import moving
+from storage.directory import future_log_copying
 from storage.log.log_config import LogConfig
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Partition:
     def configure(self, config: LogConfig) -> None:
         self.log.config = config
         if self.move is not None:
-            self.move.log.config = moving.config_of_future(config)
+            self.move.log.config = future_log_copying.config_of_future(config)
         self.log.verifies_transactions = config.transaction_partition_verification_enable
         if isinstance(self.role, Leader):
             self.role.configured()

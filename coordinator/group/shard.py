@@ -104,7 +104,7 @@ class GroupShard:
                 parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
             ),
         )
-        self._committing = Committing(parts, self._rebalancing)
+        self._committing = Committing(parts, self._rebalancing.sessions)
         self._expiry = Expiry(parts)
         self._administration = Administration(parts, self._rebalancing)
 

@@ -2,7 +2,7 @@
 
 A restart finds what was prepared and comes through here as well. Until Complete* is committed it is pending, and
 everybody is told CONCURRENT_TRANSACTIONS.
-Source: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
+Source: `TransactionMarkerChannelManager`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 
 from coordinator.ports import MarkerAnswers, Markers, TopicPartition, TxnMarker
+from coordinator.transaction.marker_reactions import REACTIONS, Reaction
 from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.state_manager import TransactionStateManager
@@ -23,30 +23,6 @@ log = logging.getLogger("barnabas.transactions")
 
 MAX_RETRY_BACKOFF_MS = 1_000
 
-
-class Reaction(Enum):
-    """What the answer of a partition's leader means."""
-
-    DONE = "the partition awaits no marker any more"
-    RETRY = "ask again"
-    GIVE_UP = "somebody else has taken over producer or coordinator: no more is sent for this transaction"
-
-
-REACTIONS: dict[Error | None, Reaction] = {
-    Error.NONE: Reaction.DONE,
-    None: Reaction.DONE,  # the partition was deleted
-    Error.UNSUPPORTED_FOR_MESSAGE_FORMAT: Reaction.DONE,  # no transaction can have written there
-    Error.UNSUPPORTED_VERSION: Reaction.DONE,
-    Error.UNKNOWN_TOPIC_OR_PARTITION: Reaction.RETRY,
-    Error.NOT_LEADER_OR_FOLLOWER: Reaction.RETRY,
-    Error.NOT_ENOUGH_REPLICAS: Reaction.RETRY,
-    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Reaction.RETRY,
-    Error.REQUEST_TIMED_OUT: Reaction.RETRY,
-    Error.KAFKA_STORAGE_ERROR: Reaction.RETRY,
-    Error.INVALID_PRODUCER_EPOCH: Reaction.GIVE_UP,
-    Error.TRANSACTION_COORDINATOR_FENCED: Reaction.GIVE_UP,
-}
-"""Any other error must not happen (Kafka: IllegalStateException) and is given up too, with a louder word in the log."""
 
 RETRIED_APPENDS = frozenset({Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR})
 """What may pass. Kafka leaves NOT_COORDINATOR to the next coordinator; here `stop` says that there is one, and without

@@ -6,7 +6,7 @@ Source: kafka.log.LogManager (getOrCreateLog of a future log, replaceCurrentWith
 from protocol.errors import KafkaError
 from storage.background import Lane
 from storage.checkpoints import TopicPartition
-from storage.directory import moving
+from storage.directory import future_log_copying
 from storage.directory.directory_state import DirectoryState
 from storage.directory.folders import FUTURE_DIRECTORY_SUFFIX, PartitionFolder
 from storage.file_names import LOG_SUFFIX
@@ -26,8 +26,9 @@ def open_future(
     jitter: Jitter = lambda limit: 0,
 ) -> PartitionLog:
     """The log that is going to take the place of the present one, which is in another directory: what an earlier
-    run left of it, or else a new one. `unique` is 32 hex digits. Raises as `open_log` and `moving.begin`; the directory
-    is told what the disk refused, as it is by all that is done with the log."""
+    run left of it, or else a new one. `unique` is 32 hex digits. Raises as `open_log` and
+    `future_log_copying.begin`; the directory is told what the disk refused, as it is by all that is done with the
+    log."""
     key = (present.topic, present.partition)
     assert key not in directory.logs, f"{present.directory} is to be moved to where it is"
     assert key not in directory.left_futures, "a partition that is offline stays so until the next start"
@@ -35,14 +36,14 @@ def open_future(
     name = f"{present.topic}-{present.partition}.{unique}{FUTURE_DIRECTORY_SUFFIX}"
     found = folder is not None
     recovery_point, log_start_offset = (
-        directory.offsets.of_unopened(key) if found else (0, moving.start_offset_of(present))
+        directory.offsets.of_unopened(key) if found else (0, future_log_copying.start_offset_of(present))
     )
     try:
         future = PartitionLog.open(
             directory.path_of(name) if folder is None else folder.path,
             present.topic,
             present.partition,
-            moving.config_of_future(present.config),
+            future_log_copying.config_of_future(present.config),
             now_ms=now_ms,
             clean=directory.clean or not found,
             recovery_point=recovery_point,
@@ -58,7 +59,7 @@ def open_future(
         raise
     future.report = directory.report
     try:
-        moving.begin(future, present, now_ms)
+        future_log_copying.begin(future, present, now_ms)
     except KafkaError:
         directory.clean = False
         _put_back(directory, future)
@@ -160,7 +161,8 @@ def promote(
     source: DirectoryState,
     unique: str,
 ) -> None:
-    """The future log, caught up, takes the place of the present one, which is deleted. See `moving.take_over`.
+    """The future log, caught up, takes the place of the present one, which is deleted.
+    See `future_log_copying.take_over`.
 
     Raises `KafkaError` (KAFKA_STORAGE_ERROR), the directory that refused being told, as Kafka's `UnifiedLog.renameDir`
     does.
@@ -173,7 +175,9 @@ def promote(
     if future.log_start_offset > future.base_offsets[0]:
         # else a crash would bring back what was deleted: the present one's directory forgets it
         _write_log_starts(future, directory)
-    moving.take_over(future, present, directory.path_of(f"{future.topic}-{future.partition}"), doomed)
+    future_log_copying.take_over(
+        future, present, directory.path_of(f"{future.topic}-{future.partition}"), doomed
+    )
     directory.logs[key] = directory.futures.pop(key)
     source.logs.pop(key, None)
     source.forget(key)

@@ -181,7 +181,8 @@ class LogDirectory(DirectoryState):
         self, present: PartitionLog, unique: str, *, now_ms: int, jitter: Jitter = lambda limit: 0
     ) -> PartitionLog:
         """The log that is going to take the place of the present one, which is in another directory: what an earlier
-        run left of it, or else a new one. `unique` is 32 hex digits. Raises as `open_log` and `moving.begin`."""
+        run left of it, or else a new one. `unique` is 32 hex digits. Raises as `open_log` and
+        `future_log_copying.begin`."""
         return future_logs.open_future(self, present, unique, now_ms=now_ms, jitter=jitter)
 
     def leave_future(self, log: PartitionLog) -> None:
@@ -207,7 +208,8 @@ class LogDirectory(DirectoryState):
     def promote(
         self, future: PartitionLog, present: PartitionLog, source: DirectoryState, unique: str
     ) -> None:
-        """The future log, caught up, takes the place of the present one, which is deleted. See `moving.take_over`."""
+        """The future log, caught up, takes the place of the present one, which is deleted.
+        See `future_log_copying.take_over`."""
         future_logs.promote(self, future, present, source, unique)
 
     # ---- checkpoints

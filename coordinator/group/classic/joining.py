@@ -42,6 +42,7 @@ class Joining:
         self._journal = parts.journal
         self._settings = parts.settings
         self._rebalancing = rebalancing
+        self._sessions = rebalancing.sessions
 
     def join(self, join: Join) -> None:
         """Raises KafkaError where the creation of a group can't be recorded."""
@@ -116,7 +117,7 @@ class Joining:
             return self._add(join, group, member_id)
         if join.needs_member_id_first:
             group.pending_joins[member_id] = None
-            self._rebalancing.watch_session(group, member_id, join.request.session_timeout_ms)
+            self._sessions.watch(group.group_id, member_id, join.request.session_timeout_ms)
             return join.refuse(member_id, Error.MEMBER_ID_REQUIRED)
         return self._add(join, group, member_id)
 
@@ -134,7 +135,7 @@ class Joining:
         group.add(member, join.reply)
         # It knows no member id yet, so it can't send heartbeats. If it went away we wouldn't see it either, and it
         # would come back under other ids: so its join has a time limit of its own.
-        self._rebalancing.restart_session(group, member, self._settings.new_member_join_timeout_ms)
+        self._sessions.watch(group.group_id, member.member_id, self._settings.new_member_join_timeout_ms)
         self._rebalancing.rebalance_or_complete_join(group, f"{member_id} joins; {join.reason}")
 
     # --- a member that is known -----------------------------------------------------------------------------
@@ -174,7 +175,7 @@ class Joining:
         before = group.members[old_id]
         kept = (before.protocols, before.timeouts)
         member = group.replace_static(instance_id, member_id)
-        self._rebalancing.restart_session(group, member)
+        self._sessions.restart(group.group_id, member)
         group.update(member, join.protocols(), join.timeouts, join.reply)
         reason = f"the static member {instance_id} is back; {join.reason}"
         if group.state is COMPLETING:
@@ -190,7 +191,7 @@ class Joining:
         except KafkaError as error:
             group.update(member, *kept, None)
             restored = group.replace_static(instance_id, old_id)
-            self._rebalancing.restart_session(group, restored)
+            self._sessions.restart(group.group_id, restored)
             return join.reply(
                 JoinGroupResponse(
                     generation_id=group.generation,

@@ -33,6 +33,7 @@ class Membership:
         self._groups = parts.store.classic
         self._journal = parts.journal
         self._rebalancing = rebalancing
+        self._sessions = rebalancing.sessions
 
     def _group_of_member(self, request: SyncGroupRequest | HeartbeatRequest) -> ClassicGroup | Error:
         """The group, where whoever asks is a member of its generation; else what speaks against it."""
@@ -90,7 +91,7 @@ class Membership:
         group = self._group_of_member(request)
         if isinstance(group, Error):
             return group
-        self._rebalancing.restart_session(group, group.members[request.member_id])
+        self._sessions.restart(request.group_id, group.members[request.member_id])
         found = _HEARTBEAT_ANSWERS[group.state]
         return found if isinstance(found, Error) else Error.NONE
 
@@ -127,7 +128,7 @@ class Membership:
             error = group.check_member(member_id, instance_id)
             if error is not Error.NONE:
                 return error
-        self._rebalancing.end_session(group, member_id)
+        self._sessions.end(group.group_id, member_id)
         member = group.members.get(member_id)
         if member is not None:
             group.answer_join(member, JoinGroupResponse(error_code=Error.UNKNOWN_MEMBER_ID))

@@ -1,8 +1,8 @@
 """How a rebalance goes: its start, its delays, its completion, and who is dropped on the way.
 
-Timers, by key: ("join", group) ends the join phase, ("sync", group) the wait for the members' SyncGroup,
-("session", group, member) a member's session. Source: `GroupMetadataManager` (prepareRebalance,
-completeClassicGroupJoin, expirePendingSync, expireClassicGroupMemberHeartbeat).
+Timers, by key: ("join", group) ends the join phase, ("sync", group) the wait for the members' SyncGroup.
+Source: `GroupMetadataManager` (prepareRebalance, completeClassicGroupJoin, expirePendingSync,
+expireClassicGroupMemberHeartbeat).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import partial
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.classic.group_record import group_record
 from coordinator.group.classic.member import ClassicMember
+from coordinator.group.classic.sessions import ClassicSessions
 from coordinator.group.classic.states import (
     COMPLETING,
     DEAD,
@@ -36,10 +37,6 @@ def _sync_key(group_id: str) -> tuple[str, str]:
     return ("sync", group_id)
 
 
-def _session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return ("session", group_id, member_id)
-
-
 def assignment_of(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
@@ -47,9 +44,10 @@ def assignment_of(group: ClassicGroup, member: ClassicMember) -> SyncGroupRespon
 
 
 class Rebalancing:
-    """Rebalances of classic groups, and the sessions of their members."""
+    """Rebalances of classic groups."""
 
     def __init__(self, parts: ShardParts) -> None:
+        self.sessions = ClassicSessions(parts, self.member_is_late)
         self._groups = parts.store.classic
         self._runtime = parts.runtime
         self._journal = parts.journal
@@ -59,7 +57,7 @@ class Rebalancing:
         """Everything is replayed: sessions begin anew, and groups that are too large shrink."""
         for group in self._groups.values():
             for member in group.members.values():
-                self.restart_session(group, member)
+                self.sessions.restart(group.group_id, member)
             if len(group.members) > self._settings.max_size:
                 self.prepare_rebalance(group, f"group.max.size is {self._settings.max_size}")
 
@@ -78,30 +76,8 @@ class Rebalancing:
         self._runtime.cancel(_join_key(group_id))
         self._runtime.cancel(_sync_key(group_id))
 
-    # --- sessions -------------------------------------------------------------------------------------------
-
-    def restart_session(
-        self, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None
-    ) -> None:
-        """The member was heard of: its session starts anew, by default with its own timeout."""
-        if timeout_ms is None:
-            timeout_ms = member.session_timeout_ms
-        group_id, member_id = group.group_id, member.member_id
-        self._runtime.schedule(
-            ("session", group_id, member_id), timeout_ms, partial(self._session_expired, group_id, member_id)
-        )
-
-    def watch_session(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        self._runtime.schedule(
-            ("session", group.group_id, member_id),  # as `_session_key`
-            timeout_ms,
-            partial(self._session_expired, group.group_id, member_id),
-        )
-
-    def end_session(self, group: ClassicGroup, member_id: str) -> None:
-        self._runtime.cancel(_session_key(group.group_id, member_id))
-
-    def _session_expired(self, group_id: str, member_id: str) -> None:
+    def member_is_late(self, group_id: str, member_id: str) -> None:
+        """Its session expired: it is dropped, unless it waits for an answer of ours."""
         group = self._groups.get(group_id)
         if group is None or group.state is DEAD:
             return
@@ -194,7 +170,7 @@ class Rebalancing:
         for member in group.members.values():
             if member.join_reply is None and not member.is_static:
                 group.remove(member.member_id)
-                self.end_session(group, member.member_id)
+                self.sessions.end(group.group_id, member.member_id)
                 log.info("group %s: %s didn't join again", group.group_id, member.member_id)
         if group.state is DEAD:
             return
@@ -218,7 +194,7 @@ class Rebalancing:
             group.pending_syncs[member.member_id] = None
         for member in group.members.values():
             group.answer_join(member, group.current_generation(member.member_id))
-            self.restart_session(group, member)
+            self.sessions.restart(group.group_id, member)
             member.is_new = False
         self._runtime.schedule(
             _sync_key(group.group_id),
@@ -236,7 +212,7 @@ class Rebalancing:
                 response = assignment_of(group, member)
             if member.answer_sync(response):
                 # A session that ended while it was parked was let pass: it has to be watched again.
-                self.restart_session(group, member)
+                self.sessions.restart(group.group_id, member)
 
     def has_synced(self, group: ClassicGroup, member_id: str) -> None:
         group.pending_syncs.pop(member_id, None)
@@ -253,5 +229,5 @@ class Rebalancing:
             return
         for member_id in late:
             group.remove(member_id)
-            self.end_session(group, member_id)
+            self.sessions.end(group.group_id, member_id)
         self.prepare_rebalance(group, f"{late} didn't sync")

@@ -224,7 +224,7 @@ class Migration:
             self._sessions.cancel_all(group.group_id, member_id)
         self._rebalancing.forget(group.group_id)  # of the time before it was a consumer group
         for member in classic.members.values():
-            self._rebalancing.restart_session(classic, member)
+            self._rebalancing.sessions.restart(classic.group_id, member)
         log.info("group %s goes over to the classic protocol", group.group_id)
 
     def _as_classic(

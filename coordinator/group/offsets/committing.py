@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.classic.rebalancing import Rebalancing
+from coordinator.group.classic.sessions import ClassicSessions
 from coordinator.group.classic.states import PREPARING, STABLE
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.group.parts import ShardParts
@@ -26,12 +26,12 @@ GROUP_ID_NOT_FOUND_VERSION = 9  # of OffsetCommit
 class Committing:
     """Offsets are committed, and deleted, by request."""
 
-    def __init__(self, parts: ShardParts, rebalancing: Rebalancing) -> None:
+    def __init__(self, parts: ShardParts, sessions: ClassicSessions) -> None:
         self._store = parts.store
         self._runtime = parts.runtime
         self._journal = parts.journal
         self._max_metadata = parts.settings.offset_metadata_max_length
-        self._rebalancing = rebalancing
+        self._sessions = sessions
 
     def commit(
         self,
@@ -47,7 +47,7 @@ class Committing:
         if group is not None:
             group.check_commit(committer, accepted, api_version)
             if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
-                self._rebalancing.restart_session(group, group.members[committer.member_id])
+                self._sessions.restart(group.group_id, group.members[committer.member_id])
         elif committer.generation >= 0:
             unknown = api_version >= GROUP_ID_NOT_FOUND_VERSION
             raise KafkaError(Error.GROUP_ID_NOT_FOUND if unknown else Error.ILLEGAL_GENERATION)

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.errors import Error, KafkaError
 from storage.background import Background, run_at_once
-from storage.directory import moving
+from storage.directory import future_log_copying
 from storage.directory.log_directory import LogDirectory
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
@@ -34,17 +34,17 @@ def filled(directory: Path, *written: bytes, background: Background = run_at_onc
 
 def begun(directory: Path, present: PartitionLog) -> PartitionLog:
     future = open_log(directory, background=present.background)
-    moving.begin(future, present, NOW_MS)
+    future_log_copying.begin(future, present, NOW_MS)
     return future
 
 
 def copied(future: PartitionLog, present: PartitionLog) -> None:
-    while not moving.is_caught_up(future, present):
-        moving.copy(future, present, max_bytes=PLENTY, max_batches=PLENTY, now_ms=NOW_MS)
+    while not future_log_copying.is_caught_up(future, present):
+        future_log_copying.copy(future, present, max_bytes=PLENTY, max_batches=PLENTY, now_ms=NOW_MS)
 
 
 def take_over(future: PartitionLog, present: PartitionLog) -> None:
-    moving.take_over(future, present, f"{future.directory}-new", f"{present.directory}-delete")
+    future_log_copying.take_over(future, present, f"{future.directory}-new", f"{present.directory}-delete")
 
 
 def test_what_a_found_future_log_has_too_much_is_cut_and_the_rest_stays(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_later_log_start_of_its_own_keeps_a_future_log_from_nothing(tmp_path: 
     future = begun(tmp_path / "b", present)
     copied(future, present)
     future.delete_records_before(2)
-    assert moving.is_caught_up(future, present)
+    assert future_log_copying.is_caught_up(future, present)
     take_over(future, present)
     assert values(future) == [b"2"]
 
