@@ -38,14 +38,16 @@ def handle(
 ) -> ElectLeadersResponse | Later[ElectLeadersResponse]:
     refusal = cluster_refusal(authorizer, context, Operation.ALTER)
     if refusal is not None:
-        return _refused(request, refusal)
+        return _refused(context, request, refusal)
     election_type = request.election_type if context.api_version >= 1 else PREFERRED
     if request.topic_partitions == []:
         return ElectLeadersResponse()
     if request.timeout_ms <= 0:
-        return _refused(request, KafkaError(Error.REQUEST_TIMED_OUT))
+        return _refused(context, request, KafkaError(Error.REQUEST_TIMED_OUT))
     if election_type not in (PREFERRED, UNCLEAN):
-        return _refused(request, KafkaError(Error.INVALID_REQUEST, f"Unknown election type {election_type}"))
+        return _refused(
+            context, request, KafkaError(Error.INVALID_REQUEST, f"Unknown election type {election_type}")
+        )
     electorate = Electorate(node_id, log_dirs.ids)
     later: Later[ElectLeadersResponse] = Later()
 
@@ -53,7 +55,7 @@ def handle(
         return _elect(image, request, election_type, electorate)
 
     def reply(answer: ElectLeadersResponse | KafkaError) -> None:
-        later.reply(_refused(request, answer) if isinstance(answer, KafkaError) else answer)
+        later.reply(_refused(context, request, answer) if isinstance(answer, KafkaError) else answer)
 
     controller.submit(decide, later.guarded(reply))
     return later.answer()
@@ -98,9 +100,12 @@ def _elect(
     return ControllerResult(decided, answer)
 
 
-def _refused(request: ElectLeadersRequest, refusal: KafkaError) -> ElectLeadersResponse:
+def _refused(
+    context: RequestContext, request: ElectLeadersRequest, refusal: KafkaError
+) -> ElectLeadersResponse:
+    """With every partition's error; v0 has none for the whole."""
     return ElectLeadersResponse(
-        error_code=refusal.error,
+        error_code=refusal.error if context.api_version >= 1 else Error.NONE,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic.topic,

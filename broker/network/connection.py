@@ -32,6 +32,9 @@ INITIAL_BUFFER_BYTES = 16 * 1024  # what each idle connection holds
 RETAINED_BUFFER_BYTES = 4 * 1024 * 1024  # a buffer that once held a larger frame is let go
 JOINED_ANSWER_BYTES = 256 * 1024  # below this, one copy is cheaper than a vector of buffers
 UNWRITTEN_BYTES = 1024 * 1024  # of answers that are gathered for one write
+WRITTEN_CHUNKS = (
+    1024  # what one system call takes (IOV_MAX); uvloop breaks off a connection that is given 2^20 and more
+)
 WRITE_HIGH_WATER_BYTES = 4 * 1024 * 1024
 
 
@@ -159,6 +162,10 @@ class Connection(asyncio.BufferedProtocol):
             self.close(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            # A client that breaks off is everyday. What else ends a connection by itself should not be.
+            level = logging.DEBUG if isinstance(exc, ConnectionError | TimeoutError) else logging.WARNING
+            log.log(level, "the connection of %s is lost: %s", self, exc)
         self.transport = None
         self._happens(Event.LOST)
         self.listener.forget(self)
@@ -337,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
         elif sum(map(len, chunks)) <= JOINED_ANSWER_BYTES:
             self.transport.write(b"".join(chunks))
         else:
-            self.transport.writelines(chunks)
+            self.transport.writelines(chunks if len(chunks) <= WRITTEN_CHUNKS else _joined(chunks))
 
     def close(self, reason: str) -> None:
         """Close after what is already written, with the reason logged."""
@@ -356,6 +363,24 @@ class Connection(asyncio.BufferedProtocol):
         if self.transport is not None:
             log.info("aborting the connection of %s: %s", self, reason)
             self.transport.abort()
+
+
+def _joined(chunks: list[bytes | bytearray | memoryview]) -> list[bytes | bytearray | memoryview]:
+    """Fewer chunks of the same bytes: neighbours are joined, but for what is large by itself."""
+    joined: list[bytes | bytearray | memoryview] = []
+    small = bytearray()
+    for chunk in chunks:
+        if len(small) + len(chunk) > JOINED_ANSWER_BYTES:
+            if small:
+                joined.append(small)
+                small = bytearray()
+            if len(chunk) > JOINED_ANSWER_BYTES:
+                joined.append(chunk)
+                continue
+        small += chunk
+    if small:
+        joined.append(small)
+    return joined
 
 
 def _hint(size: int) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from broker.handlers import alter_partition_reassignments, elect_leaders, update_features
 from broker.server import Server
+from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
 from tests.node.log_dirs import ask
 from tests.support.topics import topics_of
@@ -28,6 +29,21 @@ async def test_an_election_answers_a_topic_as_often_as_it_is_named(node: Server,
         (result.topic, [partition.partition_id for partition in result.partition_result])
         for result in answer.replica_election_results
     ] == [("a", [0]), ("b", [0]), ("a", [1, 9])]
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+@pytest.mark.parametrize(
+    ("version", "of_all"), [(0, Error.NONE), (1, Error.REQUEST_TIMED_OUT), (2, Error.REQUEST_TIMED_OUT)]
+)
+async def test_an_election_without_time_is_refused_in_each_version(
+    node: Server, version: int, of_all: Error, timeout_ms: int
+) -> None:
+    asked = {"topic_partitions": [{"topic": "a", "partitions": [0]}], "timeout_ms": timeout_ms}
+    answer = ask(node, elect_leaders, 43, version, asked)
+
+    assert Error(answer.error_code) is of_all
+    [result] = answer.replica_election_results
+    assert [Error(partition.error_code) for partition in result.partition_result] == [Error.REQUEST_TIMED_OUT]
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,26 @@
 """A connection's frames and answers, with a transport and a dispatcher that a test looks into."""
 
 import asyncio
+import logging
+import socket
 from typing import Any
 
 import pytest
 
 from broker.environment.scheduler import LoopScheduler
-from broker.network.connection import INITIAL_BUFFER_BYTES, CloseConnectionError, Connection
+from broker.network.connection import INITIAL_BUFFER_BYTES, WRITTEN_CHUNKS, CloseConnectionError, Connection
 from broker.network.later import Later
 from protocol.errors import CodecError
 
 MAX_FRAME_BYTES = 1_000_000
+PIECES = 700_000  # more of them than uvloop takes at once, with those behind the large one
 
 
 class FakeTransport:
     def __init__(self) -> None:
         self.written = bytearray()
         self.writes = 0
+        self.most_chunks = 0
         self.closing = False
         self.reading = True
         self.aborted = False
@@ -35,6 +39,7 @@ class FakeTransport:
             self.protocol.pause_writing()
 
     def writelines(self, chunks: list[bytes]) -> None:
+        self.most_chunks = max(self.most_chunks, len(chunks))
         self.write(b"".join(chunks))
 
     def is_closing(self) -> bool:
@@ -104,6 +109,8 @@ class FakeDispatcher:
             return self.waiting[-1]
         if data.startswith(b"large"):
             return [bytes(500_000)]
+        if data.startswith(b"pieces"):
+            return [b"p"] * PIECES + [b"l" * 1_000_000] + [b"p"] * PIECES
         if data.startswith(b"silent"):
             return None
         if data.startswith(b"nonsense"):
@@ -262,6 +269,53 @@ async def test_an_abort_does_not_wait_for_a_client_that_does_not_read() -> None:
     client.connection.close("told to")
     client.connection.abort("idle")
     assert client.transport.aborted
+
+
+async def test_an_answer_of_a_million_pieces_leaves_in_few() -> None:
+    client = Client().connect()
+    client.send(frame(b"pieces"))
+    assert client.transport.written == b"p" * PIECES + b"l" * 1_000_000 + b"p" * PIECES
+    assert client.transport.most_chunks <= WRITTEN_CHUNKS
+
+
+def test_an_answer_of_a_million_pieces_arrives_whole_over_uvloop() -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def answered() -> bytes:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        served = Client().connection
+        await loop.connect_accepted_socket(lambda: served, ours)
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        writer.write(frame(b"pieces"))
+        try:
+            return await reader.readexactly(2 * PIECES + 1_000_000)
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    assert uvloop.run(answered()) == b"p" * PIECES + b"l" * 1_000_000 + b"p" * PIECES
+
+
+@pytest.mark.parametrize(
+    ("reason", "level"),
+    [
+        (OSError(22, "Invalid argument"), logging.WARNING),
+        (MemoryError("no room"), logging.WARNING),
+        (ConnectionResetError(104, "Connection reset by peer"), logging.DEBUG),
+        (None, None),
+    ],
+)
+async def test_why_a_connection_is_lost_is_logged(
+    reason: Exception | None, level: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client().connect()
+    with caplog.at_level(logging.DEBUG, "barnabas.connection"):
+        client.connection.connection_lost(reason)
+    lines = [(record.levelno, record.getMessage()) for record in caplog.records]
+    assert lines == (
+        [] if level is None else [(level, f"the connection of 127.0.0.1:1234 is lost: {reason}")]
+    )
 
 
 async def test_a_fault_behind_answers_lets_them_leave() -> None:

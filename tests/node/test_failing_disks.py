@@ -35,8 +35,6 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.producer_ids import InitProducerIdRequest
 from protocol.messages.topics import (
     CreatableTopic,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
@@ -208,10 +206,8 @@ async def test_a_full_disk_is_answered_by_topic(node: Server) -> None:
         "a": error,
         "z": Error.UNKNOWN_TOPIC_OR_PARTITION,
     }
-    more = CreatePartitionsRequest(
-        topics=[CreatePartitionsTopic(name="a", count=2, assignments=None)], timeout_ms=1
-    )
-    [result] = handled(node, create_partitions, context(), more).results
+    more = {"topics": [{"name": "a", "count": 2, "assignments": None}], "timeout_ms": 1}
+    [result] = ask(node, create_partitions, 37, 3, more).results
     assert result.error_code == error
     assert (
         handled(node, init_producer_id, context(), InitProducerIdRequest(transactional_id=None)).error_code

@@ -14,6 +14,8 @@ from broker.environment.environment import Environment
 from broker.network.dispatch import with_ports
 from broker.process.command_line import parse_command_line
 from broker.server import Server
+from protocol.wire.codec import encoder
+from protocol.wire.schema import Message
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin, forget
@@ -49,8 +51,13 @@ def clock_of(node: Server) -> ManualClock:
 
 
 def handled(node: Server, handler: ModuleType, context: Any, request: Any) -> Any:
-    """What the handler answers, given the ports that its signature names."""
-    return with_ports(handler.handle, node)(context, request)
+    """What the handler answers, given the ports that its signature names. What it answers at once has to have a form
+    in the request's version."""
+    answer = with_ports(handler.handle, node)(context, request)
+    version = getattr(context, "api_version", None)  # not each test's context says one
+    if version is not None and isinstance(answer, Message):
+        encoder(type(answer), version)(answer, [b""])
+    return answer
 
 
 def crash(node: Server) -> None:
