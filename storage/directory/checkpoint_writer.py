@@ -74,6 +74,10 @@ class CheckpointWriter:
         self._background(lambda: files.sync_directory(directory), removal.log_failure, lane=Lane.WRITING)
         return True
 
+    def has_written(self, name: str, data: bytes) -> bool:
+        """Whether this is what the file says, and nothing else is on its way there."""
+        return self._said.get(name) == data and name not in self._writing
+
     def write_now(self, name: str, data: bytes) -> None:
         """The file says this once the call returns, and nothing that was to be written before it comes after. Raises
         `OSError`."""

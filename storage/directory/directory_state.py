@@ -6,6 +6,7 @@ from typing import Any
 from storage.background import Background
 from storage.checkpoints import TopicPartition
 from storage.directory.checkpoint_writer import CheckpointWriter
+from storage.directory.cleaner_checkpoint import CleanerCheckpoint
 from storage.directory.folders import PartitionFolder
 from storage.directory.offset_checkpoints import OffsetCheckpoints
 from storage.files import Files
@@ -36,6 +37,7 @@ class DirectoryState:
         """Of these, the logs that this run had open and has left: synced at its end with the others."""
         self.writer = CheckpointWriter(path, files, background, self.report)
         self.offsets = OffsetCheckpoints(self.writer, self._checkpointed, self.report)
+        self.cleaner_offsets = CleanerCheckpoint(self.writer)
 
     def path_of(self, name: str) -> str:
         """Of a file or folder in the directory."""
@@ -49,6 +51,7 @@ class DirectoryState:
         """The partition's folder has gone."""
         self.unopened.pop(key, None)
         self.offsets.forget(key)
+        self.cleaner_offsets.forget(key)
 
     def _checkpointed(self) -> dict[TopicPartition, PartitionLog]:
         # the metadata log's offsets are in no checkpoint: it is always read again

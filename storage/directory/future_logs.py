@@ -180,6 +180,7 @@ def promote(
     )
     directory.logs[key] = directory.futures.pop(key)
     source.logs.pop(key, None)
+    source.cleaner_offsets.move(key, directory.cleaner_offsets)
     source.forget(key)
     for changed in (directory, source):
         _sync_names(changed)

@@ -1,7 +1,7 @@
 """A log directory: its lock, its checkpoints, the folders of its partitions, the mark of a clean stop.
 
     .lock  meta.properties  .kafka_cleanshutdown  recovery-point-offset-checkpoint
-    log-start-offset-checkpoint replication-offset-checkpoint  <topic>-<partition>/
+    log-start-offset-checkpoint  replication-offset-checkpoint  cleaner-offset-checkpoint  <topic>-<partition>/
     <topic>-<partition>.<unique>-delete/  <topic>-<partition>.<unique>-future/
 
 A `-future` folder is that of a partition which is being moved here from another log directory. The mark is taken away
@@ -75,6 +75,7 @@ class LogDirectory(DirectoryState):
         self.clean = self.broker_epoch is not None
         self.offsets.load(self.files, self.path)
         self.unopened, self.unopened_futures, self._deleted = find(self.files, self.path)
+        self.cleaner_offsets.load(self.files, self.path, self.unopened)
 
     def begin(self) -> None:
         """This run goes on with the directory: the mark goes, and the folders of deleted partitions do so in the
@@ -128,10 +129,11 @@ class LogDirectory(DirectoryState):
     ) -> PartitionLog:
         """Opens the partition's log, recovered where the last stop wasn't clean. See `PartitionLog.open`.
 
-        Raises `OSError` too where the log start of a deleted partition of that name can't be forgotten.
+        Raises `OSError` too where what the checkpoints say of a deleted partition of that name can't be forgotten.
         """
         key = (topic, partition)
         assert key not in self.futures, f"{topic}-{partition} is being moved to where it is"
+        self.cleaner_offsets.name_is_free(key)
         metadata = topic == METADATA_TOPIC
         recovery_point, log_start_offset = (0, 0) if metadata else self.offsets.take(key)
         folder = self.unopened.get(key)
@@ -245,6 +247,7 @@ class LogDirectory(DirectoryState):
             log.close(clean=False)
         if clean:
             self.offsets.write_all_now()
+            self.cleaner_offsets.write_now()
             self.files.replace_whole(
                 self.path_of(checkpoints.CLEAN_SHUTDOWN_FILE), checkpoints.encode_clean_shutdown(broker_epoch)
             )
