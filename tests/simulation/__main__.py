@@ -51,6 +51,7 @@ def _show(seed: int) -> int:
         print(line)
     for anomaly in result.anomalies:
         print(f"ANOMALY: {anomaly}")
+    print(", ".join(f"{number} {what}" for what, number in sorted(result.work.counts.items())))
     print(
         f"{result.deaths.value}, {result.crashes} deaths, {result.virtual_s:.1f} s, {result.history.digest}"
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.errors import Error
-from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.records.batch import CorruptRecordError, walk_batches
-from tests.simulation.clients import Reader
 from tests.simulation.machine import Machine
-from tests.simulation.work import Outcome, Place, Transaction
+from tests.simulation.offsets import fetch_offset
+from tests.simulation.reader import Reader
+from tests.simulation.work import MOST_TRANSACTIONAL, PLACES, Outcome, Place, Transaction
 
 if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
@@ -70,18 +70,12 @@ def _size_below(data: bytes, offset: int) -> int:
 
 async def check(simulation: Simulation) -> None:
     committed: dict[Place, dict[int, bytes]] = {}
-    for place in _places():
+    for place in PLACES:
         committed[place] = await _check_place(simulation, place)
     _check_sent(simulation, committed)
     effective = [each for each in simulation.work.transactions if _is_committed(simulation, each, committed)]
     await _check_offsets(simulation, effective)
     await _check_rebuilt(simulation, committed)
-
-
-def _places() -> tuple[Place, ...]:
-    from tests.simulation.simulation import PLACES
-
-    return PLACES
 
 
 def _reader(simulation: Simulation, place: Place, *, committed: bool) -> Reader:
@@ -95,7 +89,7 @@ async def _check_place(simulation: Simulation, place: Place) -> dict[int, bytes]
     await everything.read_all()
     reader = _reader(simulation, place, committed=True)
     found = await reader.read_all()
-    if reader.last_stable_offset != reader.high_watermark and not simulation.may_lose:
+    if reader.last_stable_offset != reader.high_watermark and not simulation.work.may_lose:
         work.complain(f"{place}: stable up to {reader.last_stable_offset} of {reader.high_watermark}")
     values = [*everything.values.values()]
     for value in {value for value in values if values.count(value) > 1}:
@@ -116,7 +110,7 @@ def _check_sent(simulation: Simulation, committed: dict[Place, dict[int, bytes]]
     there = {place: {value: offset for offset, value in found.items()} for place, found in committed.items()}
     for sent in simulation.work.sent:
         offset = there[sent.place].get(sent.value)
-        if sent.acknowledged and not simulation.may_lose:
+        if sent.acknowledged and not simulation.work.may_lose:
             if offset is None:
                 simulation.work.complain(f"{sent.place}: {sent.value!r} was acknowledged, and isn't there")
             elif sent.offset is not None and sent.offset != offset:
@@ -130,7 +124,7 @@ def _is_committed(
     values = {(place, value) for place, sent in transaction.values.items() for value in sent}
     found = {(place, value) for place, value in values if value in committed[place].values()}
     complain = simulation.work.complain
-    if simulation.may_lose:
+    if simulation.work.may_lose:
         # An abort's marker may be lost where the coordinator's Complete isn't: as with one replica of Kafka's, the next
         # transaction of the same producer id ends what was left open then, with its own outcome.
         return bool(found)
@@ -146,47 +140,32 @@ def _is_committed(
 
 
 async def _check_offsets(simulation: Simulation, effective: list[Transaction]) -> None:
-    work = simulation.work
-    if simulation.may_lose:
-        return
-    place = _places()[0]
-    for group, told in work.committed_offsets.items():
-        offset = await _committed_offset(simulation, group, place)
-        least = max((offset for offset, acknowledged in told if acknowledged), default=-1)
-        if (offset != -1 and offset not in [each for each, _ in told]) or offset < least:
-            work.complain(f"{group} is at {offset}, told {told}")
-    for number in range(3):
-        name = f"transactional-{number}"
-        offsets = [each.offset for each in effective if each.name.split()[0] == name and each.offset]
-        if not any(each.name.split()[0] == name for each in work.transactions):
-            continue
-        offset = await _committed_offset(simulation, f"group-of-{number}", place)
-        expected = offsets[-1] if offsets else -1
-        if offset != expected:
-            work.complain(f"group-of-{number} is at {offset}, not {expected}")
+    """Each is as `Commits` say; and a transaction's counts if and only if its records do."""
+    work, client = simulation.work, simulation.client("offsets")
+    last: dict[tuple[str, Place], str] = {}
+    for group, place in [*work.commits]:
+        tag = ""
 
+        async def fetch(group: str = group, place: Place = place) -> Error:
+            nonlocal tag
+            error, _, tag = await fetch_offset(client, work, group, place)
+            return error
 
-async def _committed_offset(simulation: Simulation, group: str, place: Place) -> int:
-    client = simulation.client("offsets")
-    topic, index = place
-    found = -1
-
-    async def fetch() -> Error:
-        nonlocal found
-        asked = OffsetFetchRequestTopic(name=topic, partition_indexes=[index])
-        request = OffsetFetchRequest(group_id=group, topics=[asked], require_stable=True)
-        answer = await client.ask(request, 7)
-        if answer.error_code:
-            return Error(answer.error_code)
-        (partition,) = answer.topics[0].partitions
-        found = partition.committed_offset
-        return Error(partition.error_code)
-
-    error = await client.insist(fetch)
-    if error is not Error.NONE:
-        simulation.work.complain(f"the offset of {group}: {error!r}")
+        error = await client.insist(fetch)
+        if error is not Error.NONE and not work.may_lose:
+            work.complain(f"the offset of {group}: {error!r}")
+        last[group, place] = tag
     client.close()
-    return found
+    if work.may_lose:
+        return
+    for number in range(MOST_TRANSACTIONAL):
+        key = (f"group-of-{number}", PLACES[0])
+        if key in last:
+            name = f"transactional-{number}"
+            told = [each.commit for each in effective if each.name.split()[0] == name and each.commit]
+            expected = told[-1].tag if told else ""
+            if last[key] != expected:
+                work.complain(f"{key[0]} is at {last[key]!r}, not {expected!r}")
 
 
 async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int, bytes]]) -> None:
@@ -202,14 +181,14 @@ async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int
     await machine.start()
     rebuilt = _states(machine)
     for folder, state in states.items():
-        if simulation.may_lose and folder in rebuilt and rebuilt[folder][1] != state[1]:
+        if simulation.work.may_lose and folder in rebuilt and rebuilt[folder][1] != state[1]:
             # A marker whose coordinator the power set back behind a record that luck kept: the partition refused it as
             # an old coordinator's, and takes it in the next epoch, which is a start's.
             continue
         if rebuilt.get(folder) != state:
             work.complain(f"{folder} is {rebuilt.get(folder)}, rebuilt from its log; it was {state}")
     for place, found in committed.items():
-        if simulation.may_lose and rebuilt != states:
+        if simulation.work.may_lose and rebuilt != states:
             break
         if await _reader(simulation, place, committed=True).read_all() != found:
             work.complain(f"{place} is read in another way once its indexes are rebuilt")

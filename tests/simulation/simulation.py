@@ -12,23 +12,23 @@ from typing import Any
 from protocol.errors import Error
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.simulation import checks
-from tests.simulation.clients import (
-    TRANSACTION_TIMEOUT_MS,
-    Committer,
-    IdempotentProducer,
-    Reader,
-    TransactionalProducer,
-    create_topic,
-)
+from tests.simulation.classic_member import ClassicMember
+from tests.simulation.consumer_member import ConsumerMember
+from tests.simulation.groups import GroupWork
 from tests.simulation.history import History
 from tests.simulation.machine import Machine, World
+from tests.simulation.members import SETTINGS, Member
+from tests.simulation.offsets import Committer, OffsetReader
+from tests.simulation.producers import TRANSACTION_TIMEOUT_MS, IdempotentProducer, TransactionalProducer
+from tests.simulation.reader import Reader
+from tests.simulation.settling import settle
+from tests.simulation.topics import create_topic, topic_ids
 from tests.simulation.virtual_files import MachineDied
 from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.wire_client import WireClient
-from tests.simulation.work import Place, Work
+from tests.simulation.work import MOST_TRANSACTIONAL, PLACES, Work
 
 PORT = 9092
-PLACES: tuple[Place, ...] = (("orders", 0), ("orders", 1), ("bills", 0))
 LONGEST_S = 600.0
 
 
@@ -64,10 +64,12 @@ class Simulation:
         self.world = World(loop, seed)
         self.luck = self.world.luck("course")
         self.deaths = self.luck.choice([*Deaths])
-        self.work = Work()
+        self.work = Work(may_lose=self.deaths is Deaths.POWER_LOST)
         self.crashes = 0
-        self.may_lose = self.deaths is Deaths.POWER_LOST
+        self.members: list[Member] = []
         settings = [
+            *SETTINGS,
+            f"group.consumer.assignment.interval.ms={self.luck.choice((0, 1000))}",
             "offsets.topic.num.partitions=2",
             "transaction.state.log.num.partitions=2",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",
@@ -117,8 +119,10 @@ class Simulation:
         # the topics are on the disk: the metadata log isn't synced with each record, as GAPS.md says
         await self.machine.stop()
         await self.machine.start()
-        readers = [self._reader(number, place) for number, place in enumerate(PLACES)]
-        reading = [self.loop.create_task(reader.run()) for reader in readers]
+        readers = [Reader(self.client(f"reader-{i}"), self.work, place) for i, place in enumerate(PLACES)]
+        watching = [reader.run() for reader in (*readers, OffsetReader(self.client("watcher"), self.work))]
+        reading = [self.loop.create_task(each) for each in watching]
+        belonging = [self.loop.create_task(member.run()) for member in self.members]
         working = [self.loop.create_task(work) for work in self._working()]
         crashing = self.loop.create_task(self._crash_now_and_then())
         done, late = await asyncio.wait(working, timeout=LONGEST_S)
@@ -126,9 +130,7 @@ class Simulation:
             self.work.complain("a client doesn't come to its end")
         crashing.cancel()
         await asyncio.gather(crashing, return_exceptions=True)
-        for task in (*reading, *late):
-            task.cancel()
-        await asyncio.gather(*reading, *late, return_exceptions=True)
+        await _end([*reading, *late])
         for task in working:
             if task in done and task.exception() is not None:
                 raise task.exception()  # type: ignore[misc]
@@ -137,8 +139,12 @@ class Simulation:
         if not self.machine.serves:
             self._die()
             await self._come_back()
+        for member in self.members:
+            member.is_calm = True
         # all that is left open runs into its timeout
         await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 + 5)
+        await settle(self)
+        await _end(belonging)
         await checks.check(self)
         self.work.anomalies += [f"the broker failed: {error!r}" for error in self.machine.failures]
 
@@ -153,25 +159,36 @@ class Simulation:
                 return Error(answer.error_code)
 
             assert await admin.insist(find) is Error.NONE
+        self.members = self._belonging(await topic_ids(admin, [*dict.fromkeys(topic for topic, _ in PLACES)]))
         admin.close()
 
-    def _reader(self, number: int, place: Place) -> Reader:
-        return Reader(self.client(f"reader-{number}"), self.work, place)
+    def _belonging(self, ids: dict[str, bytes]) -> list[Member]:
+        luck = self.luck
+        kinds = luck.choice(((ClassicMember,), (ConsumerMember,), (ClassicMember, ConsumerMember)))
+        members: list[Member] = []
+        for kind in kinds:
+            name = f"{kind.__name__}s"
+            group = GroupWork(self.work, name, PLACES, ids)
+            for number in range(luck.randint(1, 3)):
+                instance_id = f"instance-{number}" if luck.random() < 0.4 else None
+                members.append(kind(self.client, f"{name}-{number}", group, instance_id))
+        return members
+
+    def group_names(self) -> list[str]:
+        """Those with members."""
+        return [*dict.fromkeys(member.group.name for member in self.members)]
 
     def _working(self) -> list[Coroutine[Any, Any, None]]:
         luck, work = self.luck, self.work
         working: list[Coroutine[Any, Any, None]] = []
         for number in range(luck.randint(1, 2)):
-            idempotent = IdempotentProducer(
-                self.client(f"idempotent-{number}"), work, PLACES, may_lose=self.may_lose
-            )
+            idempotent = IdempotentProducer(self.client(f"idempotent-{number}"), work, PLACES)
             working.append(idempotent.run(luck.randint(5, 25)))
-        for number in range(luck.randint(1, 3)):
+        for number in range(luck.randint(1, MOST_TRANSACTIONAL)):
             transactional = TransactionalProducer(
                 self.client(f"transactional-{number}"),
                 work,
                 PLACES,
-                may_lose=self.may_lose,
                 version=luck.choice((1, 2)),
                 group=f"group-of-{number}",
             )
@@ -206,10 +223,15 @@ class Simulation:
         power_lost = self.deaths is not Deaths.KILLED and self.luck.random() < 0.8
         before = checks.written(self.machine)
         self.machine.die(power_lost=power_lost)
-        if power_lost and self.may_lose:
+        if power_lost and self.work.may_lose:
             # what readers were given and is lost now may be said differently
             self.work.seen.clear()
         self.work.anomalies += checks.what_is_lost(self.machine, before, power_lost=power_lost)
+
+    async def start_again(self) -> None:
+        """A death and a start in which nothing is lost."""
+        self.machine.die(power_lost=False)
+        await self.machine.start()
 
     async def _come_back(self) -> None:
         while True:
@@ -225,3 +247,9 @@ class Simulation:
                     self.machine.files.die_at = -1
                     return
             self._die()
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

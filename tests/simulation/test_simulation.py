@@ -9,14 +9,16 @@ import sys
 import pytest
 
 from protocol.errors import Error
-from tests.simulation.clients import IdempotentProducer, Reader, create_topic
 from tests.simulation.machine import Machine, World
+from tests.simulation.producers import IdempotentProducer
+from tests.simulation.reader import Reader
 from tests.simulation.simulation import simulate
+from tests.simulation.topics import create_topic
 from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.wire_client import WireClient
 from tests.simulation.work import Work
 
-SEEDS = (1, 3, 5, 6, 8, 10, 12, 13)
+SEEDS = (3, 4, 6, 8, 15)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -25,14 +27,14 @@ def test_nothing_that_counts_is_lost_however_the_broker_dies(seed: int) -> None:
 
 
 def test_a_seed_has_the_same_history_twice() -> None:
-    first, second = simulate(7), simulate(7)
+    first, second = simulate(17), simulate(17)
     assert first.history.lines == second.history.lines
     assert first.history.digest == second.history.digest
-    assert first.history.digest != simulate(8).history.digest
+    assert first.history.digest != simulate(12).history.digest
 
 
 def test_the_history_of_a_seed_does_not_depend_on_the_hashes_of_strings() -> None:
-    program = "from tests.simulation.simulation import simulate; print(simulate(7).history.digest)"
+    program = "from tests.simulation.simulation import simulate; print(simulate(22).history.digest)"
     digests = {
         subprocess.run(
             [sys.executable, "-c", program],
@@ -63,7 +65,7 @@ def test_two_brokers_on_one_clock_each_serve_a_producer() -> None:
                 world.network, f"producer-of-{machine.name}", machine.port, world.luck(machine.name)
             )
             await create_topic(client, f"of-{machine.name}", 1)
-            producer = IdempotentProducer(client, work, [(f"of-{machine.name}", 0)], may_lose=False)
+            producer = IdempotentProducer(client, work, [(f"of-{machine.name}", 0)])
             producing.append(loop.create_task(producer.run(10)))
         for task in producing:
             await task

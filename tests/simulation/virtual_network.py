@@ -17,6 +17,7 @@ from tests.simulation.virtual_scheduler import NodeScheduler
 
 CLIENT_HOST = "127.0.0.1"
 EPHEMERAL_PORT = 40_000
+LONGEST_DELAY_S = 0.4
 LOW_WATER_DIVISOR = 4
 
 
@@ -35,7 +36,7 @@ class VirtualNetwork:
     def delay_s(self) -> float:
         if self.is_calm or self.luck.random() < 0.97:
             return self.luck.uniform(0.0001, 0.004)
-        return self.luck.uniform(0.004, 0.4)
+        return self.luck.uniform(0.004, LONGEST_DELAY_S)
 
     def pieces(self, data: bytes) -> list[bytes]:
         if self.luck.random() < 0.7 or len(data) < 2:

@@ -12,7 +12,7 @@ from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.wire.codec import decode, encode
 from tests.simulation.history import short
-from tests.simulation.virtual_network import ClientConnection, VirtualNetwork
+from tests.simulation.virtual_network import LONGEST_DELAY_S, ClientConnection, VirtualNetwork
 from tests.simulation.virtual_scheduler import BEGIN_MS
 
 PATIENCE_S = 20.0
@@ -43,8 +43,6 @@ class NoAnswer(Exception):
 
 
 class WireClient:
-    """`hang_ups` is how likely a client closes its connection with a request under way."""
-
     def __init__(self, network: VirtualNetwork, name: str, port: int, luck: random.Random) -> None:
         self.name = name
         self.luck = luck
@@ -56,8 +54,15 @@ class WireClient:
     def note(self, what: str) -> None:
         self._network.history.note(self.name, what)
 
+    def now_s(self) -> float:
+        return self._network.loop.time()
+
     def now_ms(self) -> int:
-        return BEGIN_MS + int(self._network.loop.time() * 1000)
+        return BEGIN_MS + int(self.now_s() * 1000)
+
+    async def wait_out(self) -> None:
+        """Until what was sent on a connection that broke has arrived, if it ever will."""
+        await asyncio.sleep(2 * LONGEST_DELAY_S)
 
     async def ask(self, request: Any, version: int) -> Any:
         """The answer. Raises NoAnswer."""

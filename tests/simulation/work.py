@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tests.simulation.commits import Commit, Commits
+
 Place = tuple[str, int]
 """A topic and a partition of it."""
+
+PLACES: tuple[Place, ...] = (("orders", 0), ("orders", 1), ("bills", 0))
+MOST_TRANSACTIONAL = 3
+"""Producers."""
 
 
 class Outcome(Enum):
@@ -22,8 +29,8 @@ class Transaction:
     name: str
     values: dict[Place, list[bytes]] = field(default_factory=dict)
     acknowledged: set[bytes] = field(default_factory=set)
-    offset: int | None = None
-    """What it commits for its group."""
+    commit: Commit | None = None
+    """Of an offset, for its group."""
     outcome: Outcome = Outcome.UNKNOWN
     sent_commit: bool = False
 
@@ -40,13 +47,24 @@ class Sent:
 
 @dataclass
 class Work:
+    """`may_lose`: whether the broker's machine may lose what it acknowledged."""
+
+    may_lose: bool = False
     sent: list[Sent] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
-    committed_offsets: dict[str, list[tuple[int, bool]]] = field(default_factory=dict)
-    """By group: the offsets that were sent, in order, and whether each was acknowledged."""
+    commits: dict[tuple[str, Place], Commits] = field(default_factory=dict)
+    """By group and partition."""
     seen: dict[Place, dict[int, bytes]] = field(default_factory=dict)
     """By offset, what a read_committed reader was given."""
     anomalies: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    """What was acknowledged, and what happened: so many of each."""
 
     def complain(self, what: str) -> None:
         self.anomalies.append(what)
+
+    def count(self, what: str, number: int = 1) -> None:
+        self.counts[what] += number
+
+    def commits_of(self, group: str, place: Place) -> Commits:
+        return self.commits.setdefault((group, place), Commits())

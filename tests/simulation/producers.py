@@ -1,4 +1,4 @@
-"""Clients at work: each is a coroutine that goes on until its work is done, whatever becomes of the broker."""
+"""Producers at work: each goes on until its work is done, whatever becomes of the broker."""
 
 from __future__ import annotations
 
@@ -6,15 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from protocol.errors import Error
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.groups_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.producer_ids import InitProducerIdRequest
-from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -24,25 +17,24 @@ from protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.records.batch import walk_batches
-from protocol.records.records import ABORT, build_batch, read_control_type, read_records
+from protocol.records.records import build_batch
+from tests.simulation.commits import Commit
 from tests.simulation.wire_client import NoAnswer, WireClient
 from tests.simulation.work import Outcome, Place, Sent, Transaction, Work
 
 TRANSACTION_TIMEOUT_MS = 8_000
-READ_COMMITTED = 1
 TRIES = 6
+NOBODY = ("", -1, None)
+"""Who commits without being a member of the group: no id, epoch nor instance id."""
 
 
 class Producer:
     """What both kinds share: a producer id, and a sequence for each partition."""
 
-    def __init__(self, client: WireClient, work: Work, places: Sequence[Place], *, may_lose: bool) -> None:
-        """`may_lose`: whether the broker's machine may lose what it acknowledged."""
+    def __init__(self, client: WireClient, work: Work, places: Sequence[Place]) -> None:
         self.client = client
         self.work = work
         self.places = places
-        self.may_lose = may_lose
         self.luck = client.luck
         self.transactional_id: str | None = None
         self.producer_id = self.epoch = -1
@@ -115,9 +107,10 @@ class IdempotentProducer(Producer):
                 for number, each in enumerate(sent):
                     each.acknowledged = True
                     each.offset = offset + number if error is Error.NONE else None
+                self.work.count("records", len(values))
             else:
                 self.client.note(f"gives up a batch: {error}")
-                if not self.may_lose:
+                if not self.work.may_lose:
                     self.work.complain(f"{self.client.name} was refused: {error!r}")
                 self.producer_id = -1
                 await self.client.insist(self._init)
@@ -131,16 +124,9 @@ class TransactionalProducer(Producer):
     """Version 1 adds partitions itself, version 2 leaves it to the broker (KIP-890)."""
 
     def __init__(
-        self,
-        client: WireClient,
-        work: Work,
-        places: Sequence[Place],
-        *,
-        may_lose: bool,
-        version: int,
-        group: str,
+        self, client: WireClient, work: Work, places: Sequence[Place], *, version: int, group: str
     ) -> None:
-        super().__init__(client, work, places, may_lose=may_lose)
+        super().__init__(client, work, places)
         self.transactional_id = client.name
         self.version = version
         self.group = group
@@ -167,6 +153,8 @@ class TransactionalProducer(Producer):
                 ready = False
             if not transaction.sent_commit:
                 transaction.outcome = Outcome.ABORTED
+                if transaction.commit is not None:
+                    transaction.commit.is_refused = True
 
     async def _must(self, what: str, error: Error | None) -> None:
         if error is not Error.NONE:
@@ -194,10 +182,18 @@ class TransactionalProducer(Producer):
                 transaction.acknowledged.update(values)
         if self.luck.random() < 0.6:
             self._offset += 1
-            transaction.offset = self._offset
+            commits = self.work.commits_of(self.group, self.places[0])
+            transaction.commit = commits.begin(
+                self._offset, self.client.now_s(), self.client.name, in_transaction=True
+            )
             if self.version == 1:
                 await self._must("add offsets", await self.client.insist(self._add_offsets, TRIES))
-            await self._must("commit offset", await self.client.insist(self._commit_offset, TRIES))
+            commit = transaction.commit
+            await self._must(
+                "commit offset",
+                await self.client.insist(lambda: self._commit_offset(commit, self.places[0]), TRIES),
+            )
+            commit.written(self.client.now_s())
 
     async def _add(self, place: Place) -> Error:
         request = AddPartitionsToTxnRequest(
@@ -219,25 +215,37 @@ class TransactionalProducer(Producer):
         )
         return Error((await self.client.ask(request, 3)).error_code)
 
-    async def _commit_offset(self) -> Error:
-        topic, index = self.places[0]
+    async def _commit_offset(
+        self, commit: Commit, place: Place, member: tuple[str, int, str | None] = NOBODY
+    ) -> Error:
+        topic, index = place
+        member_id, epoch, instance_id = member
         partition = TxnOffsetCommitRequestPartition(
-            partition_index=index, committed_offset=self._offset, committed_metadata=""
+            partition_index=index, committed_offset=commit.offset, committed_metadata=commit.tag
         )
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=self.group,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            member_id="",
+            member_id=member_id,
+            generation_id=epoch,
+            group_instance_id=instance_id,
             topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
         )
-        answer = await self.client.ask(request, 5 if self.version == 2 else 3)
+        try:
+            answer = await self.client.ask(request, 5 if self.version == 2 else 3)
+        except NoAnswer:
+            # late it would count in the next transaction, where both have the same epoch
+            await self.client.wait_out()
+            raise
         return Error(answer.topics[0].partitions[0].error_code)
 
     async def _end(self, transaction: Transaction) -> None:
         commit = self.luck.random() < 0.7
         transaction.sent_commit = commit
+        if commit and transaction.commit is not None:
+            transaction.commit.visible_s = self.client.now_s()
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -255,129 +263,41 @@ class TransactionalProducer(Producer):
         if error is Error.NONE:
             transaction.outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
             self.client.note(f"{transaction.name} {transaction.outcome.value}")
+            self.work.count(f"transactions {transaction.outcome.value}")
+            self.work.count("records", len(transaction.acknowledged))
+            if commit and transaction.commit is not None:
+                transaction.commit.in_force(self.client.now_s())
         await self._must("end", error)
 
 
-class Committer:
-    """A consumer that commits offsets of a group without members, each larger than the last."""
+class CommittingProducer(TransactionalProducer):
+    """That of a member of a group: its transactions are commits, each of one offset."""
 
-    def __init__(self, client: WireClient, work: Work, place: Place, group: str) -> None:
-        self.client = client
-        self.work = work
-        self.place = place
-        self.group = group
+    def __init__(self, client: WireClient, work: Work, group: str) -> None:
+        super().__init__(client, work, (), version=2, group=group)
+        self._is_ready = False
 
-    async def run(self, commits: int) -> None:
-        told = self.work.committed_offsets.setdefault(self.group, [])
-        for offset in range(1, commits + 1):
-            await asyncio.sleep(self.client.luck.expovariate(3))
-            told.append((offset, False))
-            error = await self.client.insist(lambda offset=offset: self._commit(offset), TRIES)  # type: ignore[misc]
-            told[-1] = (offset, error is Error.NONE)
-
-    async def _commit(self, offset: int) -> Error:
-        topic, index = self.place
-        partition = OffsetCommitRequestPartition(
-            partition_index=index, committed_offset=offset, committed_metadata=""
-        )
-        request = OffsetCommitRequest(
-            group_id=self.group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])]
-        )
-        answer = await self.client.ask(request, 8)
-        return Error(answer.topics[0].partitions[0].error_code)
-
-
-class Reader:
-    """A consumer of one partition. It now and then begins again somewhere, and is to be given the same then."""
-
-    def __init__(self, client: WireClient, work: Work, place: Place, *, committed: bool = True) -> None:
-        self.client = client
-        self.work = work
-        self.place = place
-        self.committed = committed
-        self.offset = 0
-        self.last_stable_offset = -1
-        self.high_watermark = -1
-        self.values: dict[int, bytes] = {}
-        """By offset, what this one was given."""
-
-    async def run(self) -> None:
-        while True:
-            if self.client.luck.random() < 0.05:
-                self.offset = self.client.luck.randint(0, self.offset)
-            try:
-                error = await self.poll(max_wait_ms=400)
-            except NoAnswer:
-                await asyncio.sleep(0.3)
-                continue
-            if error is Error.OFFSET_OUT_OF_RANGE:
-                self.offset = 0
-            await asyncio.sleep(self.client.luck.expovariate(5))
-
-    async def read_all(self) -> dict[int, bytes]:
-        """What there is for it now, from the first offset on."""
-        self.offset = 0
-        self.values = {}
-        while True:
-            error = await self.client.insist(self.poll)
-            assert error is Error.NONE, error
-            if self.offset >= (self.last_stable_offset if self.committed else self.high_watermark):
-                return self.values
-
-    async def poll(self, max_wait_ms: int = 0) -> Error:
-        topic, index = self.place
-        start = self.offset
-        asked = FetchPartition(partition=index, fetch_offset=start, partition_max_bytes=1 << 14)
-        request = FetchRequest(
-            max_wait_ms=max_wait_ms,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=READ_COMMITTED if self.committed else 0,
-            topics=[FetchTopic(topic=topic, partitions=[asked])],
-        )
-        answer = (await self.client.ask(request, 11)).responses[0].partitions[0]
-        if answer.error_code:
-            return Error(answer.error_code)
-        self.last_stable_offset, self.high_watermark = answer.last_stable_offset, answer.high_watermark
-        data = memoryview(bytes(answer.records or b""))
-        aborted = sorted(
-            ((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()),
-            reverse=True,
-        )
-        being_aborted: set[int] = set()
-        expected = None
-        for position, header in walk_batches(data):
-            if expected is not None and header.base_offset != expected:
-                self.work.complain(f"{self.place}: {header.base_offset} follows {expected}")
-            expected = header.last_offset + 1
-            while aborted and aborted[-1][0] <= header.last_offset:
-                being_aborted.add(aborted.pop()[1])
-            records = [*read_records(data[position : position + header.size_bytes])]
-            if header.is_control:
-                if read_control_type(records[0].key) == ABORT:
-                    being_aborted.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in being_aborted):
-                for each in records:
-                    if each.offset >= start:
-                        self._given(each.offset, bytes(each.value or b""))
-            self.offset = max(start, header.last_offset + 1)
-        return Error.NONE
-
-    def _given(self, offset: int, value: bytes) -> None:
-        self.values[offset] = value
-        if not self.committed:
-            return
-        known = self.work.seen.setdefault(self.place, {}).setdefault(offset, value)
-        if known != value:
-            self.work.complain(f"{self.place}: offset {offset} is {value!r}, and was {known!r}")
-
-
-async def create_topic(client: WireClient, name: str, partitions: int) -> None:
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-
-    async def create() -> Error:
-        answer = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 4)
-        return Error(answer.topics[0].error_code)
-
-    error = await client.insist(create)
-    assert error in (Error.NONE, Error.TOPIC_ALREADY_EXISTS), error
+    async def commit(self, place: Place, commit: Commit, member: tuple[str, int, str | None]) -> Error:
+        """Whether it was written; what becomes of it is noted in `commit`. `member`: its id, epoch and instance id.
+        Raises NoAnswer."""
+        ready, self._is_ready = self._is_ready, False
+        if not ready:
+            self.producer_id = -1
+            if await self.client.insist(self._init, TRIES) is not Error.NONE:
+                raise NoAnswer
+        error = await self.client.insist(lambda: self._commit_offset(commit, place, member), TRIES)
+        if error is not Error.NONE:
+            commit.is_refused = True  # the transaction is aborted, by the next one's beginning
+            if error is None:
+                raise NoAnswer
+            return error
+        commit.written(self.client.now_s())
+        transaction = Transaction(commit.tag, commit=commit)
+        try:
+            await self._end(transaction)
+            self._is_ready = True
+        except Refused as refusal:
+            self.client.note(f"{commit.tag} fails: {refusal}")
+        if not transaction.sent_commit:
+            commit.is_refused = True
+        return error

@@ -1,0 +1,135 @@
+"""A member by the protocol of KIP-848, where the broker assigns, and waits until each has given up what it is to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from protocol.errors import Error
+from protocol.messages.groups_consumer import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from tests.simulation.groups import Life
+from tests.simulation.members import PUT_OUT, REBALANCE_TIMEOUT_MS, Member
+from tests.simulation.work import Place
+
+LEAVES = -1
+LEAVES_FOR_A_WHILE = -2
+
+
+class ConsumerMember(Member):
+    _says_all = True
+    _is_unsure = False
+    """Whether an answer was lost, so that the broker may be ahead of what it knows."""
+    _gives_up_s: float | None = None
+    """When it will have given up what it is to."""
+
+    def begin(self) -> None:
+        self.life.member_id = f"{self.client.name}-{self.life.number}"
+        self._is_unsure = False
+        self._join_anew()
+
+    def _join_anew(self) -> None:
+        self.life.gives_up_all()
+        self.life.epoch = 0
+        self._says_all = True
+        self._gives_up_s = None
+        self.hurry()
+
+    async def tend(self) -> None:
+        if self._gives_up_s is not None and self.now_s() >= self._gives_up_s:
+            self._says_all = True
+            self.hurry()
+        if not self.is_due():
+            return
+        life, group = self.life, self.group
+        sent_s, newest, lost, joins = self.now_s(), group.newest_epoch, group.lost(life), life.epoch == 0
+        request = self._heartbeat()
+        answer: ConsumerGroupHeartbeatResponse = await self.client.ask(request, 1)
+        error = Error(answer.error_code)
+        if error is not Error.NONE:
+            self.refused(error)
+            return
+        self.was_heard(sent_s)
+        if answer.member_epoch < max(life.epoch, life.highest_epoch):
+            self.complain(f"is told epoch {answer.member_epoch}, and was in {life.highest_epoch}")
+        if joins:
+            self.work.count("joins")
+            if answer.member_epoch < newest and self.instance_id is None:
+                self.complain(f"joins in epoch {answer.member_epoch}, and {newest} was there before")
+        self._says_all = self._is_unsure = False
+        life.epoch = answer.member_epoch
+        life.highest_epoch = max(life.highest_epoch, life.epoch)
+        if answer.assignment is not None:
+            self._told(answer.assignment)
+        if not {*lost}.isdisjoint(life.owned):
+            self.complain(f"isn't told that {lost} are another's")
+
+    def _told(self, assignment: Assignment) -> None:
+        before = {*self.life.owned}
+        self.told(self._places(assignment.topic_partitions))
+        after = {*self.life.owned}
+        if before - after:
+            # what it has to give up takes it a while; then it says so
+            self._gives_up_s = self.now_s() + self.luck.choice((0, self.luck.uniform(0, 2)))
+        elif after - before:
+            # it says that it has what is new
+            self._says_all = True
+            self.hurry()
+
+    def _heartbeat(self) -> ConsumerGroupHeartbeatRequest:
+        life = self.life
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group.name, member_id=life.member_id, member_epoch=life.epoch
+        )
+        if self._says_all:
+            life.held = {*life.owned}
+            self._gives_up_s = None
+            request.instance_id = self.instance_id
+            request.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
+            request.subscribed_topic_names = self.group.topics
+            request.topic_partitions = self._topic_partitions(life.owned)
+        return request
+
+    def _topic_partitions(self, places: Iterable[Place]) -> list[TopicPartitions]:
+        by_topic: dict[bytes, list[int]] = {}
+        for topic, index in places:
+            by_topic.setdefault(self.group.topic_ids[topic], []).append(index)
+        return [TopicPartitions(topic_id=topic_id, partitions=found) for topic_id, found in by_topic.items()]
+
+    def _places(self, assigned: list[TopicPartitions]) -> list[Place]:
+        names = {topic_id: name for name, topic_id in self.group.topic_ids.items()}
+        return [(names[each.topic_id], index) for each in assigned for index in each.partitions]
+
+    def refused(self, error: Error) -> None:
+        self.client.note(f"{self.life.name} in {self.life.epoch}: {error!r}")
+        self.hurry()
+        if error in PUT_OUT:
+            if error is Error.FENCED_MEMBER_EPOCH and self._is_unsure:
+                self.life.lease_s = -1.0
+            self.was_put_out(error)
+            self._join_anew()
+
+    def must_not_commit(self, life: Life, epoch: int, place: Place) -> str:
+        if self.group.owners[place] is not life:
+            return "another one was given it"
+        return "another one took its place" if self.group.is_replaced(life) else ""
+
+    def lost_an_answer(self) -> None:
+        self._says_all = self._is_unsure = True
+        self.hurry()
+
+    def as_reader_of_offsets(self) -> tuple[str | None, int]:
+        return self.life.member_id, self.life.epoch
+
+    async def leave(self) -> None:
+        for_a_while = self.instance_id is not None and self.luck.random() < 0.5
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group.name,
+            member_id=self.life.member_id,
+            member_epoch=LEAVES_FOR_A_WHILE if for_a_while else LEAVES,
+            instance_id=self.instance_id,
+        )
+        await self.client.ask(request, 1)

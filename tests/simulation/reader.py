@@ -1,0 +1,99 @@
+"""Consumers of one partition, that belong to no group."""
+
+from __future__ import annotations
+
+import asyncio
+
+from protocol.errors import Error
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.records.batch import walk_batches
+from protocol.records.records import ABORT, read_control_type, read_records
+from tests.simulation.wire_client import NoAnswer, WireClient
+from tests.simulation.work import Place, Work
+
+READ_COMMITTED = 1
+
+
+class Reader:
+    """A consumer of one partition. It now and then begins again somewhere, and is to be given the same then."""
+
+    def __init__(self, client: WireClient, work: Work, place: Place, *, committed: bool = True) -> None:
+        self.client = client
+        self.work = work
+        self.place = place
+        self.committed = committed
+        self.offset = 0
+        self.last_stable_offset = -1
+        self.high_watermark = -1
+        self.values: dict[int, bytes] = {}
+        """By offset, what this one was given."""
+
+    async def run(self) -> None:
+        while True:
+            if self.client.luck.random() < 0.05:
+                self.offset = self.client.luck.randint(0, self.offset)
+            try:
+                error = await self.poll(max_wait_ms=400)
+            except NoAnswer:
+                await asyncio.sleep(0.3)
+                continue
+            if error is Error.OFFSET_OUT_OF_RANGE:
+                self.offset = 0
+            await asyncio.sleep(self.client.luck.expovariate(5))
+
+    async def read_all(self) -> dict[int, bytes]:
+        """What there is for it now, from the first offset on."""
+        self.offset = 0
+        self.values = {}
+        while True:
+            error = await self.client.insist(self.poll)
+            assert error is Error.NONE, error
+            if self.offset >= (self.last_stable_offset if self.committed else self.high_watermark):
+                return self.values
+
+    async def poll(self, max_wait_ms: int = 0) -> Error:
+        topic, index = self.place
+        start = self.offset
+        asked = FetchPartition(partition=index, fetch_offset=start, partition_max_bytes=1 << 14)
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=READ_COMMITTED if self.committed else 0,
+            topics=[FetchTopic(topic=topic, partitions=[asked])],
+        )
+        answer = (await self.client.ask(request, 11)).responses[0].partitions[0]
+        if answer.error_code:
+            return Error(answer.error_code)
+        self.last_stable_offset, self.high_watermark = answer.last_stable_offset, answer.high_watermark
+        data = memoryview(bytes(answer.records or b""))
+        aborted = sorted(
+            ((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()),
+            reverse=True,
+        )
+        being_aborted: set[int] = set()
+        expected = None
+        for position, header in walk_batches(data):
+            if expected is not None and header.base_offset != expected:
+                self.work.complain(f"{self.place}: {header.base_offset} follows {expected}")
+            expected = header.last_offset + 1
+            while aborted and aborted[-1][0] <= header.last_offset:
+                being_aborted.add(aborted.pop()[1])
+            records = [*read_records(data[position : position + header.size_bytes])]
+            if header.is_control:
+                if read_control_type(records[0].key) == ABORT:
+                    being_aborted.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in being_aborted):
+                for each in records:
+                    if each.offset >= start:
+                        self._given(each.offset, bytes(each.value or b""))
+            self.offset = max(start, header.last_offset + 1)
+        return Error.NONE
+
+    def _given(self, offset: int, value: bytes) -> None:
+        self.values[offset] = value
+        if not self.committed:
+            return
+        known = self.work.seen.setdefault(self.place, {}).setdefault(offset, value)
+        if known != value:
+            self.work.complain(f"{self.place}: offset {offset} is {value!r}, and was {known!r}")

@@ -1,0 +1,114 @@
+"""Groups once all faults are over: they come to rest, and a broker that starts again tells the same of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from protocol.errors import Error
+from protocol.messages.groups_admin import DescribeGroupsRequest
+from protocol.messages.groups_consumer import ConsumerGroupDescribeRequest
+from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from tests.simulation.consumer_member import ConsumerMember
+from tests.simulation.members import Member
+from tests.simulation.wire_client import WireClient
+
+if TYPE_CHECKING:
+    from tests.simulation.simulation import Simulation
+
+SETTLED_WITHIN_S = 40.0
+STABLE = "Stable"
+
+
+async def settle(simulation: Simulation) -> None:
+    """Waits for it, and complains where it doesn't come to pass."""
+    members = simulation.members
+    deadline_s = simulation.loop.time() + SETTLED_WITHIN_S
+    for member in members:
+        member.is_calm = member.is_quiet = True
+    for name in simulation.group_names():
+        of_group = [member for member in members if member.group.name == name]
+        while not _have_settled(of_group):
+            if simulation.loop.time() > deadline_s:
+                simulation.work.complain(f"{name} doesn't settle: {_states(of_group)}")
+                return
+            await asyncio.sleep(0.1)
+    told = await _describe(simulation)
+    for name in simulation.group_names():
+        if told[name].group_state != STABLE:
+            simulation.work.complain(f"{name} has settled, and is {told[name]}")
+        _compare(simulation, name, told[name])
+    await simulation.start_again()
+    again = await _describe(simulation)
+    for name, what in told.items():
+        if again[name] != what:
+            simulation.work.complain(f"{name} is {again[name]} after a start; it was {what}")
+
+
+def _have_settled(members: list[Member]) -> bool:
+    owned = [place for member in members for place in member.life.owned]
+    return (
+        sorted(owned) == sorted(members[0].group.places)
+        and len({member.life.epoch for member in members}) == 1
+        and not any(member.group.lost(member.life) for member in members)
+    )
+
+
+def _states(members: list[Member]) -> list[object]:
+    return [
+        (member.client.name, member.life.member_id, member.life.epoch, [*member.life.owned])
+        for member in members
+    ]
+
+
+def _compare(simulation: Simulation, name: str, told: Any) -> None:
+    """The broker knows those members, and no others."""
+    there = {each.member_id for each in told.members}
+    members = {member.life.member_id for member in simulation.members if member.group.name == name}
+    if there != members:
+        simulation.work.complain(f"{name} has {sorted(members)} for members, and says {sorted(there)}")
+
+
+async def _describe(simulation: Simulation) -> dict[str, Any]:
+    """Of each group: its members with what they have, and what it has committed."""
+    client = simulation.client("describer")
+    found: dict[str, Any] = {}
+    for name in simulation.group_names():
+        is_consumer = any(
+            isinstance(member, ConsumerMember) for member in simulation.members if member.group.name == name
+        )
+        for key, ask in ((name, _ask_consumer if is_consumer else _ask_classic), (f"{name}'s", _ask_offsets)):
+
+            async def describe(name: str = name, key: str = key, ask: Any = ask) -> Error:
+                found[key] = await ask(client, name)
+                return Error(found[key].error_code)
+
+            error = await client.insist(describe)
+            if error is not Error.NONE:
+                simulation.work.complain(f"{name} can't be described: {error!r}")
+    client.close()
+    return found
+
+
+async def _ask_classic(client: WireClient, name: str) -> Any:
+    group = (await client.ask(DescribeGroupsRequest(groups=[name]), 5)).groups[0]
+    group.members.sort(key=lambda member: member.member_id)
+    return group
+
+
+async def _ask_consumer(client: WireClient, name: str) -> Any:
+    group = (await client.ask(ConsumerGroupDescribeRequest(group_ids=[name]), 1)).groups[0]
+    group.members.sort(key=lambda member: member.member_id)
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            assignment.topic_partitions.sort(key=lambda topic: topic.topic_name)
+    return group
+
+
+async def _ask_offsets(client: WireClient, name: str) -> Any:
+    asked = OffsetFetchRequestGroup(group_id=name, topics=None)
+    group = (await client.ask(OffsetFetchRequest(groups=[asked], require_stable=True), 8)).groups[0]
+    group.topics.sort(key=lambda topic: topic.name)
+    for topic in group.topics:
+        topic.partitions.sort(key=lambda partition: partition.partition_index)
+    return group

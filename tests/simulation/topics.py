@@ -1,0 +1,38 @@
+"""Topics, by the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocol.errors import Error
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from tests.simulation.wire_client import WireClient
+
+
+async def create_topic(client: WireClient, name: str, partitions: int) -> None:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+
+    async def create() -> Error:
+        answer = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 4)
+        return Error(answer.topics[0].error_code)
+
+    error = await client.insist(create)
+    assert error in (Error.NONE, Error.TOPIC_ALREADY_EXISTS), error
+
+
+async def topic_ids(client: WireClient, names: Sequence[str]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+
+    async def ask() -> Error:
+        topics = [MetadataRequestTopic(name=name) for name in names]
+        answer = await client.ask(MetadataRequest(topics=topics), 12)
+        for topic in answer.topics:
+            if topic.error_code:
+                return Error(topic.error_code)
+            found[topic.name] = topic.topic_id
+        return Error.NONE
+
+    error = await client.insist(ask)
+    assert error is Error.NONE, error
+    return found
