@@ -18,7 +18,9 @@ def main() -> int:
     try:
         options = parse_command_line(sys.argv[1:], os.environ)
     except UsageError as error:
-        print(f"barnabas: {error}", file=sys.stderr)
+        from broker.process.log_lines import printable
+
+        print(f"barnabas: {printable(str(error))}", file=sys.stderr)
         return error.exit_status
     from broker.process.run import run
 

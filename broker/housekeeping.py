@@ -31,6 +31,7 @@ log = logging.getLogger("barnabas.housekeeping")
 
 # Where log.flush.scheduler.interval.ms isn't set. Kafka never looks then, and flush.ms of a topic has no effect.
 FLUSH_CHECK_MS = 1_000
+DELETED_CHECK_MS = 1_000  # Kafka notices when it can't write its checkpoint of high watermarks, every 5 s
 METADATA_CLEANING_MS = 60_000  # KafkaRaftClient.RaftMetadataLogCleanerManager
 
 
@@ -89,6 +90,7 @@ class Housekeeping:
             config.get_int("broker.heartbeat.interval.ms"),
             self.record_failed_directories,
         )
+        self._every("deleted directories", DELETED_CHECK_MS, self._log_dirs.find_deleted)
         max_idle_ms = config.get_int("connections.max.idle.ms")
         if max_idle_ms > 0:
             self._every("idle connections", max(max_idle_ms // 4, 100), self.close_idle_connections)

@@ -207,7 +207,7 @@ class Server:
         """
         self.publisher.start()
         self.moves.resume(moves_found)
-        self.log_dir_failures.start(self.scheduler.call_soon)
+        self.log_dir_failures.start(self.scheduler.call_soon, self.stop_on_failure)
 
     async def serve(self) -> None:
         """Returns when clients can connect."""

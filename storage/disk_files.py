@@ -187,7 +187,11 @@ class DiskFiles(Files):
 
     def make_directory(self, path: str) -> None:
         self._ask("make_directory", path)
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
 
     def list_directory(self, path: str) -> list[str]:
         self._ask("list_directory", path)

@@ -175,7 +175,8 @@ class Files(ABC):
     @abstractmethod
     @_operation
     def make_directory(self, path: str) -> None:
-        """The directory with those above it, if there is none."""
+        """The directory, if there is none. Raises `FileNotFoundError` where the one above is missing: a partition must
+        not make a lost log directory anew."""
 
     @abstractmethod
     @_operation
@@ -212,6 +213,17 @@ class Files(ABC):
         self.rename(temporary, path)
         if synced:
             self.sync_directory(os.path.dirname(path))
+
+    def make_directories(self, path: str) -> None:
+        """The directory with those above it, as far as there are none."""
+        try:
+            self.make_directory(path)
+        except FileNotFoundError:
+            above = os.path.dirname(path)
+            if above == path:
+                raise
+            self.make_directories(above)
+            self.make_directory(path)
 
     def make_say(self, file: File, data: Bytes) -> None:
         """The file with these bytes. One that has them already isn't touched; otherwise a killed process may leave a

@@ -1,7 +1,8 @@
 """What follows when a log directory fails while others remain: it goes offline, and the node goes on (KIP-112).
 
 Kafka stops where the metadata's directory fails, or the last one. Here what was refused is answered with an error, and
-the directory stays. Source: kafka.server.ReplicaManager.LogDirFailureHandler, handleLogDirFailure.
+the directory stays; the node stops where somebody has deleted it.
+Source: kafka.server.ReplicaManager.LogDirFailureHandler, handleLogDirFailure.
 """
 
 from __future__ import annotations
@@ -47,13 +48,18 @@ class LogDirFailures:
         # (`alter_replica_log_dirs._move`), so that it stays true.
         self._stayed: dict[tuple[bytes, int], bytes] = {}
 
-    def start(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+    def start(
+        self,
+        call_soon: Callable[[Callable[[], None]], object],
+        stop_on_failure: Callable[[BaseException], None],
+    ) -> None:
         """Take offline what has failed during the start, and from now on whatever fails, in a turn of its own."""
 
         def later() -> None:
             call_soon(self.take_offline)
 
         self._log_dirs.on_failing = later
+        self._log_dirs.on_lost = stop_on_failure
         self.take_offline()
 
     def take_offline(self) -> None:

@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from protocol.errors import KafkaError
+from protocol.errors import Error, KafkaError
 from storage.background import RunAll, run_in_turn
 from storage.directory.log_directory import LogDirectory
 
@@ -28,6 +28,7 @@ class LogDirs:
     - `cluster_id`: whose they are.
     - `failing`: those that have failed and aren't let go of yet.
     - `on_failing` is called when one more is.
+    - `on_lost` is called where one was deleted that the node can't go on without.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class LogDirs:
         self.cluster_id = cluster_id
         self.failing: list[LogDirectory] = []
         self.on_failing: Callable[[], None] = lambda: None
+        self.on_lost: Callable[[OSError], None] = lambda failure: None
         self._paths = tuple(paths)
         self._cordoned: frozenset[str] = frozenset()
         for directory in self.all():
@@ -104,11 +106,20 @@ class LogDirs:
         if directory in self.failing:
             return True
         if not self.can_lose(directory):
+            if directory.was_deleted:
+                self.on_lost(_deleted(directory))
             return False
         log.error("%s has failed, and its partitions are offline: %s", directory.path, failure)
         self.failing.append(directory)
         self.on_failing()
         return True
+
+    def find_deleted(self) -> None:
+        """Report each that somebody has deleted while it is in use: the system goes on taking what is appended to its
+        open files, and what is acknowledged would be gone."""
+        for directory in self.all():
+            if directory.was_deleted:
+                self.report(directory, _deleted(directory))
 
     def lose(self, directory: LogDirectory) -> None:
         """It has failed: let go of all that is in it."""
@@ -134,8 +145,16 @@ class LogDirs:
         failures: list[Exception] = []
         for directory in self.all():
             try:
-                directory.close(clean=clean and not failures, broker_epoch=broker_epoch, run_all=run_all)
+                cleanly = clean and not failures
+                if not directory.close(clean=cleanly, broker_epoch=broker_epoch, run_all=run_all):
+                    raise KafkaError(
+                        Error.KAFKA_STORAGE_ERROR, f"not all of {directory.path} could be synced"
+                    )
             except (OSError, KafkaError) as error:
                 log.error("%s can't be closed cleanly: %s", directory.path, error)
                 failures.append(error)
         return failures
+
+
+def _deleted(directory: LogDirectory) -> OSError:
+    return OSError(f"{directory.path} was deleted or replaced while the broker was using it")

@@ -9,9 +9,12 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from broker.environment.environment import Environment
+from broker.process.log_lines import LineFormatter, printable
+from broker.process.readiness import READY, STOPPING, notify
 from broker.process.start_error import StartError
 from broker.starting import start
 
@@ -26,11 +29,7 @@ log = logging.getLogger("barnabas")
 def run(options: Options) -> int:
     """Run until a signal, the parent's end or a failure; the exit status."""
     _hold_standard_descriptors()
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    _log_to_standard_error(options.log_level)
     for warning in options.config.warnings:
         log.warning("%s", warning)
     parent = None
@@ -56,28 +55,60 @@ def run(options: Options) -> int:
 
 
 async def _run(options: Options, parent: ParentTie | None) -> int:
-    loop = asyncio.get_running_loop()
-    asked_to_stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, asked_to_stop.set)
+    asked_to_stop = _Asked(asyncio.get_running_loop())
     if parent is not None:
-        parent.watch(asked_to_stop.set)
+        parent.watch(lambda: asked_to_stop.by("the program that started it has ended or let go of it"))
     try:
         server = await start(options.config, Environment.of_this_machine())
     except StartError as error:
-        print(f"barnabas: {error}", file=sys.stderr)
+        print(f"barnabas: {printable(str(error))}", file=sys.stderr)
         return 1
     gc.freeze()  # what a start made is there to stay
     gc.enable()
+    # A parent may have a service manager of its own, which isn't ours to talk to.
+    manager = os.environ if parent is None else {}
     try:
-        await _serve(server, options, parent, asked_to_stop)
+        await _serve(server, options, parent, asked_to_stop, manager)
     finally:
+        _say(f"stopping: {asked_to_stop.reason or 'it failed'}")
+        notify(manager, STOPPING)
         await server.stop()
-    return 1 if server.failure is not None else 0
+    if server.failure is None:
+        _say("stopped")
+        return 0
+    _say(f"stopped, but not cleanly, so that the next start checks the data: {_text_of(server.failure)}")
+    return 1
+
+
+class _Asked:
+    """Whether somebody asked the broker to stop, and who: a signal, or the parent.
+
+    A signal that was ignored when the process started stays so, as in the JVM: `nohup` ignores SIGHUP, and a shell
+    SIGINT for what it runs in the background.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.reason = ""
+        self.event = asyncio.Event()
+        for number, name in (
+            (signal.SIGTERM, "SIGTERM"),
+            (signal.SIGINT, "Ctrl-C (SIGINT)"),
+            (signal.SIGHUP, "SIGHUP"),
+        ):
+            if number is signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self.by, name)
+
+    def by(self, reason: str) -> None:
+        self.reason = self.reason or reason
+        self.event.set()
 
 
 async def _serve(
-    server: Server, options: Options, parent: ParentTie | None, asked_to_stop: asyncio.Event
+    server: Server,
+    options: Options,
+    parent: ParentTie | None,
+    asked_to_stop: _Asked,
+    manager: Mapping[str, str],
 ) -> None:
     """Say where the server is, and wait for the signal, the parent's end or a failure."""
     endpoints = {endpoint.name: endpoint.text for endpoint in server.endpoints}
@@ -86,9 +117,10 @@ async def _serve(
     # Testcontainers waits for "[KafkaServer id=N] started".
     where = ", ".join(endpoints.values())
     folder = ", ".join(options.config.log_dirs)
-    _say(f"barnabas: [KafkaServer id={server.node_id}] started, connect to {where}; data in {folder}")
+    _say(f"[KafkaServer id={server.node_id}] started, connect to {where}; data in {folder}")
+    notify(manager, READY, printable(f"STATUS=connect to {where}"))
     failed = asyncio.ensure_future(server.stopped.wait())
-    asked = asyncio.ensure_future(asked_to_stop.wait())
+    asked = asyncio.ensure_future(asked_to_stop.event.wait())
     await asyncio.wait([failed, asked], return_when=asyncio.FIRST_COMPLETED)
     for waiter in (failed, asked):
         waiter.cancel()
@@ -102,10 +134,23 @@ def _hold_standard_descriptors() -> None:
     os.close(descriptor)
 
 
-def _say(line: str) -> None:
-    """To the standard output, which may be closed or full: that is no reason to end."""
+def _log_to_standard_error(level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def _text_of(failure: BaseException) -> str:
+    return str(failure) or type(failure).__name__
+
+
+def _say(event: str) -> None:
+    """A line such as the log's, at any level of it, to the standard output. That may be closed or full, or not be able
+    to write a folder's name: no reason to end."""
+    line = LineFormatter().format(logging.LogRecord("barnabas", logging.INFO, "", 0, event, None, None))
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
-        print(line, flush=True)
+        print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)
     except OSError as error:
         log.warning("the standard output can't be written: %s", error)
         # else the interpreter tries again at its end, and makes an exit status of 120 of it

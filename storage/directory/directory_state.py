@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from storage.background import Background
-from storage.checkpoints import TopicPartition
+from storage.checkpoints import META_PROPERTIES_FILE, TopicPartition
 from storage.directory.checkpoint_writer import CheckpointWriter
 from storage.directory.cleaner_checkpoint import CleanerCheckpoint
 from storage.directory.folders import PartitionFolder
@@ -42,6 +42,12 @@ class DirectoryState:
     def path_of(self, name: str) -> str:
         """Of a file or folder in the directory."""
         return f"{self.path}/{name}"
+
+    @property
+    def was_deleted(self) -> bool:
+        """Whether somebody has deleted or moved it while it is in use: what says whose it is has gone. Files that are
+        open take appends all the same, which nobody will ever read."""
+        return not self.files.exists(self.path_of(META_PROPERTIES_FILE))
 
     def report(self, failure: OSError) -> bool:
         """The disk refused. Whether the directory goes offline for it, which needs another one to go on with."""

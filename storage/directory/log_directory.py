@@ -57,7 +57,7 @@ class LogDirectory(DirectoryState):
         Raises `LockedError`, `OSError`.
         """
         directory = cls(path, files, background)
-        files.make_directory(path)
+        files.make_directories(path)
         files.lock(directory.path_of(LOCK_FILE))
         try:
             directory._load()
@@ -235,17 +235,17 @@ class LogDirectory(DirectoryState):
 
     # ---- end
 
-    def close(self, *, broker_epoch: int = -1, clean: bool = True, run_all: RunAll = run_in_turn) -> None:
+    def close(self, *, broker_epoch: int = -1, clean: bool = True, run_all: RunAll = run_in_turn) -> bool:
         """Ends all logs, the metadata log last, then writes the checkpoints, then the mark if all went well.
 
         It waits for the disk, which syncs many files together, through `run_all`, sooner than one by one. With
-        `clean` false it only lets go of everything, as a crash would.
+        `clean` false it only lets go of everything, as a crash would. Returns whether it went as was asked: what is
+        open is synced, or wasn't to be.
         """
-        if clean:
-            clean = self._close_logs(run_all)
+        went_well = not clean or self._close_logs(run_all)
         for log in (*self.logs.values(), *self.futures.values(), *self.left_futures.values()):
             log.close(clean=False)
-        if clean:
+        if clean and went_well and self._knows_all:
             self.offsets.write_all_now()
             self.cleaner_offsets.write_now()
             self.files.replace_whole(
@@ -253,11 +253,16 @@ class LogDirectory(DirectoryState):
             )
         self.writer.stop()
         self.files.unlock(self.path_of(LOCK_FILE))
+        return went_well
+
+    @property
+    def _knows_all(self) -> bool:
+        """Whether all that is in the directory is as a clean stop leaves it, once what is open is."""
+        return self.clean or not (self.unopened or self.unopened_futures.keys() - self.left_futures)
 
     def _close_logs(self, run_all: RunAll) -> bool:
-        """Whether all could be synced, and all that is in the directory is as a clean stop leaves it."""
-        clean = self.clean or not (self.unopened or self.unopened_futures.keys() - self.left_futures)
+        """Whether all could be synced."""
         partitions = [log for log in self.logs.values() if log.topic != METADATA_TOPIC]
-        clean &= close_all([*partitions, *self.futures.values(), *self.left_futures.values()], run_all)
-        clean &= close_all([log for log in self.logs.values() if log.topic == METADATA_TOPIC], run_all)
-        return clean
+        went_well = close_all([*partitions, *self.futures.values(), *self.left_futures.values()], run_all)
+        metadata = [log for log in self.logs.values() if log.topic == METADATA_TOPIC]
+        return close_all(metadata, run_all) and went_well

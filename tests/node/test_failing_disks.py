@@ -273,6 +273,17 @@ async def test_a_stop_with_a_full_disk_closes_everything_without_the_mark(tmp_pa
     assert again.partitions.get("a", 0).log.log_end_offset == 1
 
 
+async def test_a_stop_that_cannot_sync_a_partition_is_a_failure_without_the_mark(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    create(node, "a")
+    append(node, "a")
+    refuse("sync", "/a-0/")
+    await node.stop()
+    files.set_fault_hook(None)
+    assert "could be synced" in str(node.failure)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
 async def test_a_partitions_damaged_metadata_is_said_at_the_start(tmp_path: Path) -> None:
     node = await started(tmp_path)
     create(node, "a")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -323,3 +324,45 @@ async def test_more_that_is_offline_than_one_batch_holds_is_recorded(
     assert {topics[topic_id].partitions[index].leader for topic_id, index in offline} == {-1}
     await node.stop()
     assert node.failure is None
+
+
+async def test_a_directory_that_is_deleted_goes_offline_like_one_that_fails(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    shutil.rmtree(tmp_path / "b")
+
+    node.log_dirs.find_deleted()
+    await until(lambda: len(node.log_dirs.all()) == 2)
+
+    assert write(node, LOST) is Error.KAFKA_STORAGE_ERROR
+    assert write(node, KEPT) is Error.NONE
+    assert node.failure is None
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_the_metadatas_directory_that_is_deleted_or_moved_away_stops_the_node(
+    tmp_path: Path, moved: bool
+) -> None:
+    node = await filled(tmp_path)
+    if moved:
+        (tmp_path / "a").rename(tmp_path / "elsewhere")
+    else:
+        shutil.rmtree(tmp_path / "a")
+
+    node.log_dirs.find_deleted()
+
+    assert f"{tmp_path / 'a'} was deleted or replaced" in str(node.failure)
+    await node.stop()
+    assert not (tmp_path / "a").exists()
+
+
+async def test_a_topic_that_needs_a_deleted_directory_does_not_make_it_anew(tmp_path: Path) -> None:
+    node = await started(tmp_path, "a")
+    shutil.rmtree(tmp_path / "a")
+
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    assert write(node, 0) is Error.KAFKA_STORAGE_ERROR
+
+    assert "was deleted or replaced" in str(node.failure)
+    await node.stop()
+    assert not (tmp_path / "a").exists()

@@ -54,7 +54,7 @@ class Machine:
         self._luck = world.luck(f"{name}'s disk")
         self._settings = settings
         self._network: NodeNetwork
-        VirtualFiles(self.disk, world.history, world.clock.now_ms).make_directory(self.folder)
+        VirtualFiles(self.disk, world.history, world.clock.now_ms).make_directories(self.folder)
         self.disk.keep_all()
 
     def note(self, what: str) -> None:

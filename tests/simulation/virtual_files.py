@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from storage.files import Bytes, File, Files, LockedError, TornWriteError
 from tests.simulation.history import History, short
-from tests.simulation.virtual_disk import Directory, Inode, VirtualDisk, parts
+from tests.simulation.virtual_disk import Directory, Inode, VirtualDisk
 
 
 class MachineDied(BaseException):
@@ -218,16 +218,16 @@ class VirtualFiles(Files):
 
     def make_directory(self, path: str) -> None:
         self._ask("make_directory", path)
-        directory = self._disk.root
-        for name in parts(path):
-            node = directory.names.get(name)
-            if node is None:
-                node = Directory()
-                self._note("make_directory", path)
-                directory.change({name: node})
-            if not isinstance(node, Directory):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-            directory = node
+        name = os.path.basename(path)
+        if not name:
+            return
+        above = self._disk.directory(os.path.dirname(path))
+        node = above.names.get(name)
+        if node is None:
+            self._note("make_directory", path)
+            above.change({name: Directory()})
+        elif not isinstance(node, Directory):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
 
     def list_directory(self, path: str) -> list[str]:
         self._ask("list_directory", path)

@@ -32,7 +32,8 @@ def open_log(
     topic_id: str | None = TOPIC_ID,
     **config: Any,
 ) -> PartitionLog:
-    """The log `orders-0` below `directory`; further arguments are those of `LogConfig`."""
+    """The log `orders-0` below `directory`, which is made if need be; further arguments are those of `LogConfig`."""
+    directory.mkdir(parents=True, exist_ok=True)
     return PartitionLog.open(
         str(directory / "orders-0"),
         "orders",

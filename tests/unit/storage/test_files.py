@@ -19,6 +19,7 @@ NOT_OPERATIONS = {
     "open_files_count",
     "close",
     "replace_whole",
+    "make_directories",
     "make_say",
 }
 
@@ -33,6 +34,18 @@ def functions(of: type[Files]) -> dict[str, ast.FunctionDef]:
     [made] = ast.parse(inspect.getsource(of)).body
     assert isinstance(made, ast.ClassDef)
     return {node.name: node for node in made.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_a_directory_is_made_below_one_that_is_there_alone(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.make_directory(str(tmp_path / "a" / "b"))
+    assert not (tmp_path / "a").exists()
+    files.make_directories(str(tmp_path / "a" / "b"))
+    files.make_directory(str(tmp_path / "a" / "b"))
+    assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        files.make_directory(str(tmp_path / "file"))
 
 
 def test_every_function_that_touches_files_is_an_operation() -> None:

@@ -196,6 +196,7 @@ def test_appending_kafkas_batches_makes_kafkas_files_byte_for_byte(tmp_path: Pat
 
 def rewrite(folder: Path, into: Path) -> None:
     """Appends all batches of a partition of Kafka's to a log of ours, and stops it cleanly."""
+    into.mkdir(exist_ok=True)
     topic, _dash, number = folder.name.rpartition("-")
     log = PartitionLog.open(
         str(into / folder.name),

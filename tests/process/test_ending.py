@@ -1,0 +1,111 @@
+"""The broker's process at its start and its end: what it says, and what ends it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 60
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a broker and returns once it is ready, with that line read; `ignored` are signals that it inherits so."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*ignored: signal.Signals, **environment: str) -> subprocess.Popen[str]:
+        code = "import os, signal, sys\n"
+        code += "for number in (1, 2, 15): signal.signal(number, signal.SIG_DFL)\n"
+        code += "".join(f"signal.signal({int(number)}, signal.SIG_IGN)\n" for number in ignored)
+        code += "os.execv(sys.executable, [sys.executable, '-m', 'broker', *sys.argv[1:]])"
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, "--data", str(tmp_path / "data"), "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        )
+        started.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert re.fullmatch(
+            r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO barnabas: \[KafkaServer id=1\] started, connect to .*\n",
+            line,
+        )
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def said(process: subprocess.Popen[str]) -> list[str]:
+    """The lines of the end, without their times."""
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    return [line.partition(" INFO barnabas: ")[2] for line in out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [(signal.SIGINT, "Ctrl-C (SIGINT)"), (signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP")],
+)
+def test_the_end_says_what_it_is_for_and_that_it_is_reached(
+    start: Start, number: signal.Signals, name: str
+) -> None:
+    broker = start()
+    broker.send_signal(number)
+    assert said(broker) == [f"stopping: {name}", "stopped"]
+    assert broker.returncode == 0
+
+
+def test_hang_ups_and_interrupts_that_were_ignored_at_the_start_stay_so(start: Start) -> None:
+    broker = start(signal.SIGHUP, signal.SIGINT)
+    broker.send_signal(signal.SIGHUP)
+    broker.send_signal(signal.SIGINT)
+    broker.send_signal(signal.SIGTERM)
+    assert said(broker) == ["stopping: SIGTERM", "stopped"]
+
+
+def test_a_service_manager_is_told_when_it_is_ready_and_when_it_stops(start: Start, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(PATIENCE_S)
+        broker = start(NOTIFY_SOCKET=str(tmp_path / "notify"))
+        ready = manager.recv(1000).decode().splitlines()
+        broker.send_signal(signal.SIGTERM)
+        broker.communicate(timeout=PATIENCE_S)
+        assert ready[0] == "READY=1"
+        assert ready[1].startswith("STATUS=connect to 127.0.0.1:")
+        assert manager.recv(1000) == b"STOPPING=1"
+
+
+def test_a_service_manager_that_cannot_be_told_keeps_nothing_from_starting(
+    start: Start, tmp_path: Path
+) -> None:
+    broker = start(NOTIFY_SOCKET=str(tmp_path / "nowhere"))
+    broker.send_signal(signal.SIGTERM)
+    broker.communicate(timeout=PATIENCE_S)
+    assert broker.returncode == 0
+
+
+def test_a_data_folder_that_is_deleted_ends_the_broker_with_its_reason(start: Start, tmp_path: Path) -> None:
+    broker = start()
+    shutil.rmtree(tmp_path / "data")
+    out, errors = broker.communicate(timeout=PATIENCE_S)
+    assert broker.returncode == 1
+    assert f"{tmp_path / 'data'} was deleted or replaced" in errors
+    assert "stopped, but not cleanly" in out
+    assert not (tmp_path / "data").exists()
