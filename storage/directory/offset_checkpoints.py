@@ -61,7 +61,7 @@ class OffsetCheckpoints:
 
     def closed(self, key: TopicPartition, log: PartitionLog) -> None:
         """The log, whose folder stays, goes no further in this run."""
-        self._recovery_points[key] = log.recovery_point
+        self._recovery_points[key] = log.checkpointed_recovery_point
         if log.log_start_offset > log.base_offsets[0]:
             self._log_starts[key] = log.log_start_offset
 
@@ -86,7 +86,8 @@ class OffsetCheckpoints:
 
     def write_recovery_points(self) -> None:
         """In the background, as the next two."""
-        self._writer.write(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points())
+        opened = {key: log.checkpointed_recovery_point for key, log in self._opened().items()}
+        self._writer.write(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points(opened))
 
     def write_high_watermarks(self) -> None:
         self._writer.write(checkpoints.HIGH_WATERMARK_FILE, self._encode_high_watermarks())
@@ -99,14 +100,14 @@ class OffsetCheckpoints:
         self._writer.write_now(checkpoints.LOG_START_FILE, self._encode_log_starts())
 
     def write_all_now(self) -> None:
-        """At the end of a run. Raises `OSError`."""
-        self._writer.write_now(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points())
+        """At the end of a run, when all is synced. Raises `OSError`."""
+        closed = {key: log.recovery_point for key, log in self._opened().items()}
+        self._writer.write_now(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points(closed))
         self.write_log_starts_now()
         self._writer.write_now(checkpoints.HIGH_WATERMARK_FILE, self._encode_high_watermarks())
 
-    def _encode_recovery_points(self) -> bytes:
-        opened = {key: log.recovery_point for key, log in self._opened().items()}
-        return checkpoints.encode_offsets(self._recovery_points | opened)
+    def _encode_recovery_points(self, opened: Mapping[TopicPartition, int]) -> bytes:
+        return checkpoints.encode_offsets({**self._recovery_points, **opened})
 
     def _encode_high_watermarks(self) -> bytes:
         return checkpoints.encode_offsets({key: log.high_watermark for key, log in self._opened().items()})

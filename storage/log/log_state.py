@@ -151,6 +151,17 @@ class LogState:
 
     # ---- offsets
 
+    @property
+    def checkpointed_recovery_point(self) -> int:
+        """The recovery point as a checkpoint may have it while the log is open.
+
+        At the end of the active segment, whose indexes aren't synced, it is one less: a roll may come there, and a
+        crash before the next checkpoint. A start would trust those indexes, since the next segment begins at the
+        recovery point.
+        """
+        point = self.flushing.recovery_point
+        return point - 1 if self.segments.active.base_offset < point == self.log_end_offset else point
+
     def begin_at(self, offset: int) -> None:
         """The log is empty, and begins and ends at the offset."""
         self.log_start_offset = self.log_end_offset = self.high_watermark = offset
