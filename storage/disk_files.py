@@ -127,6 +127,10 @@ class DiskFiles(Files):
         self._ask("modified_ms", path)
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._ask("set_modified_ms", path)
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def exists(self, path: str) -> bool:
         self._ask("exists", path)
         return os.path.exists(path)

@@ -134,6 +134,11 @@ class Files(ABC):
 
     @abstractmethod
     @_operation
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Makes it look as if the file had last been written then. Raises `FileNotFoundError`."""
+
+    @abstractmethod
+    @_operation
     def exists(self, path: str) -> bool:
         """Whether there is a file or a directory of that path."""
 

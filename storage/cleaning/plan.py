@@ -11,7 +11,7 @@ each bounded piece of work:
   dirty offset.
 
 Whoever doesn't want the rest closes the generator, which removes the `.cleaned` files that nobody took; where the pass
-ran in a process that was killed, `cleaner.discard_cleaned` does that. A pass that fails raises `UncleanableError`,
+ran in a process that was killed, `discard_cleaned` does that. A pass that fails raises `UncleanableError`,
 which is about the partition's content, or `OSError`, which is about the disk.
 
 Source: org.apache.kafka.storage.internals.log Cleaner, CleanerStats, LogCleanerManager.
@@ -68,8 +68,6 @@ class CleaningPlan:
     directory: str
     segments: tuple[SegmentSizes, ...]
     """All below the first uncleanable offset, ascending."""
-    later_segments: tuple[int, ...]
-    """Base offsets of those behind them: their `.txnindex` may tell of transactions that began before."""
     log_start_offset: int
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -77,7 +75,14 @@ class CleaningPlan:
     max_keys: int
     """How many different keys the offset map takes; where there are more the pass ends early (`OffsetMap`)."""
     last_batches: Mapping[int, LastBatch]
+    keep_txn_index: bool
+    """Whether the partition knows transactions, so that each segment keeps a `.txnindex`, be it an empty one: a missing
+    one then means a lost one. Kafka has none where there is nothing to say."""
     settings: CleaningSettings
+
+    def segment_ends(self) -> list[int]:
+        """Where each of the segments ends: at the base of the next one."""
+        return [*(segment.base_offset for segment in self.segments[1:]), self.first_uncleanable_offset]
 
 
 class Progress(NamedTuple):

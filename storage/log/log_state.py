@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from protocol.records.batch import CorruptRecordError
-from storage.background import Background
+from storage.background import Background, Then
+from storage.cleaning.plan import CleanedSegment
 from storage.files import Files
 from storage.log.flushing import Flushing
 from storage.log.leader_epochs import LeaderEpochs
@@ -66,6 +67,7 @@ class LogState:
         "producers",
         "read_positions",
         "ready",
+        "replacement",
         "report",
         "segments",
         "snapshots",
@@ -109,6 +111,8 @@ class LogState:
         self.snapshots = Snapshots(self.files, directory)
         self.read_positions: ReadPositions | None = None
         """None until something is read: most partitions of a node are idle."""
+        self.replacement: tuple[CleanedSegment, Then] | None = None
+        """The cleaned segment that is about to take others' place, and who waits for it (`replacing`)."""
         self.verifies_transactions = False
         """Whether a transactional batch that opens a transaction must show a guard (`start_verification`)."""
 

@@ -7,7 +7,6 @@ come in. Source: org.apache.kafka.storage UnifiedLog, LocalLog.
 
 from collections.abc import Iterator
 
-from protocol.errors import Error, KafkaError
 from protocol.records.batch import (
     CONTROL_BIT,
     TIMESTAMP_TYPE_BIT,
@@ -15,17 +14,19 @@ from protocol.records.batch import (
     BatchHeader,
     patch_offset_and_epoch,
     read_header,
-    walk_batches,
 )
 from storage.background import Background, Then, Work
+from storage.cleaning.plan import CleanedSegment, CleaningPlan
 from storage.files import Files
 from storage.log import (
     appending,
+    cleaning,
     closing,
     lookups,
     reads,
     recovery,
     removal,
+    replacing,
     retention,
     rolling,
     syncing,
@@ -47,8 +48,6 @@ __all__ = [
     "ReadResult",
     "TimestampOffset",
 ]
-
-_REPLAYED_BYTES = 1024 * 1024
 
 
 class PartitionLog(LogState):
@@ -208,19 +207,7 @@ class PartitionLog(LogState):
 
         Raises `KafkaError` as `read` does, KAFKA_STORAGE_ERROR too where no whole batch is left; `CorruptRecordError`.
         """
-        while offset < upper_bound:
-            found = self.read(offset, _REPLAYED_BYTES, upper_bound=upper_bound, min_one_batch=True)
-            data = memoryview(found.records)
-            following = offset
-            for position, header in walk_batches(data):
-                yield header, data[position : position + header.size_bytes]
-                following = header.last_offset + 1
-            if following == offset:
-                raise KafkaError(
-                    Error.KAFKA_STORAGE_ERROR,
-                    f"nothing can be read at offset {offset} of {self.topic}-{self.partition}",
-                )
-            offset = following
+        return reads.batches(self, offset, upper_bound=upper_bound)
 
     @told_to_clients
     def available_bytes(self, offset: int, upper_bound: int) -> int:
@@ -272,15 +259,8 @@ class PartitionLog(LogState):
         return self.flushing.wanted_to > self.flushing.recovery_point
 
     def when_flushed(self, offset: int, then: Then) -> None:
-        """Calls `then` once all below the offset is synced: with None, or with the failure that prevents it."""
-        if self.failure is not None:
-            then(self.failure)
-        elif offset <= self.recovery_point:
-            then(None)
-        elif self.closed:
-            then(self.closed_error())
-        else:
-            self.flushing.wait(offset, then)
+        """See `syncing.when_flushed`."""
+        syncing.when_flushed(self, offset, then)
 
     def tell_flushed(self) -> None:
         """Tells those who came with the log whose place this one took, and wait for what is synced here."""
@@ -339,6 +319,28 @@ class PartitionLog(LogState):
         Returns how many. Files are renamed with `.deleted` at once, and unlinked after `file.delete.delay.ms`.
         """
         return retention.apply_retention(self, now_ms)
+
+    # ---- cleaning
+
+    @told_to_clients
+    def cleaning_plan(
+        self, *, first_dirty_offset: int, first_uncleanable_offset: int, now_ms: int, max_keys: int
+    ) -> CleaningPlan:
+        """A pass over the log as it is now, for `cleaner.clean`. Until it has ended neither retention nor truncation
+        may run. The first uncleanable offset is rounded down to the base of its segment; `max_keys` is what the offset
+        map takes (`offset_map.keys_for`)."""
+        return cleaning.cleaning_plan(
+            self,
+            first_dirty_offset=first_dirty_offset,
+            first_uncleanable_offset=first_uncleanable_offset,
+            now_ms=now_ms,
+            max_keys=max_keys,
+        )
+
+    def replace_segments(self, cleaned: CleanedSegment, then: Then) -> None:
+        """Puts a cleaned segment in the place of those that it was made from, one at a time. `then` is called once that
+        is on the disk, or with the failure: `OSError`, `ReplacedMeanwhileError` where the log is another one by now."""
+        replacing.replace_segments(self, cleaned, then)
 
     # ---- ending
 

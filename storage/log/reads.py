@@ -5,6 +5,7 @@ no index. Source: org.apache.kafka.storage LocalLog.read, LogSegment.read.
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from struct import Struct
 
 from protocol.errors import Error, KafkaError
@@ -12,15 +13,19 @@ from protocol.records.batch import (
     BATCH_LENGTH_POS,
     LAST_OFFSET_DELTA_POS,
     LOG_OVERHEAD,
+    BatchHeader,
+    walk_batches,
 )
 from storage.log.log_state import LogState
 from storage.log.read_positions import ReadPositions
 from storage.log.results import AbortedTransaction, ReadResult
 from storage.log.segment import Segment
+from storage.log.storage_errors import storage_error
 
 ENOUGH_BYTES = 2**31 - 1
 """Of an offset in an earlier segment than the bound: a Fetch from there never waits."""
 _WALKED_BYTES = 8192
+_REPLAYED_BYTES = 1024 * 1024
 _INT32 = Struct(">i")
 _OFFSET_AND_LENGTH = Struct(">qi")
 _NOTHING = ReadResult(b"")
@@ -67,6 +72,26 @@ def read(
     else:
         _remember_torn(log, segment, position, data)
     return ReadResult(data, False, segment.base_offset, position)
+
+
+def batches(log: LogState, offset: int, *, upper_bound: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """See `PartitionLog.batches`."""
+    while offset < upper_bound:
+        try:
+            found = read(log, offset, _REPLAYED_BYTES, upper_bound=upper_bound, min_one_batch=True)
+        except OSError as failure:
+            raise storage_error(log, failure) from failure
+        data = memoryview(found.records)
+        following = offset
+        for position, header in walk_batches(data):
+            yield header, data[position : position + header.size_bytes]
+            following = header.last_offset + 1
+        if following == offset:
+            raise KafkaError(
+                Error.KAFKA_STORAGE_ERROR,
+                f"nothing can be read at offset {offset} of {log.topic}-{log.partition}",
+            )
+        offset = following
 
 
 def available_bytes(log: LogState, offset: int, upper_bound: int) -> int:

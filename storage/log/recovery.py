@@ -168,14 +168,18 @@ def _finish_swaps(files: Files, directory: str, names: set[str]) -> set[str]:
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     bases = [offset for offset in map(offset_of, logs) if offset is not None]
     if bases:
+        # where nothing is left in the new one, what lies beside the old one at its base goes all the same
         end = max(segment_recovery.end_of_file(files, f"{directory}/{name}") for name in logs)
+        end = max(end, *(base + 1 for base in bases))
         for name in sorted(names - set(swaps)):
             offset = offset_of(name)
             if offset is not None and min(bases) <= offset < end:
                 files.remove(f"{directory}/{name}")
                 names = names - {name}
-    for name in swaps:
+    # the logs first: what is found beside one that has its name is only given its own
+    for name in sorted(swaps, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
         files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+    files.sync_directory(directory)
     return {name.removesuffix(SWAP_SUFFIX) for name in names}
 
 

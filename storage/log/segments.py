@@ -1,7 +1,7 @@
 """The segments of one log, in a row: which there are, where each begins, which one is appended to."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from storage.log.segment import Segment
 
@@ -45,6 +45,12 @@ class Segments:
         self.base_offsets = [segment.base_offset for segment in self.row]
         if self.row:
             self.active = self.row[-1]
+
+    def replace(self, old: Sequence[Segment], segment: Segment) -> None:
+        """It takes the place of neighbours, none of which is the active one."""
+        slot = self.row.index(old[0])
+        self.row = [*self.row[:slot], segment, *self.row[slot + len(old) :]]
+        self.base_offsets = [each.base_offset for each in self.row]
 
     def begin_with(self, segment: Segment) -> None:
         """It takes the place of all others."""

@@ -5,7 +5,7 @@ of its indexes is missing or contradicts the `.log`.
 """
 
 from protocol.errors import KafkaError
-from protocol.records.batch import CONTROL_BIT, CorruptRecordError
+from protocol.records.batch import CONTROL_BIT, DELETE_HORIZON_BIT, CorruptRecordError
 from storage.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
@@ -75,7 +75,8 @@ def _lost_txn_index(log: LogState, segment: Segment, end: int) -> bool:
     if end <= log.log_start_offset or segment.size == 0:
         return False
     for position, header in segment.batches():
-        if header.producer_id >= 0 and header.attributes & CONTROL_BIT:
+        # one with a delete horizon was cleaned since: of its transaction no data is left, and no entry
+        if header.producer_id >= 0 and header.attributes & (CONTROL_BIT | DELETE_HORIZON_BIT) == CONTROL_BIT:
             marker = read_marker(segment.files.read(segment.log, header.size_bytes, position))
             if marker is not None and not marker.commit:
                 return True

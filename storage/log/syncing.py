@@ -9,7 +9,7 @@ import os
 from bisect import bisect_right
 
 from storage import checkpoints
-from storage.background import Lane, Work
+from storage.background import Lane, Then, Work
 from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, file_path
 from storage.files import Files
 from storage.log.log_state import LogState
@@ -88,6 +88,18 @@ def unsynced(log: LogState, target: int) -> tuple[list[str], list[str]]:
     if new_names and recovery_point <= log.segments.base_offsets[0]:
         directories.append(os.path.dirname(log.directory))  # its own name is new too
     return paths, directories
+
+
+def when_flushed(log: LogState, offset: int, then: Then) -> None:
+    """Calls `then` once all below the offset is synced: with None, or with the failure that prevents it."""
+    if log.failure is not None:
+        then(log.failure)
+    elif offset <= log.flushing.recovery_point:
+        then(None)
+    elif log.closed:
+        then(log.closed_error())
+    else:
+        log.flushing.wait(offset, then)
 
 
 def sync_all(files: Files, paths: list[str], directories: list[str]) -> None:

@@ -4,7 +4,7 @@ Source: org.apache.kafka.storage UnifiedLog.truncateTo, truncateFullyAndStartAt.
 """
 
 from storage.files import TornWriteError
-from storage.log import producer_replay, removal, rolling
+from storage.log import producer_replay, removal, replacing, rolling
 from storage.log.log_state import LogState
 
 
@@ -15,6 +15,7 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
     if offset >= log.log_end_offset:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
         return False
+    replacing.give_up(log)
     if offset < log.segments.base_offsets[0]:
         truncate_fully_and_start_at(log, offset, now_ms)
         return True
@@ -33,6 +34,7 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
 
 def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None:
     """Drops everything; the log begins and ends at the offset."""
+    replacing.give_up(log)
     created = log.created
     try:
         removal.drop_segments(log, log.segments.newest_first() if created else [])

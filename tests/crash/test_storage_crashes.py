@@ -275,8 +275,9 @@ def test_every_kind_of_operation_was_a_place_to_die(tmp_path: Path) -> None:
             broker.work()
         finally:
             files.set_fault_hook(None)
-    # `remove_tree` belongs to deletions of topics, which have a test of their own; `truncate` to recoveries
-    assert set(OPERATIONS) - seen == {"remove_tree", "truncate", "modified_ms"}
+    # `remove_tree` belongs to deletions of topics, which have a test of their own; `truncate` to recoveries, those with
+    # the times of files to the cleaner
+    assert set(OPERATIONS) - seen == {"remove_tree", "truncate", "modified_ms", "set_modified_ms"}
 
 
 @pytest.mark.parametrize("torn", [False, True])

@@ -152,6 +152,10 @@ class VirtualFiles(Files):
         self._ask("modified_ms", path)
         return self._disk.inode(path).modified_ms
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._ask("set_modified_ms", path)
+        self._disk.inode(path).modified_ms = modified_ms
+
     def exists(self, path: str) -> bool:
         self._ask("exists", path)
         return self._disk.find(path) is not None

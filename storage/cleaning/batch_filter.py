@@ -1,0 +1,179 @@
+"""Which records of a batch stay, and the batch that is made of them.
+
+Records that stay are copied as they are; anew are at most their timestamps, which count from the batch's base
+timestamp. Source: Cleaner.shouldRetainRecord, MemoryRecords.filterTo.
+"""
+
+from protocol.records.batch import (
+    DELETE_HORIZON_BIT,
+    KNOWN_ATTRIBUTES_MASK,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    CorruptRecordError,
+)
+from protocol.records.compression import CODEC_MASK
+from protocol.records.records import seal_batch
+from protocol.wire.varint import encode_varint, read_varint, read_varlong, to_int64
+from storage.cleaning.keyed_records import RECORDS_AT_ONCE, read_keyed_records
+from storage.cleaning.offset_map import OffsetMap
+
+
+class RecordFilter:
+    """Looks at the records of one batch, so many at once, and knows then which stretches of them stay."""
+
+    __slots__ = (
+        "_base_offset",
+        "_left",
+        "_map",
+        "_payload",
+        "_pos",
+        "_tombstones_go",
+        "kept",
+        "stays",
+        "tombstones",
+    )
+
+    def __init__(
+        self, header: BatchHeader, payload: bytes, offset_map: OffsetMap, *, tombstones_go: bool
+    ) -> None:
+        self._base_offset = header.base_offset
+        self._payload = payload
+        self._map = offset_map
+        self._tombstones_go = tombstones_go
+        self._pos = 0
+        self._left = header.records_count
+        self.kept = 0
+        """How many records stay."""
+        self.stays: list[tuple[int, int]] = []
+        """From where to where in the payload, ascending and apart."""
+        self.tombstones = 0
+        """How many of those that stay have a null value."""
+
+    def go_on(self) -> bool:
+        """Looks at the next ones; whether those were the last. Raises `CorruptRecordError`."""
+        count = self._left if self._left < RECORDS_AT_ONCE else RECORDS_AT_ONCE
+        payload, offset_map = self._payload, self._map
+        latest, get = offset_map.latest, offset_map.get
+        base_offset, tombstones_go = self._base_offset, self._tombstones_go
+        start = stretch = self._pos
+        kept = tombstones = 0
+        for end, delta, key, is_tombstone in read_keyed_records(payload, start, count):
+            offset = base_offset + delta
+            if offset > latest or (
+                key is not None and offset >= get(key) and not (is_tombstone and tombstones_go)
+            ):
+                kept += 1
+                tombstones += is_tombstone
+            else:
+                if stretch < start:
+                    self.stays.append((stretch, start))
+                stretch = end
+            start = end
+        if stretch < start:
+            self.stays.append((stretch, start))
+        self._pos = start
+        self.kept += kept
+        self.tombstones += tombstones
+        self._left -= count
+        if self._left:
+            return False
+        if start != len(payload):
+            raise CorruptRecordError(f"{len(payload) - start} bytes behind the last record")
+        return True
+
+
+class BatchRebuild:
+    """Makes a batch anew of the records that stay of it, so many at once."""
+
+    __slots__ = (
+        "_base_timestamp",
+        "_header",
+        "_horizon_ms",
+        "_kept",
+        "_max_timestamp",
+        "_out",
+        "_payload",
+        "_stays",
+    )
+
+    def __init__(
+        self,
+        header: BatchHeader,
+        payload: bytes,
+        stays: list[tuple[int, int]],
+        kept: int,
+        horizon_ms: int | None,
+    ) -> None:
+        """`stays` are the stretches of the payload with `kept` records; `horizon_ms` is the delete horizon that the
+        batch has from now on."""
+        self._header = header
+        self._payload = payload
+        self._stays = stays[::-1]
+        self._kept = kept
+        self._horizon_ms = horizon_ms
+        self._base_timestamp: int | None = horizon_ms
+        self._max_timestamp = NO_TIMESTAMP
+        self._out = bytearray()
+
+    def go_on(self) -> bool:
+        """Copies the next records; whether those were the last."""
+        data, out = self._payload, self._out
+        header = self._header
+        old_base = header.base_timestamp
+        appended_at = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
+        base, max_timestamp = self._base_timestamp, self._max_timestamp
+        left = RECORDS_AT_ONCE
+        while self._stays and left:
+            pos, stop = self._stays.pop()
+            while pos < stop and left:
+                left -= 1
+                size, fields = read_varint(data, pos)
+                end = fields + size
+                delta, offset_at = read_varlong(data, fields + 1)
+                timestamp = to_int64(old_base + delta) if appended_at is None else appended_at
+                if timestamp > max_timestamp:
+                    max_timestamp = timestamp
+                if base is None:
+                    base = timestamp
+                new_delta = to_int64(timestamp - base)
+                if new_delta == delta and not data[fields]:
+                    out += data[pos:end]
+                else:
+                    # the attributes of a record are nobody's, and become 0
+                    start = b"\0" + encode_varint(new_delta)
+                    out += encode_varint(len(start) + end - offset_at)
+                    out += start
+                    out += data[offset_at:end]
+                pos = end
+            if pos < stop:
+                self._stays.append((pos, stop))
+        self._base_timestamp, self._max_timestamp = base, max_timestamp
+        return not self._stays
+
+    def sealed(self) -> bytearray:
+        """The batch: its first and last offset, producer, sequence and flags as before, compressed as before with the
+        codec's default level."""
+        header = self._header
+        assert self._base_timestamp is not None  # there is a record
+        attributes = header.attributes & KNOWN_ATTRIBUTES_MASK & ~DELETE_HORIZON_BIT
+        if self._horizon_ms is not None:
+            attributes |= DELETE_HORIZON_BIT
+        rebuilt = header._replace(
+            attributes=attributes,
+            base_timestamp=self._base_timestamp,
+            max_timestamp=header.max_timestamp if attributes & TIMESTAMP_TYPE_BIT else self._max_timestamp,
+            records_count=self._kept,
+        )
+        return seal_batch(rebuilt, self._out, None)
+
+
+def empty_batch(header: BatchHeader) -> bytearray:
+    """The 61 bytes that are left of a batch whose records have all gone. A delete horizon is lost, as in Kafka.
+
+    Source: DefaultRecordBatch.writeEmptyHeader.
+    """
+    attributes = header.attributes & KNOWN_ATTRIBUTES_MASK & ~DELETE_HORIZON_BIT & ~CODEC_MASK
+    return seal_batch(
+        header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, records_count=0), b"", None
+    )

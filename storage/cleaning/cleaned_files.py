@@ -1,0 +1,149 @@
+"""The segment that a group of segments is cleaned into, under names that end with `.cleaned`."""
+
+import contextlib
+from collections.abc import Iterator
+from struct import Struct
+
+from protocol.records.batch import NO_TIMESTAMP, Bytes
+from storage.cleaning.grouping import MAX_RELATIVE_OFFSET
+from storage.cleaning.plan import CleanedSegment, CleaningSettings, UncleanableError
+from storage.file_names import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_path,
+)
+from storage.files import File, Files
+from storage.indexes import offset_index, time_index
+from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
+
+_BUFFER_BYTES = 1 << 18
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+
+
+class CleanedFiles:
+    """Has the files that batches would have made which were appended one after the other to a new segment."""
+
+    def __init__(self, files: Files, directory: str, base_offset: int, settings: CleaningSettings) -> None:
+        """Makes the `.log`; what an earlier pass may have left is removed."""
+        self._files = files
+        self._directory = directory
+        self._base_offset = base_offset
+        self._settings = settings
+        remove_cleaned(files, directory, base_offset)
+        self._log = File(self._path(LOG_SUFFIX))
+        files.create(self._log)
+        self._buffer = bytearray()
+        self._written = 0
+        self._offset_entries = bytearray()
+        self._time_entries = bytearray()
+        self._bytes_since_entry = 0
+        self._max_timestamp_ms = self._indexed_timestamp_ms = NO_TIMESTAMP
+        self._max_timestamp_offset = base_offset
+        self.aborted: list[AbortedTxn] = []
+        """What its `.txnindex` will say."""
+
+    def append(self, batch: Bytes, last_offset: int, max_timestamp_ms: int) -> None:
+        """Raises `UncleanableError` where the batch lies too far from the base, `OSError`."""
+        if last_offset - self._base_offset > MAX_RELATIVE_OFFSET:
+            raise UncleanableError(
+                f"{self._path(LOG_SUFFIX)}: the offset {last_offset} is too far from the segment's base"
+            )
+        if max_timestamp_ms > self._max_timestamp_ms:
+            self._max_timestamp_ms = max_timestamp_ms
+            self._max_timestamp_offset = last_offset
+        if self._bytes_since_entry > self._settings.index_interval_bytes:
+            self._index(last_offset)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += len(batch)
+        self._buffer += batch
+        if len(self._buffer) >= _BUFFER_BYTES:
+            self._write()
+
+    def _index(self, last_offset: int) -> None:
+        max_bytes = self._settings.segment_index_bytes
+        # a full index says less of its segment's end; Kafka fails where index.interval.bytes was made so much smaller
+        if len(self._offset_entries) + offset_index.ENTRY_SIZE <= max_bytes:
+            position = self._written + len(self._buffer)
+            self._offset_entries += _OFFSET_ENTRY.pack(last_offset - self._base_offset, position)
+        if len(self._time_entries) + 2 * time_index.ENTRY_SIZE <= max_bytes:
+            self._index_time()
+
+    def _index_time(self) -> None:
+        if self._max_timestamp_ms > self._indexed_timestamp_ms:
+            self._time_entries += _TIME_ENTRY.pack(
+                self._max_timestamp_ms, self._max_timestamp_offset - self._base_offset
+            )
+            self._indexed_timestamp_ms = self._max_timestamp_ms
+
+    def _write(self) -> None:
+        if self._buffer:
+            self._files.append(self._log, self._buffer, self._written)
+            self._written += len(self._buffer)
+            self._buffer.clear()
+
+    def finish(self, replaced: tuple[int, ...], *, keep_txn_index: bool) -> Iterator[CleanedSegment | None]:
+        """Writes what is left, and syncs file by file: a None after each, the segment after the last.
+
+        The files are as old as the last one of those that they replace, so that retention goes by that where no
+        timestamp is left. `keep_txn_index`: also one that says nothing.
+        """
+        files = self._files
+        last_log = file_path(self._directory, replaced[-1], LOG_SUFFIX)
+        modified_ms = files.modified_ms(last_log)
+        self._write()
+        files.close(self._log)
+        yield None
+        self._index_time()
+        for suffix, entries in (
+            (INDEX_SUFFIX, self._offset_entries),
+            (TIME_INDEX_SUFFIX, self._time_entries),
+        ):
+            files.write_whole(self._path(suffix), entries)
+        suffixes = [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX]
+        if self.aborted or keep_txn_index:
+            index = TransactionIndex(files, self._path(TXN_INDEX_SUFFIX))
+            index.make_anew(self.aborted)
+            index.close()
+            suffixes.append(TXN_INDEX_SUFFIX)
+        for suffix in suffixes:
+            files.sync(self._path(suffix))
+            yield None
+        for suffix in suffixes[:3]:
+            files.set_modified_ms(self._path(suffix), modified_ms)
+        yield CleanedSegment(
+            self._base_offset, replaced, self._written, self._max_timestamp_ms, self._max_timestamp_offset
+        )
+
+    def discard(self) -> None:
+        """Removes what there is of it, as far as that can be done."""
+        self._files.close(self._log)
+        with contextlib.suppress(OSError):
+            remove_cleaned(self._files, self._directory, self._base_offset)
+
+    def _path(self, suffix: str) -> str:
+        return cleaned_path(self._directory, self._base_offset, suffix)
+
+
+def cleaned_path(directory: str, base_offset: int, suffix: str) -> str:
+    """Of a file of the segment while nobody has taken it."""
+    return file_path(directory, base_offset, suffix) + CLEANED_SUFFIX
+
+
+def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
+    """Removes what is there of a segment that nobody has taken."""
+    for suffix in SEGMENT_SUFFIXES:
+        files.remove(cleaned_path(directory, base_offset, suffix))
+
+
+def discard_cleaned(files: Files, directory: str) -> None:
+    """Removes all that a pass that was given up has left in the directory; what can't be is left to the next one, or
+    to the next start."""
+    with contextlib.suppress(OSError):
+        for name in files.list_directory(directory):
+            if name.endswith(CLEANED_SUFFIX):
+                files.remove(f"{directory}/{name}")

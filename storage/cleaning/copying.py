@@ -1,0 +1,122 @@
+"""What becomes of each batch of a segment that is cleaned: copied as it is, made anew, emptied, or gone.
+
+Source: Cleaner.cleanInto, MemoryRecords.filterTo.
+"""
+
+from collections.abc import Generator, Mapping
+from struct import Struct
+
+from protocol.records.batch import CONTROL_BIT, MAX_TIMESTAMP_POS, BatchHeader, CorruptRecordError
+from storage.cleaning.batch_filter import BatchRebuild, RecordFilter, empty_batch
+from storage.cleaning.cleaned_files import CleanedFiles
+from storage.cleaning.offset_map import OffsetMap
+from storage.cleaning.plan import CleaningPlan, LastBatch, Progress
+from storage.cleaning.segment_batches import SegmentBatches
+from storage.cleaning.tally import STEP_COST, Tally
+from storage.cleaning.transactions import CleanedTransactions
+
+_INT64 = Struct(">q")
+
+
+class Copying:
+    """Copies segments in the order of the log; what is known of transactions goes along from one to the next."""
+
+    def __init__(
+        self, plan: CleaningPlan, offset_map: OffsetMap, transactions: CleanedTransactions, tally: Tally
+    ) -> None:
+        self._now_ms = plan.now_ms
+        self._new_horizon_ms = plan.now_ms + plan.settings.delete_retention_ms
+        self._end_offset = plan.first_uncleanable_offset
+        self._last_batches: Mapping[int, LastBatch] = plan.last_batches
+        self._map = offset_map
+        self._transactions = transactions
+        self._tally = tally
+
+    def copy(self, reading: SegmentBatches, target: CleanedFiles) -> Generator[Progress, None, None]:
+        """Raises `UncleanableError`, `OSError`."""
+        tally = self._tally
+        for header, batch in reading:
+            tally.read(len(batch), header.records_count)
+            if header.attributes & CONTROL_BIT:
+                self._copy_control(reading, header, batch, target)
+            elif self._transactions.on_data(header) or header.records_count <= 0:
+                if self._keeps_empty(header):
+                    self._write(header, empty_batch(header), 0, target)
+            else:
+                yield from self._copy_data(reading, header, batch, target)
+            if tally.cost >= STEP_COST:
+                yield tally.step()
+        yield tally.step()
+
+    def _keeps_empty(self, header: BatchHeader) -> bool:
+        """Whether the batch stays though nothing is left of it: it says where its producer is, or where the cleaned
+        part of the log ends."""
+        if header.last_offset + 1 == self._end_offset:
+            return True
+        if header.producer_id < 0:
+            return False
+        last = self._last_batches.get(header.producer_id)
+        if last is None:
+            return False
+        if last.last_data_offset >= 0:
+            return header.last_offset == last.last_data_offset
+        return header.is_control and header.producer_epoch == last.epoch
+
+    def _copy_control(
+        self, reading: SegmentBatches, header: BatchHeader, batch: memoryview, target: CleanedFiles
+    ) -> None:
+        """A marker whose data is gone gets a delete horizon first, and goes once that has passed."""
+        control_type = reading.control_type(header, batch)
+        can_go, aborted = self._transactions.on_control(header, control_type)
+        if aborted is not None:
+            target.aborted.append(aborted)
+        expired = can_go and header.has_delete_horizon and header.base_timestamp <= self._now_ms
+        if control_type is None or expired:
+            if self._keeps_empty(header):
+                self._write(header, empty_batch(header), 0, target)
+        elif can_go and not header.has_delete_horizon:
+            payload = reading.payload(header, batch)
+            stays = [(0, len(payload))]
+            rebuild = BatchRebuild(header, payload, stays, header.records_count, self._new_horizon_ms)
+            while not rebuild.go_on():
+                pass
+            self._write(header, rebuild.sealed(), header.records_count, target)
+        else:
+            self._write(header, batch, header.records_count, target)
+
+    def _copy_data(
+        self, reading: SegmentBatches, header: BatchHeader, batch: memoryview, target: CleanedFiles
+    ) -> Generator[Progress, None, None]:
+        tally = self._tally
+        payload = reading.payload(header, batch)
+        has_horizon = header.has_delete_horizon
+        tombstones_go = has_horizon and header.base_timestamp <= self._now_ms
+        tally.cost += header.records_count
+        filtering = RecordFilter(header, payload, self._map, tombstones_go=tombstones_go)
+        try:
+            while not filtering.go_on():
+                yield tally.step()
+        except CorruptRecordError as failure:
+            raise reading.error(failure) from failure
+        kept = filtering.kept
+        needs_horizon = filtering.tombstones > 0 and not has_horizon
+        if kept == header.records_count and not needs_horizon:
+            self._write(header, batch, kept, target)
+        elif kept:
+            if needs_horizon:
+                horizon_ms: int | None = self._new_horizon_ms
+            else:
+                horizon_ms = header.base_timestamp if has_horizon else None
+            rebuild = BatchRebuild(header, payload, filtering.stays, kept, horizon_ms)
+            while not rebuild.go_on():
+                yield tally.step()
+            tally.cost += kept
+            self._write(header, rebuild.sealed(), kept, target)
+        elif self._keeps_empty(header):
+            self._write(header, empty_batch(header), 0, target)
+
+    def _write(
+        self, header: BatchHeader, batch: bytearray | memoryview, records: int, target: CleanedFiles
+    ) -> None:
+        target.append(batch, header.last_offset, _INT64.unpack_from(batch, MAX_TIMESTAMP_POS)[0])
+        self._tally.wrote(len(batch), records)

@@ -1,0 +1,35 @@
+"""Which neighbouring segments become one. Source: Cleaner.groupSegmentsBySize."""
+
+from collections.abc import Sequence
+
+from storage.cleaning.plan import CleaningSettings, SegmentSizes
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+def group_segments(
+    segments: Sequence[SegmentSizes], settings: CleaningSettings, first_uncleanable_offset: int
+) -> list[list[SegmentSizes]]:
+    """The segments in groups, both ascending: from the left each takes what it has room for.
+
+    Sizes are those before the pass, so that what shrinks now is merged by the next one.
+    """
+    groups: list[list[SegmentSizes]] = []
+    log_bytes = offset_index_bytes = time_index_bytes = 0
+    for slot, segment in enumerate(segments):
+        log_bytes += segment.log_bytes
+        offset_index_bytes += segment.offset_index_bytes
+        time_index_bytes += segment.time_index_bytes
+        end = segments[slot + 1].base_offset if slot + 1 < len(segments) else first_uncleanable_offset
+        if (
+            groups
+            and log_bytes <= settings.segment_bytes
+            and offset_index_bytes <= settings.segment_index_bytes
+            and time_index_bytes <= settings.segment_index_bytes
+            and (not segment.log_bytes or end - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET)
+        ):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            _base_offset, log_bytes, offset_index_bytes, time_index_bytes = segment
+    return groups

@@ -1,0 +1,100 @@
+"""For each key of a log's dirty part the offset of its latest record.
+
+Keys are known by their MD5 alone, as in Kafka, so that an entry takes 24 bytes whatever the key; 32 with the room that
+an open table needs. Source: org.apache.kafka.storage.internals.log SkimpyOffsetMap, LogCleaner.
+"""
+
+import hashlib
+import mmap
+from importlib import import_module
+from importlib.util import find_spec
+from struct import Struct
+
+ENTRY_BYTES = 24
+NOT_FOUND = -1
+
+_HASH_BYTES = 16
+_OFFSET = Struct("<q")
+_NO_HASH = bytes(_HASH_BYTES)
+_MAX_BUFFER_BYTES = 2**31 - 1
+
+# takes a third of the time of hashlib's, which asks OpenSSL; not every Python has it
+md5 = import_module("_md5").md5 if find_spec("_md5") else hashlib.md5
+
+
+def keys_for(buffer_bytes: int, load_factor: float) -> int:
+    """How many different keys a buffer of so many bytes takes: `log.cleaner.dedupe.buffer.size`, a thread's share of
+    it, and `log.cleaner.io.buffer.load.factor`."""
+    return int(min(buffer_bytes, _MAX_BUFFER_BYTES) // ENTRY_BYTES * load_factor)
+
+
+class OffsetMap:
+    """Memory is taken as it is filled, up to 32 bytes for each key that it has room for.
+
+    `latest` is the offset up to which the log is in the map; -1 before anything is.
+    """
+
+    __slots__ = ("_hashes", "_offsets", "_slots", "count", "latest", "max_keys")
+
+    def __init__(self, max_keys: int, offsets: int) -> None:
+        """Room for `max_keys`, or less where there are only so many offsets."""
+        self.max_keys = max(1, max_keys)
+        self._slots = min(self.max_keys, max(1, offsets)) * 4 // 3 + 1
+        # zeros, of which the kernel provides only what is touched
+        self._hashes = mmap.mmap(-1, self._slots * _HASH_BYTES)
+        self._offsets = mmap.mmap(-1, self._slots * _OFFSET.size)
+        self.count = 0
+        self.latest = -1
+
+    def put(self, key: bytes, offset: int) -> bool:
+        """The key has a record at the offset, later than all before. False, and nothing done, where the map is full:
+        even a key that is in it isn't taken any more, as in Kafka."""
+        count = self.count
+        if count >= self.max_keys:
+            return False
+        hashed = md5(key).digest()
+        hashes = self._hashes
+        slot = hash(hashed) % self._slots
+        at = slot * _HASH_BYTES
+        found = hashes[at : at + _HASH_BYTES]
+        while found != hashed:
+            if found == _NO_HASH:
+                hashes[at : at + _HASH_BYTES] = hashed
+                self.count = count + 1
+                break
+            slot += 1
+            if slot == self._slots:
+                slot = 0
+            at = slot * _HASH_BYTES
+            found = hashes[at : at + _HASH_BYTES]
+        _OFFSET.pack_into(self._offsets, slot * 8, offset)
+        self.latest = offset
+        return True
+
+    def get(self, key: bytes) -> int:
+        """The offset of the key's latest record, `NOT_FOUND` of a key that isn't in the map."""
+        hashed = md5(key).digest()
+        hashes = self._hashes
+        slot = hash(hashed) % self._slots
+        at = slot * _HASH_BYTES
+        found = hashes[at : at + _HASH_BYTES]
+        while found != hashed:
+            if found == _NO_HASH:
+                return NOT_FOUND
+            slot += 1
+            if slot == self._slots:
+                slot = 0
+            at = slot * _HASH_BYTES
+            found = hashes[at : at + _HASH_BYTES]
+        offset: int = _OFFSET.unpack_from(self._offsets, slot * 8)[0]
+        return offset
+
+    def reach(self, offset: int) -> None:
+        """The log is in the map up to the offset, whether or not there was a key."""
+        if offset > self.latest:
+            self.latest = offset
+
+    def close(self) -> None:
+        """Gives the memory back."""
+        self._hashes.close()
+        self._offsets.close()

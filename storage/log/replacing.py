@@ -1,0 +1,155 @@
+"""Putting a cleaned segment in the place of those that it was made from.
+
+    .cleaned → .swap, names synced | old files → .deleted, .swap → the real names, names synced | old files unlinked
+
+Killed before the first bar, the log is as before at the next start; behind it, as after: `recovery` finishes what has
+come so far. Kafka syncs the names at the end alone. Source: LocalLog.replaceSegments.
+"""
+
+import contextlib
+import logging
+
+from storage.background import Lane, Then
+from storage.cleaning.cleaned_files import cleaned_path, remove_cleaned
+from storage.cleaning.plan import CleanedSegment
+from storage.file_names import SEGMENT_SUFFIXES, SWAP_SUFFIX, TXN_INDEX_SUFFIX, file_path
+from storage.log import removal
+from storage.log.log_state import LogState
+from storage.log.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+
+class ReplacedMeanwhileError(Exception):
+    """The log isn't any more what the cleaner has read: nothing was replaced."""
+
+
+def replace_segments(log: LogState, cleaned: CleanedSegment, then: Then) -> None:
+    """See `PartitionLog.replace_segments`."""
+    if log.replacement is not None:
+        raise ValueError(f"a segment of {log.directory} is being replaced already")
+    directory, base_offset = log.directory, cleaned.base_offset
+    if log.closed or _replaced(log, cleaned) is None:
+        with contextlib.suppress(OSError):
+            remove_cleaned(log.files, directory, base_offset)
+        then(_changed(log))
+        return
+    try:
+        for suffix in SEGMENT_SUFFIXES:
+            _rename(
+                log,
+                cleaned_path(directory, base_offset, suffix),
+                file_path(directory, base_offset, suffix) + SWAP_SUFFIX,
+                optional=suffix == TXN_INDEX_SUFFIX,
+            )
+    except OSError as failure:
+        _remove_swap(log, base_offset)
+        then(failure)
+        return
+    log.replacement = cleaned, then
+    _sync_names(log, lambda failure: _go_on(log, cleaned, failure))
+
+
+def give_up(log: LogState) -> None:
+    """What is being replaced stays: the log's end is about to be cut off."""
+    if log.replacement is not None:
+        _stop(log, *log.replacement, _changed(log))
+
+
+def _go_on(log: LogState, cleaned: CleanedSegment, failure: Exception | None) -> None:
+    if log.replacement is None or log.replacement[0] is not cleaned:
+        return
+    then = log.replacement[1]
+    if failure is None and log.closed:
+        # the next start goes on from here
+        log.replacement = None
+        then(log.closed_error())
+        return
+    old = _replaced(log, cleaned)
+    if failure is not None or old is None:
+        _stop(log, cleaned, then, failure or _changed(log))
+        return
+    log.replacement = None
+    try:
+        paths = _replace(log, cleaned, old)
+    except OSError as error:
+        log.give_up(error)
+        then(error)
+        return
+    _sync_names(log, lambda failure: _end(log, paths, then, failure))
+
+
+def _stop(log: LogState, cleaned: CleanedSegment, then: Then, failure: Exception) -> None:
+    log.replacement = None
+    _remove_swap(log, cleaned.base_offset)
+    then(failure)
+
+
+def _replace(log: LogState, cleaned: CleanedSegment, old: list[Segment]) -> list[str]:
+    """Returns the paths of what is out of use now. Where it fails the log can't be used any more."""
+    segment = Segment(
+        log.files,
+        log.directory,
+        cleaned.base_offset,
+        created_ms=old[0].created_ms,
+        jitter_ms=old[0].jitter_ms,
+        max_index_bytes=old[0].max_index_bytes,
+    )
+    segment.size = cleaned.log_bytes
+    segment.max_timestamp_ms = cleaned.max_timestamp_ms
+    segment.max_timestamp_offset = cleaned.max_timestamp_offset
+    log.segments.replace(old, segment)
+    log.read_positions = None
+    paths = []
+    for each in old:
+        paths += each.mark_deleted()
+    for suffix in SEGMENT_SUFFIXES:
+        path = file_path(log.directory, cleaned.base_offset, suffix)
+        _rename(log, path + SWAP_SUFFIX, path, optional=suffix == TXN_INDEX_SUFFIX)
+    for each in old[1:]:
+        paths += log.snapshots.mark_deleted(each.base_offset)
+    return paths
+
+
+def _end(log: LogState, paths: list[str], then: Then, failure: Exception | None) -> None:
+    if isinstance(failure, OSError):
+        log.give_up(failure)
+    if failure is None:
+        removal.unlink_later(log, paths)
+    then(failure)
+
+
+def _replaced(log: LogState, cleaned: CleanedSegment) -> list[Segment] | None:
+    """The segments in whose place the cleaned one comes; None where they aren't all there, one behind the other, and
+    closed."""
+    bases = log.segments.base_offsets
+    slot = log.segments.slot_of(cleaned.base_offset)
+    end = slot + len(cleaned.replaced)
+    if end >= len(bases) or tuple(bases[slot:end]) != cleaned.replaced:
+        return None
+    return log.segments.row[slot:end]
+
+
+def _rename(log: LogState, old: str, new: str, *, optional: bool) -> None:
+    try:
+        log.files.rename(old, new)
+    except FileNotFoundError:
+        if not optional:
+            raise
+
+
+def _remove_swap(log: LogState, base_offset: int) -> None:
+    """As far as that can be done. The `.log` goes last: an index alone would be taken for that of the old one."""
+    with contextlib.suppress(OSError):
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            log.files.remove(file_path(log.directory, base_offset, suffix) + SWAP_SUFFIX)
+        remove_cleaned(log.files, log.directory, base_offset)
+
+
+def _sync_names(log: LogState, then: Then) -> None:
+    files, directory = log.files, log.directory
+    log.background(lambda: files.sync_directory(directory), then, lane=Lane.DELETING)
+
+
+def _changed(log: LogState) -> ReplacedMeanwhileError:
+    return ReplacedMeanwhileError(f"{log.directory} isn't any more what was cleaned")
