@@ -7,6 +7,8 @@ again at its next use.
 import errno
 import fcntl
 import os
+import struct
+import sys
 
 from storage.files import Bytes, File, Files, LockedError, TornWriteError
 
@@ -14,6 +16,9 @@ DEFAULT_OPEN_FILES = 512
 
 _FIRST_READ_BYTES = 1 << 14
 _READ_BYTES = 1 << 20
+
+_FLOCK = struct.Struct("@hhqqi0q")
+"""Linux's `struct flock`: type, whence, start, length, process id."""
 
 _locked_paths: dict[str, int] = {}
 """Of the whole process, as the kernel's locks are: by real path, the descriptor that holds it."""
@@ -217,20 +222,34 @@ class DiskFiles(Files):
         self._ask("lock", path)
         real_path = os.path.realpath(path)
         if real_path in _locked_paths:
-            raise LockedError(f"{path} is locked by this process")
+            raise LockedError(f"{path} is locked by this process", os.getpid())
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as failure:
+            holder = _lock_holder(descriptor)
             os.close(descriptor)
             if failure.errno in (errno.EACCES, errno.EAGAIN):
-                raise LockedError(f"{path} is locked by another process") from failure
+                raise LockedError(f"{path} is locked by another process", holder) from failure
             raise
         _locked_paths[real_path] = descriptor
 
     def unlock(self, path: str) -> None:
         self._ask("unlock", path)
         os.close(_locked_paths.pop(os.path.realpath(path)))
+
+
+def _lock_holder(descriptor: int) -> int | None:
+    """The id of the process that holds the lock, None where the system doesn't tell: Linux does, unless that process is
+    in a container of its own."""
+    if sys.platform != "linux":
+        return None
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        *_, process_id = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    return process_id if process_id > 0 else None
 
 
 def _sync(path: str, flags: int) -> None:

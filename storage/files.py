@@ -33,7 +33,12 @@ class TornWriteError(OSError):
 
 
 class LockedError(Exception):
-    """Another process, or another log directory of this one, holds the lock."""
+    """Another process, or another log directory of this one, holds the lock; `holder` is the process's id, where the
+    system tells it."""
+
+    def __init__(self, message: str, holder: int | None = None) -> None:
+        super().__init__(message)
+        self.holder = holder
 
 
 class File:

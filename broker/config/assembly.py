@@ -5,7 +5,7 @@ Everything a user can get wrong is found here, before anything is opened: one li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.broker_definitions import (
@@ -18,7 +18,7 @@ from broker.config.checks.table import Occasion, Proposal, check
 from broker.config.definitions import ConfigType
 from broker.config.environment import PREFIX
 from broker.config.errors import ConfigError, UsageError
-from broker.config.listeners import ListenerSettings, broker_listeners
+from broker.config.listeners import EVERY_INTERFACE, ListenerSettings, broker_listeners
 from broker.config.obsolete import what_became_of
 from broker.config.parsing import parse_value
 from broker.config.settings import Layer, Setting, layered
@@ -66,7 +66,22 @@ def assemble(
         config.listeners = broker_listeners(listener_settings(config), host_name)
     except ConfigError as error:
         raise usage_error(error, static) from None
+    config.warnings += _own_name_told(config, static)
     return config
+
+
+def _own_name_told(config: BrokerConfig, static: Layer) -> Iterator[str]:
+    """A line for each listener: clients elsewhere that can't resolve this machine's name connect, and find nobody."""
+    if "advertised.listeners" in static:
+        return
+    for listener in config.listeners:
+        if listener.host in EVERY_INTERFACE and listener.advertised is not None:
+            told, port = listener.advertised
+            yield (
+                f"{static['listeners'].origin}: listener {listener.name} is on every interface, and clients are told "
+                f"to connect to {told}, this machine's name; if they don't know that name, say another: "
+                f"advertised.listeners={listener.name}://HOST:{port or 'PORT'}"
+            )
 
 
 def listener_settings(config: BrokerConfig) -> ListenerSettings:
@@ -77,6 +92,10 @@ def listener_settings(config: BrokerConfig) -> ListenerSettings:
         protocol_map=config.get_string("listener.security.protocol.map") or "",
         protocol_map_given="listener.security.protocol.map" in config.effective_names(),
         controller_names=config.get_list("controller.listener.names"),
+        inter_broker_name=config.get_string("inter.broker.listener.name"),
+        inter_broker_protocol=config.get_string("security.inter.broker.protocol")
+        if "security.inter.broker.protocol" in config.effective_names()
+        else None,
     )
 
 

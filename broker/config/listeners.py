@@ -41,13 +41,16 @@ class ListenerConfig(NamedTuple):
 
 
 class ListenerSettings(NamedTuple):
-    """The four settings, as they are in force; `protocol_map_given` where the user wrote the map."""
+    """The settings, as they are in force; `protocol_map_given` where the user wrote the map. What brokers speak to
+    each other by (`inter.broker.listener.name`, `security.inter.broker.protocol`) is None where nobody says."""
 
     listeners: Sequence[str]
     advertised: Sequence[str] | None
     protocol_map: str
     protocol_map_given: bool
     controller_names: Sequence[str]
+    inter_broker_name: str | None = None
+    inter_broker_protocol: str | None = None
 
 
 def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -> tuple[ListenerConfig, ...]:
@@ -83,6 +86,7 @@ def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -
                 "listeners",
             )
     advertised = _advertised(settings.advertised, bound, controllers, host_name)
+    _check_inter_broker(settings, protocols, advertised)
     return tuple(
         ListenerConfig(
             endpoint.name, "PLAINTEXT", endpoint.host, endpoint.port, advertised.get(endpoint.name)
@@ -238,6 +242,29 @@ def _advertised(
         endpoint.name: (host_name() if endpoint.host in EVERY_INTERFACE else endpoint.host, endpoint.port)
         for endpoint in told
     }
+
+
+def _check_inter_broker(
+    settings: ListenerSettings, protocols: dict[str, str], advertised: dict[str, tuple[str, int]]
+) -> None:
+    """The listener that brokers would reach each other by has to be advertised, where the user names one: nobody
+    speaks to this node's, and Kafka's default of PLAINTEXT is asked of nobody."""
+    setting, of_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+    name, protocol = settings.inter_broker_name, settings.inter_broker_protocol
+    if name is not None and protocol is not None:
+        raise ConfigError(f"Only one of {setting} and {of_protocol} should be set.", setting)
+    if name is not None and name.upper() not in protocols:
+        raise ConfigError(
+            f"Listener with name {name.upper()} defined in {setting} not found in listener.security.protocol.map.",
+            setting,
+        )
+    wanted = name or protocol
+    if wanted is not None and wanted.upper() not in advertised:
+        raise ConfigError(
+            f"{setting} must be a listener name defined in advertised.listeners. The valid options based on "
+            f"currently configured listeners are {','.join(advertised)}",
+            setting if name is not None else of_protocol,
+        )
 
 
 def _texts(endpoints: Sequence[Endpoint]) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.directories")
 
+_SHOWN_COMMAND_BYTES = 200
 _METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 
 
@@ -84,7 +85,7 @@ def _open_all(
             opened[path] = _open(path, files, background)
         except OSError as error:
             if len(paths) == 1 or path == metadata_path:
-                raise StartError(f"{path} can't be used: {error.strerror or error}") from error
+                raise StartError(f"{path} can't be used: {error.strerror or error}{_hint(config)}") from error
             log.error("%s can't be used, and its partitions are offline: %s", path, error)
             failed.append(path)
     if metadata_path not in opened:
@@ -100,7 +101,25 @@ def _open(path: str, files: Files, background: Background) -> LogDirectory:
     try:
         return LogDirectory.read(path, files=files, background=background)
     except LockedError as error:
-        raise StartError(f"{path} is in use by another broker") from error
+        raise StartError(
+            f"{path} is in use by another broker{_named(error.holder)}; --data takes another folder"
+        ) from error
+
+
+def _named(process_id: int | None) -> str:
+    """Who holds the lock, for whoever wants to end it."""
+    if process_id is None:
+        return ""
+    try:
+        with open(f"/proc/{process_id}/cmdline", "rb") as file:
+            command = file.read(_SHOWN_COMMAND_BYTES).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        command = ""
+    return f", process {process_id}" + (f" ({command})" if command else "")
+
+
+def _hint(config: BrokerConfig) -> str:
+    return "; --data takes another folder" if config.origin("log.dirs") == "the default" else ""
 
 
 def _begin_all(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,11 @@ from broker.process.start_error import StartError
 if TYPE_CHECKING:
     from broker.config.listeners import ListenerConfig
     from broker.environment.network import Bound, Network
+
+_HINTS = {
+    errno.EADDRINUSE: "; --port takes another one, --port 0 any that is free",
+    errno.EACCES: "; --port takes one above 1023, which need no rights",
+}
 
 Address = tuple[str, int]
 """Host and port."""
@@ -90,8 +96,9 @@ def bind_all(configs: Sequence[ListenerConfig], network: Network, backlog: int) 
         except OSError as error:
             Endpoints(found).close()
             where = f"{config.host or '*'}:{config.port}"
+            hint = _HINTS.get(error.errno or 0, "")
             raise StartError(
-                f"listener {config.name}: can't listen on {where}: {error.strerror or error}"
+                f"listener {config.name}: can't listen on {where}: {error.strerror or error}{hint}"
             ) from error
         found.append(BoundEndpoint(config, bound))
     return Endpoints(found)

@@ -1,14 +1,19 @@
 """A whole broker in this process: what it leaves in its folder, and what it makes of one."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
+from broker.environment.environment import Environment
+from broker.process.command_line import parse_command_line
 from broker.process.start_error import StartError
 from broker.server import Server
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
+from tests.support.disk import files
+from tests.support.nodes import begin
 from tests.support.topics import topics_of
 from tests.support.whole_server import crash, started
 
@@ -90,6 +95,26 @@ async def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
 async def test_two_brokers_cannot_share_a_folder(tmp_path: Path) -> None:
     await started(tmp_path)
     assert "in use by another broker" in await refusal(tmp_path)
+
+
+async def test_a_folder_in_use_names_the_process_that_uses_it(tmp_path: Path) -> None:
+    await started(tmp_path)
+    text = await refusal(tmp_path)
+    assert f"{tmp_path} is in use by another broker, process {os.getpid()} (" in text
+    assert text.endswith("; --data takes another folder")
+
+
+async def test_a_port_in_use_suggests_another(tmp_path: Path) -> None:
+    node = await started(tmp_path / "a")
+    text = await refusal(tmp_path / "b", port=node.listeners["PLAINTEXT"].port)
+    assert "Address already in use; --port takes another one, --port 0 any that is free" in text
+
+
+async def test_a_default_folder_that_cannot_be_used_suggests_another(tmp_path: Path) -> None:
+    (tmp_path / "barnabas").touch()
+    config = parse_command_line(["--port", "0"], {"XDG_DATA_HOME": str(tmp_path)}).config
+    with pytest.raises(StartError, match=r"barnabas can't be used: .*; --data takes another folder"):
+        await begin(config, Environment.of_this_machine(files=files))
 
 
 async def test_a_port_in_use_is_said_with_its_listener(tmp_path: Path) -> None:

@@ -33,8 +33,10 @@ def test_a_lock_that_another_process_holds_is_refused(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(LockedError):
+        with pytest.raises(LockedError) as refused:
             files.lock(str(path))
+        if sys.platform == "linux":
+            assert refused.value.holder == holder.pid
         holder.communicate()
     files.lock(str(path))
     files.unlock(str(path))

@@ -285,3 +285,61 @@ def test_a_listener_that_cannot_be_is_told_with_its_place() -> None:
 
 def test_a_refusal_is_one_line() -> None:
     assert "\n" not in refusal(num_partitions="1\n2")
+
+
+# --- between brokers, and every interface -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (
+            {"security_inter_broker_protocol": "SSL"},
+            "file:1: security.inter.broker.protocol: inter.broker.listener.name must be a listener name defined in "
+            "advertised.listeners. The valid options based on currently configured listeners are PLAINTEXT",
+        ),
+        (
+            {"inter_broker_listener_name": "SSL"},
+            "file:1: inter.broker.listener.name must be a listener name defined in advertised.listeners. "
+            "The valid options based on currently configured listeners are PLAINTEXT",
+        ),
+        (
+            {"inter_broker_listener_name": "nobody"},
+            "file:1: Listener with name NOBODY defined in inter.broker.listener.name not found in "
+            "listener.security.protocol.map.",
+        ),
+        (
+            {"inter_broker_listener_name": "PLAINTEXT", "security_inter_broker_protocol": "PLAINTEXT"},
+            "file:1: Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.",
+        ),
+    ],
+)
+def test_the_listener_between_brokers_has_to_be_there(values: dict[str, str], expected: str) -> None:
+    assert refusal(**values) == expected
+
+
+@pytest.mark.parametrize("name", ["inter_broker_listener_name", "security_inter_broker_protocol"])
+def test_the_listener_between_brokers_may_be_one_that_is_there(name: str) -> None:
+    assert config(**{name: "PLAINTEXT"}).warnings == []
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
+def test_a_listener_on_every_interface_says_what_clients_are_told(host: str) -> None:
+    made = assemble(
+        [settings_of({"listeners": f"PLAINTEXT://{host}:9092"}, "-o")], host_name=lambda: "my-machine"
+    )
+    [warning] = made.warnings
+    assert "clients are told to connect to my-machine" in warning
+    assert warning.startswith("-o: listener PLAINTEXT is on every interface")
+    assert warning.endswith("advertised.listeners=PLAINTEXT://HOST:9092")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"listeners": "PLAINTEXT://127.0.0.1:9092"},
+        {"listeners": "PLAINTEXT://0.0.0.0:9092", "advertised_listeners": "PLAINTEXT://here:9092"},
+    ],
+)
+def test_a_listener_with_an_address_of_its_own_needs_no_word(values: dict[str, str]) -> None:
+    assert config(**values).warnings == []
