@@ -14,13 +14,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from barnabas.broker import Broker, BrokerError
 
-__all__ = ["Broker", "BrokerError"]
+__all__ = ["Broker", "BrokerError", "__version__"]
+
+__version__ = "0.1.0"
 
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        if name not in __all__:
+        if name not in ("Broker", "BrokerError"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from barnabas import broker
 

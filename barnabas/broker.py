@@ -19,17 +19,16 @@ __all__ = ["Broker", "BrokerError"]
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
-ConfigValue = str | int | float | bool | Sequence[str]
-
 
 class Broker:
-    """One broker on loopback; use it as a context manager, or call `start()` and `stop()`.
+    """One broker on loopback; use it in `with` or `async with`, or call `start()` and `stop()`.
 
     data: the folder of its topics, kept when the broker stops. Without one it works in a temporary
         folder, which goes with it.
     port: None or 0 has the broker take a free one. Where `config` or `properties` name `listeners`,
         these decide instead of `host` and `port`.
-    config: settings by Kafka's names, such as {"num.partitions": 3}; they win over `properties`.
+    config: settings by Kafka's names, such as {"num.partitions": 3}; they win over `properties`. A value is a text, a
+        number, a bool or several texts. A name that Kafka doesn't have keeps the broker from starting.
     properties: path of a `server.properties` file.
     log_level: "debug", "info", "warning" or "error".
     startup_timeout_s: how long `start()` waits for it to be ready (a folder that was not closed
@@ -45,14 +44,14 @@ class Broker:
         data: str | os.PathLike[str] | None = None,
         host: str = "127.0.0.1",
         port: int | None = None,
-        config: Mapping[str, ConfigValue] | None = None,
+        config: Mapping[str, object] | None = None,
         properties: str | os.PathLike[str] | None = None,
         log_level: str | None = None,
         startup_timeout_s: float = 60.0,
     ) -> None:
         self._host = host
         self._asked_port = self._port = port or 0
-        self._config = dict(config or {})
+        self._config = {name: _config_text(name, value) for name, value in (config or {}).items()}
         if not self._config.keys().isdisjoint(("log.dir", "log.dirs")):
             raise ValueError("a broker's folder is given as data=..., not by log.dirs")
         self._properties = None if properties is None else Path(properties).absolute()
@@ -67,13 +66,14 @@ class Broker:
     def start(self) -> Self:
         """Start it and wait until it answers. Raises BrokerError, with its reason, if it does not.
 
-        After `kill()` it starts on the same folder and port.
+        After `kill()`, and where it has ended by itself, it starts on the same folder and port.
         """
         if os.name != "posix":
             raise OSError("barnabas needs a POSIX system")
         child = self._child
-        if child.exists:
+        if child.runs:
             raise RuntimeError("this broker was started already")
+        child.forget()
         makes_folder = self._data is None and child.temporary_folder is None
         if makes_folder:
             child.temporary_folder = Path(tempfile.mkdtemp(prefix="barnabas-"))
@@ -127,6 +127,28 @@ class Broker:
             if error is None:
                 raise
             error.add_note(str(end))
+
+    async def __aenter__(self) -> Self:
+        """As `with`, and the loop isn't held up meanwhile."""
+        import asyncio
+
+        if not self.running:
+            starting = asyncio.ensure_future(asyncio.to_thread(self.start))
+            try:
+                await asyncio.shield(starting)
+            except asyncio.CancelledError:  # nobody is there to stop it any more
+                with contextlib.suppress(BrokerError):
+                    await starting
+                    await asyncio.to_thread(self.stop)
+                raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        import asyncio
+
+        await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
 
     def __repr__(self) -> str:
         return f"<barnabas.Broker {self._bootstrap if self.running else 'not running'}>"
@@ -187,7 +209,7 @@ class Broker:
         if self._log_level is not None:
             command += ["--log-level", self._log_level]
         for key, value in self._config.items():
-            command += ["-o", f"{key}={_config_text(value)}"]
+            command += ["-o", f"{key}={value}"]
         return command
 
     def _names_listeners(self) -> bool:
@@ -199,9 +221,11 @@ class Broker:
         return re.search(r"^\s*listeners\s*[=:\s]", text, re.MULTILINE) is not None
 
 
-def _config_text(value: ConfigValue) -> str:
+def _config_text(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    return ",".join(value)
+    if isinstance(value, Sequence) and all(isinstance(part, str) for part in value):
+        return ",".join(value)
+    raise TypeError(f"{name}={value!r}: a setting is a text, a number, a bool or several texts")

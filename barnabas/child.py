@@ -60,11 +60,6 @@ class Child:
         _children.add(self)
 
     @property
-    def exists(self) -> bool:
-        """Whether it was spawned and not ended by us since; it may have ended by itself."""
-        return self._process is not None
-
-    @property
     def runs(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -118,7 +113,14 @@ class Child:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        self._forget_process()
+        self.forget()
+
+    def forget(self) -> None:
+        """There is no process any more: somebody else may have ended it."""
+        if self._control is not None:
+            self._control.close()
+        self._control = None
+        self._process = None
 
     def end(self) -> None:
         """What happens where nobody asked for an end: the object is gone, or the interpreter exits."""
@@ -178,17 +180,11 @@ class Child:
             return f"and still runs after {timeout_s:g} s"
         return f"by {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
 
-    def _forget_process(self) -> None:
-        if self._control is not None:
-            self._control.close()
-        self._control = None
-        self._process = None
-
     def _disown_after_fork(self) -> None:
         """A copy of the control socket in a forked process would keep the broker from seeing us die."""
         if self._process is not None:
             self._process.returncode = 0  # not a child of this process: nothing to wait for
-        self._forget_process()
+        self.forget()
         self.temporary_folder = None
 
 

@@ -9,7 +9,7 @@ pytest imports this file in every run of whoever has barnabas installed: it impo
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 
 import pytest
 
@@ -39,20 +39,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Raises UsageError, once, for a setting that isn't one."""
+    _settings(config)
+
+
 @pytest.fixture(scope="session")
-def kafka_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker that all tests of the session share: `kafka_broker.bootstrap` says where it is.
 
-    Its topics outlive a test, so that each test does well to name its own.
+    Its topics outlive a test, so that each test does well to name its own. An indirect parameter is a dict of further
+    settings; there is one broker for each such dict, at a time.
     """
-    with _broker(pytestconfig) as broker:
+    with _broker(request) as broker:
         yield broker
 
 
 @pytest.fixture
-def fresh_kafka_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
-    """A broker of this test alone, empty, which it may stop, kill and restart."""
-    with _broker(pytestconfig) as broker:
+def fresh_kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A broker of this test alone, empty, which it may stop, kill and restart. An indirect parameter is a dict of
+    further settings."""
+    with _broker(request) as broker:
         yield broker
 
 
@@ -68,13 +75,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Result[pytes
             report.sections.append((f"what {name} printed", tail))
 
 
-def _broker(config: pytest.Config) -> Broker:
+def _broker(request: pytest.FixtureRequest) -> Broker:
     from barnabas.broker import Broker
 
-    settings: dict[str, str] = {}
+    more = getattr(request, "param", {})
+    if not isinstance(more, Mapping):
+        raise TypeError(f"a parameter of {request.fixturename} is a dict of settings, and {more!r} is not")
+    return Broker(config={**_settings(request.config), **more})
+
+
+def _settings(config: pytest.Config) -> dict[str, object]:
+    settings: dict[str, object] = {}
     for line in [*config.getini("barnabas_config"), *config.getoption("--barnabas-config", [])]:
         key, separator, value = line.partition("=")
-        if not separator:
+        if not separator or not key.strip():
             raise pytest.UsageError(f"barnabas: a setting is key=value, and {line!r} is not")
         settings[key.strip()] = value.strip()
-    return Broker(config=settings)
+    return settings

@@ -109,13 +109,29 @@ def usage_error(error: ConfigError, static: Mapping[str, Setting]) -> UsageError
     return UsageError(message)
 
 
+def check_names(layer: Layer) -> None:
+    """Raises UsageError for a name that Kafka doesn't have, and never had."""
+    for name, setting in layer.items():
+        if not _is_known(name) and what_became_of(name) is None:
+            raise UsageError(f"{setting.origin}: {_no_setting(name, _suggestion(name))}", exit_status=2)
+
+
+def _is_known(name: str) -> bool:
+    if name in BROKER_ROWS or name in INTERNAL_BROKER_ROWS:
+        return True
+    base = without_listener(name)
+    return base is not None and broker_definition(base) is not None
+
+
+def _no_setting(name: str, suggestion: str | None, then: str = "") -> str:
+    hint = f"; did you mean {suggestion}?" if suggestion else ""
+    return f"{name} is no setting of a Kafka broker{then}{hint}"
+
+
 def _sort_out_names(static: Layer, warnings: list[str]) -> None:
     """A line for each name that Kafka doesn't have, or has no more. It stays, as in Kafka, without effect."""
     for name, setting in list(static.items()):
-        if name in BROKER_ROWS or name in INTERNAL_BROKER_ROWS:
-            continue
-        base = without_listener(name)
-        if base is not None and broker_definition(base) is not None:
+        if _is_known(name):
             continue
         became = what_became_of(name)
         if became is not None:
@@ -128,8 +144,7 @@ def _sort_out_names(static: Layer, warnings: list[str]) -> None:
             del static[name]
             if suggestion is None:
                 continue
-        hint = f"; did you mean {suggestion}?" if suggestion else ""
-        warnings.append(f"{setting.origin}: {name} is no setting of a Kafka broker and is ignored{hint}")
+        warnings.append(f"{setting.origin}: {_no_setting(name, suggestion, ' and is ignored')}")
 
 
 def _suggestion(name: str) -> str | None:

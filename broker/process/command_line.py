@@ -9,6 +9,9 @@ The stronger, the further up:
 4. `--config server.properties`
 5. the defaults: Kafka's, but for `broker.config.single_node`
 
+A name that isn't Kafka's has a warning, as in Kafka. A program that starts the broker (`--control-fd`) shows nobody its
+log, so that such a name in `-o` is refused.
+
 Importing this module and building a configuration takes a few milliseconds: a test waits for it.
 """
 
@@ -19,7 +22,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
-from broker.config.assembly import assemble, directories_given, settings_of, usage_error
+from broker.config.assembly import assemble, check_names, directories_given, settings_of, usage_error
 from broker.config.broker_config import BrokerConfig
 from broker.config.environment import Environment, read_environment
 from broker.config.errors import ConfigError, UsageError
@@ -55,6 +58,8 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
     environment = Environment({}, None) if options.control_fd is not None else read_environment(environ)
     file = _file_layer(options.config)
     overrides = _override_layer(options.override)
+    if options.control_fd is not None:
+        check_names(overrides)
     below = layered([file, environment.settings])
     flags: Layer = {}
     left_out: Setting | None = None

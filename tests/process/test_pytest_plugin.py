@@ -57,9 +57,34 @@ def test_settings_come_from_the_ini_file_and_the_command_line_wins(session: pyte
 
 
 def test_a_setting_without_a_value_is_a_usage_error(session: pytest.Pytester) -> None:
-    session.makepyfile("def test_it(kafka_broker): pass")
+    session.makepyfile("def test_it(kafka_broker): pass\ndef test_other(fresh_kafka_broker): pass")
     result = session.runpytest_subprocess(*PLUGIN, "--barnabas-config", "num.partitions")
-    result.stdout.fnmatch_lines(["*a setting is key=value, and 'num.partitions' is not"])
+    result.stderr.fnmatch_lines(["*a setting is key=value, and 'num.partitions' is not"])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert str(result.stderr).count("is key=value") == 1
+
+
+def test_a_parameter_of_a_broker_is_its_further_settings(session: pytest.Pytester) -> None:
+    session.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("fresh_kafka_broker", [{"num.partitions": 7}], indirect=True)
+        def test_fresh(fresh_kafka_broker):
+            assert '"num.partitions=7"' in fresh_kafka_broker.log
+            assert '"message.max.bytes=1000"' in fresh_kafka_broker.log
+
+        @pytest.mark.parametrize("kafka_broker", [{"num.partitions": 8}], indirect=True)
+        def test_shared(kafka_broker):
+            assert '"num.partitions=8"' in kafka_broker.log
+
+        @pytest.mark.parametrize("fresh_kafka_broker", [7], indirect=True)
+        def test_nonsense(fresh_kafka_broker): pass
+        """
+    )
+    result = session.runpytest_subprocess(*PLUGIN, "--barnabas-config", "message.max.bytes=1000")
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*a parameter of fresh_kafka_broker is a dict of settings, and 7 is not*"])
 
 
 def test_each_worker_of_xdist_has_a_broker_of_its_own(session: pytest.Pytester) -> None:

@@ -258,3 +258,29 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         parse("--version")
     assert raised.value.code == 0
     assert capsys.readouterr().out.startswith("barnabas ")
+
+
+# --- started by a program -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("num.partition", "; did you mean num.partitions?"),
+        ("cleanup.policy", "; did you mean log.cleanup.policy?"),
+        ("nonsense", ""),
+    ],
+)
+def test_a_name_that_kafka_does_not_have_is_refused_to_a_program(name: str, hint: str) -> None:
+    arguments = ["--control-fd", "3", "--data", "d", "-o", f"{name}=3"]
+    with pytest.raises(UsageError) as raised:
+        parse_command_line(arguments, {})
+    assert str(raised.value) == f"-o: {name} is no setting of a Kafka broker{hint}"
+    assert raised.value.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["zookeeper.connect", "listener.name.a.ssl.keystore.type", "log.retention.hours"]
+)
+def test_a_name_that_kafka_has_or_had_is_taken_of_a_program(name: str) -> None:
+    parse_command_line(["--control-fd", "3", "--data", "d", "-o", f"{name}=3"], {})
