@@ -1,0 +1,66 @@
+"""Cleaning a log in a test: the pass and the swap, as a broker does both, in one go."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from storage.cleaning.cleaner import clean
+from storage.cleaning.plan import CleanedSegment, CleaningPlan, CleaningResult, Step
+from storage.files import Files
+from storage.log.partition_log import PartitionLog
+from tests.support.disk import files
+from tests.support.partition_logs import NOW_MS
+
+MANY_KEYS = 1 << 20
+
+
+def plan_of(
+    log: PartitionLog,
+    *,
+    first_dirty: int | None = None,
+    first_uncleanable: int | None = None,
+    now_ms: int = NOW_MS,
+    max_keys: int = MANY_KEYS,
+    **changes: Any,
+) -> CleaningPlan:
+    """Of a pass over all closed segments; further arguments are fields that are to be otherwise."""
+    plan = log.cleaning_plan(
+        first_dirty_offset=log.log_start_offset if first_dirty is None else first_dirty,
+        first_uncleanable_offset=(
+            log.segments.active.base_offset if first_uncleanable is None else first_uncleanable
+        ),
+        now_ms=now_ms,
+        max_keys=max_keys,
+    )
+    return dataclasses.replace(plan, **changes)
+
+
+def clean_log(log: PartitionLog, plan: CleaningPlan | None = None, **options: Any) -> CleaningResult:
+    """Runs a pass and swaps its segments in; `options` are those of `plan_of`."""
+    result = None
+    for step in steps(log, plan or plan_of(log, **options)):
+        if isinstance(step, CleaningResult):
+            result = step
+    assert result is not None
+    return result
+
+
+def steps(
+    log: PartitionLog,
+    plan: CleaningPlan,
+    *,
+    disk: Files = files,
+    told: Callable[[CleanedSegment], object] = lambda cleaned: None,
+) -> Iterator[Step]:
+    """The steps of the pass, each segment swapped in before the next step. Raises what the swap was told."""
+    for step in clean(disk, plan):
+        if isinstance(step, CleanedSegment):
+            told(step)
+            answers: list[Exception | None] = []
+            log.replace_segments(step, answers.append)
+            [failure] = answers
+            if failure is not None:
+                raise failure
+        yield step
