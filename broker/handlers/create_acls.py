@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security.authorizer import NO_AUTHORIZER, Operation
+from broker.security.authorizer import NO_AUTHORIZER_FOR_CHANGES, Operation
 from broker.security.denials import cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def handle(authorizer: Authorizer, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     refusal = cluster_refusal(authorizer, context, Operation.ALTER)
     if refusal is None:
-        refusal = KafkaError(Error.SECURITY_DISABLED, NO_AUTHORIZER)
+        refusal = KafkaError(Error.SECURITY_DISABLED, NO_AUTHORIZER_FOR_CHANGES)
     return CreateAclsResponse(
         results=[
             AclCreationResult(error_code=refusal.error, error_message=refusal.message)

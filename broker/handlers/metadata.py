@@ -3,8 +3,8 @@
 v1: null asks for all topics, an empty list for none; v4: AllowAutoTopicCreation; v8: authorized operations (v11 moves
 the cluster's to DescribeCluster); v10: topic ids in answers; v12: questions by topic id; v13: a top-level error.
 
-A topic that is created automatically is answered with UNKNOWN_TOPIC_OR_PARTITION all the same, as KRaft does, and is
-there when the client asks again. No authorizer: every operation is allowed.
+A topic that is created automatically is described in the same answer. KRaft answers UNKNOWN_TOPIC_OR_PARTITION, and it
+is there when the client asks again (see GAPS.md).
 """
 
 from __future__ import annotations
@@ -84,16 +84,19 @@ class _Topics(NamedTuple):
                 for name in denied
             ]
             missing = [name for name in missing if name not in denied]
-        to_create: list[str] = []
+        if create:
+            to_create = [name for name in missing if invalid_name_reason(name) is None]
+            if to_create:
+                self.topics.auto_create(to_create)
         for name in missing:
+            topic = self.metadata.image.topics.get(name)
+            if topic is not None:  # it is created and led by now: why send its client away to ask again?
+                found.known.append(self._described(topic))
+                continue
             error = Error.UNKNOWN_TOPIC_OR_PARTITION
             if invalid_name_reason(name) is not None:
                 error = Error.INVALID_TOPIC_EXCEPTION
-            elif create:
-                to_create.append(name)
             found.missing.append(_refused(error, name, internal=is_internal(name)))
-        if to_create:
-            self.topics.auto_create(to_create)
         return found
 
     def _not_to_be_created(self, names: Sequence[str]) -> Sequence[str]:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 CLUSTER_NAME = "kafka-cluster"  # the name of the one resource of the type CLUSTER
 
+# Kafka's texts: of who reads ACLs, and of who would change them
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
+NO_AUTHORIZER_FOR_CHANGES = "No Authorizer is configured."
 
 AUTHORIZATION_FAILED = {
     Error.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from types import ModuleType, SimpleNamespace
 from typing import cast
 
+import pytest
+
+from broker.handlers import create_acls, delete_acls, describe_acls
 from broker.network.connection import Connection
 from broker.network.context import RequestContext
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import CLUSTER_NAME, AllowEverything, Authorizer, Operation, ResourceType
 from broker.security.principal import ANONYMOUS
+from broker.server import Server
+from protocol.errors import Error
+from protocol.messages.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
+from protocol.wire.schema import Message
 from tests.node.test_connection import Client
 from tests.support.denying import Asked, DenyingAuthorizer
+from tests.support.whole_server import handled
 
 
 def context() -> RequestContext:
@@ -42,3 +57,20 @@ def test_what_is_denied_has_no_bit() -> None:
     bits = authorized_operations(authorizer, context(), ResourceType.CLUSTER, CLUSTER_NAME)
     assert bits == 0b1_1111_0010_0000
     assert Asked(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME) in authorizer.asked
+
+
+@pytest.mark.parametrize(
+    ("handler", "asked", "text"),
+    [
+        (describe_acls, DescribeAclsRequest(), "No Authorizer is configured on the broker"),
+        (create_acls, CreateAclsRequest(creations=[AclCreation()]), "No Authorizer is configured."),
+        (delete_acls, DeleteAclsRequest(filters=[DeleteAclsFilter()]), "No Authorizer is configured."),
+    ],
+)
+async def test_without_an_authorizer_each_request_for_acls_has_kafkas_text(
+    node: Server, handler: ModuleType, asked: Message, text: str
+) -> None:
+    context = SimpleNamespace(api_version=1, client_id="c", principal=ANONYMOUS, peer_host="127.0.0.1")
+    answer = handled(node, handler, context, asked)
+    [result] = getattr(answer, "results", None) or getattr(answer, "filter_results", None) or [answer]
+    assert (Error(result.error_code), result.error_message) == (Error.SECURITY_DISABLED, text)
