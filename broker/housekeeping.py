@@ -154,8 +154,15 @@ class Housekeeping:
         self._each_log("flush", flush)
 
     def enforce_retention(self) -> None:
+        """Of logs that aren't compacted: those that are belong to the cleaner, and so does one whose pass isn't over
+        (Kafka: `LogManager.cleanupLogs`)."""
         now_ms = self._clock.now_ms()
-        self._each_log("retention", lambda log: log.apply_retention(now_ms))
+
+        def retain(log: PartitionLog) -> None:
+            if not log.config.compacts and log.cleaning is None:
+                log.apply_retention(now_ms)
+
+        self._each_log("retention", retain)
 
     def expire_producers(self) -> None:
         now_ms = self._clock.now_ms()

@@ -9,6 +9,7 @@ from broker.config.dynamic_settings import set_dynamic
 from broker.controller.image import BROKER_RESOURCE
 
 if TYPE_CHECKING:
+    from broker.cleaner.log_cleaner import LogCleaner
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
@@ -31,6 +32,7 @@ class Followers(NamedTuple):
     partitions: Partitions
     groups: Groups
     transactions: Transactions
+    cleaner: LogCleaner
 
 
 class BrokerMetadataPublisher:
@@ -83,3 +85,4 @@ class BrokerMetadataPublisher:
             config.max_connections_per_host,
         )
         to.log_dirs.cordon(config.get_list("cordoned.log.dirs"))
+        to.cleaner.configure()

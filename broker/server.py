@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.cleaner.log_cleaner import LogCleaner
 from broker.config.topic_config import log_config_of_topic
 from broker.controller import registration
 from broker.controller.controller import Controller
@@ -115,6 +116,7 @@ class Server:
         self.fetch_sessions = FetchSessions(
             config.get_int("max.incremental.fetch.session.cache.slots"), self.chance.randrange
         )
+        self.cleaner = LogCleaner(config, self.partitions, environment)
         self.moves = LogDirMoves(
             self.node_id,
             self.log_dirs,
@@ -166,6 +168,7 @@ class Server:
                 self.partitions,
                 self.groups,
                 self.transactions,
+                self.cleaner,
             ),
         )
         self.dispatcher = Dispatcher(self, self.quotas, self.clock, self.stop_on_failure)
@@ -214,6 +217,7 @@ class Server:
         for listener in self.listeners.values():
             await listener.listen()
         self.housekeeping.start()
+        self.cleaner.start()
 
     # --- the end --------------------------------------------------------------------------------------------
 
@@ -239,6 +243,7 @@ class Server:
         for listener in self.listeners.values():
             listener.stop_accepting()
         self.housekeeping.stop()
+        self.cleaner.stop()
         self.moves.stop()
         self.log_dirs.forget_failures()
         self.timers.stop()

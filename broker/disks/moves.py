@@ -95,6 +95,7 @@ class LogDirMoves:
             partition.log, self._new_folder_name(), now_ms=self._clock.now_ms(), jitter=self._jitter
         )
         partition.move = LogDirMove(directory, directory_id, future)
+        partition.log.end_cleaning()  # what is copied stays as it is until the future log has taken over
         log.info(
             "%s-%d is being moved from %s to %s",
             partition.topic.name,

@@ -10,6 +10,7 @@ from broker.environment.chance import Chance
 from broker.environment.clock import Clock, SystemClock
 from broker.environment.network import Network, SocketNetwork
 from broker.environment.scheduler import LoopScheduler, Scheduler
+from broker.environment.workers import WorkerProcesses, Workers
 from storage.disk_files import DiskFiles
 from storage.files import Files
 
@@ -24,11 +25,13 @@ class Environment:
     files: Files
     background: Lanes
     network: Network
+    workers: Workers | None = None
+    """Processes beside the broker; None where all is done in this one."""
 
     @classmethod
     def of_this_machine(cls, clock: Clock | None = None, files: Files | None = None) -> Environment:
         """The machine's own, on the loop that runs; a test may put in a clock that it moves, and files that
-        it makes fail."""
+        it makes fail, and which no other process has."""
         return cls(
             clock=clock or SystemClock(),
             scheduler=LoopScheduler(),
@@ -36,4 +39,5 @@ class Environment:
             files=files or DiskFiles(),
             background=BackgroundThreads(),
             network=SocketNetwork(),
+            workers=WorkerProcesses() if files is None else None,
         )

@@ -4,7 +4,7 @@ First the dirty part is read, for the latest offset of each key; then every segm
 without the records that have a later one. Source: org.apache.kafka.storage.internals.log Cleaner.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 from storage.cleaning.cleaned_files import CleanedFiles, remove_cleaned
 from storage.cleaning.copying import Copying
@@ -18,7 +18,7 @@ from storage.cleaning.transactions import AbortedTransactions, CleanedTransactio
 from storage.files import Files
 
 
-def clean(files: Files, plan: CleaningPlan) -> Iterator[Step]:
+def clean(files: Files, plan: CleaningPlan) -> Generator[Step, None, None]:
     """Cleans the partition; `storage.cleaning.plan` says what the steps mean, and who does the rest.
 
     A step takes some milliseconds; longer alone where a large batch has to be decompressed or compressed, or a file
@@ -38,7 +38,7 @@ def clean(files: Files, plan: CleaningPlan) -> Iterator[Step]:
 
 def _clean_segments(
     files: Files, plan: CleaningPlan, end: int, offset_map: OffsetMap, tally: Tally
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     """All that begin below `end`, the already clean ones too: what is superseded by now may lie anywhere."""
     transactions = CleanedTransactions()
     index = AbortedTransactions(files, plan.directory, plan.log_start_offset)

@@ -53,6 +53,16 @@ class DirectoryState:
         """The disk refused. Whether the directory goes offline for it, which needs another one to go on with."""
         return self.on_failure is not None and self.on_failure(self, failure)
 
+    def attach(self, log: PartitionLog) -> None:
+        """The log is the partition's from here on: what happens to it concerns the directory."""
+        key = (log.topic, log.partition)
+
+        def truncated(active_base_offset: int) -> None:
+            self.cleaner_offsets.lower(key, active_base_offset)
+
+        log.report = self.report
+        log.truncated = truncated
+
     def forget(self, key: TopicPartition) -> None:
         """The partition's folder has gone."""
         self.unopened.pop(key, None)

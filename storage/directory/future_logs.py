@@ -179,6 +179,7 @@ def promote(
         future, present, directory.path_of(f"{future.topic}-{future.partition}"), doomed
     )
     directory.logs[key] = directory.futures.pop(key)
+    directory.attach(future)
     source.logs.pop(key, None)
     source.cleaner_offsets.move(key, directory.cleaner_offsets)
     source.forget(key)

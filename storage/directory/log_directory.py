@@ -153,7 +153,7 @@ class LogDirectory(DirectoryState):
             topic_id=topic_id,
             found_topic_id=None if folder is None else folder.topic_id,
         )
-        log.report = self.report
+        self.attach(log)
         self.logs[key] = log
         self.unopened.pop(key, None)
         return log

@@ -28,6 +28,10 @@ def _to_nobody(failure: OSError) -> None:
     """Where a failure of the disk concerns the log alone."""
 
 
+def _nobody_cares(active_base_offset: int) -> None:
+    """Where no checkpoint speaks of the log."""
+
+
 Jitter = Callable[[int], int]
 """A random number from 0 to below the one given."""
 
@@ -49,6 +53,7 @@ class LogState:
 
     __slots__ = (
         "background",
+        "cleaning",
         "closed",
         "config",
         "created",
@@ -73,6 +78,7 @@ class LogState:
         "snapshots",
         "topic",
         "topic_id",
+        "truncated",
         "verifies_transactions",
     )
 
@@ -98,6 +104,10 @@ class LogState:
         """The errnos of those that the program's log tells of already."""
         self.report: Report = _to_nobody
         """Told of each failure of the disk."""
+        self.cleaning: Callable[[], object] | None = None
+        """Ends the pass of the cleaner over the log's segments; None where there is none."""
+        self.truncated: Callable[[int], object] = _nobody_cares
+        """Told of the active segment's base where segments of the log's end were dropped."""
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.high_watermark = 0
@@ -122,8 +132,14 @@ class LogState:
         """The directory and its files are there."""
         self.created = self.ready = True
 
+    def end_cleaning(self) -> None:
+        """The pass over its segments that is under way comes to nothing: they are about to be others."""
+        if self.cleaning is not None:
+            self.cleaning()
+
     def close_down(self) -> None:
         """Nothing is appended to it any more. Who waits for a flush stays, since one may still come."""
+        self.end_cleaning()
         self.closed = True
         self.ready = False
 

@@ -19,12 +19,15 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
     if offset < log.segments.base_offsets[0]:
         truncate_fully_and_start_at(log, offset, now_ms)
         return True
+    if offset < log.segments.active.base_offset:
+        log.end_cleaning()
     try:
         removal.drop_segments(log, log.segments.newest_first(above=offset))
         log.segments.active.truncate_to(offset, now_ms)
     except OSError as failure:
         raise _half_done(failure) from failure
     log.end_at(offset)
+    log.truncated(log.segments.active.base_offset)
     log.leader_epochs.truncate_from_end(offset)
     producer_replay.rebuild(log, offset, now_ms)
     log.producers.on_high_watermark(log.high_watermark)
@@ -36,6 +39,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
     """Drops everything; the log begins and ends at the offset."""
     replacing.give_up(log)
     created = log.created
+    log.end_cleaning()
     try:
         removal.drop_segments(log, log.segments.newest_first() if created else [])
         log.segments.begin_with(rolling.new_segment(log, offset, now_ms))
@@ -45,6 +49,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
         raise _half_done(failure) from failure
     log.begin_at(offset)
     log.end_at(offset)
+    log.truncated(offset)
     log.leader_epochs.clear()
     log.snapshots.remove_all()
     log.producers.reset((), offset)

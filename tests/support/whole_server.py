@@ -65,6 +65,7 @@ def crash(node: Server) -> None:
     forget(node)
     node.housekeeping.stop()
     node.moves.stop()
+    node.cleaner.stop()
     node.timers.stop()
     node.log_dirs.forget_failures()
     for listener in node.listeners.values():

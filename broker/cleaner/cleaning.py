@@ -1,0 +1,123 @@
+"""One partition while it is compacted: the pass, and what becomes of the log by it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.cleaner.passes import Pass, Passes
+    from broker.cleaner.throttle import Throttle
+    from broker.environment.clock import Clock
+    from broker.replicas.partition import Partition
+    from storage.cleaning.plan import CleanedSegment, CleaningPlan, CleaningResult
+
+
+class PassEndedError(Exception):
+    """Somebody wanted the pass to end: the partition is deleted, moved, truncated or closed."""
+
+
+Outcome = Callable[["Cleaning", "CleaningResult | Exception"], object]
+
+
+class Cleaning:
+    """From its plan to its outcome, which is told once: the result, or why there is none.
+
+    While it lasts the log knows how to end it (`PartitionLog.end_cleaning`).
+    """
+
+    def __init__(self, partition: Partition, plan: CleaningPlan, clock: Clock, outcome: Outcome) -> None:
+        self.partition = partition
+        self.plan = plan
+        self.begun_s = clock.monotonic_s()
+        self._log = partition.log
+        self._outcome: Outcome | None = outcome
+        self._pass: Pass | None = None
+        self._ready: deque[CleanedSegment] = deque()
+        """Not put in place yet: a log takes one after the other."""
+        self._is_replacing = False
+        self._result: CleaningResult | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.plan.topic}-{self.plan.partition}"
+
+    def begin(self, passes: Passes, throttle: Throttle) -> None:
+        self._log.cleaning = self.end
+        self._pass = passes.begin(self.plan, self, throttle)
+
+    def end(self) -> None:
+        """It comes to nothing: what was put in place stays, and so does the checkpoint."""
+        self._end(PassEndedError("somebody ended it"))
+
+    def abandon(self) -> None:
+        """As `end`, and nobody is told: whoever makes the pass is stopped, and then `discard` is called."""
+        self._outcome = None
+        self.end()
+
+    def discard(self) -> None:
+        """Removes what is left of a pass that nobody is at any more."""
+        from storage.cleaning.cleaned_files import discard_cleaned
+
+        self._ready.clear()
+        if not self._log.closed:  # else the folder may be another's by now
+            discard_cleaned(self._log.files, self.plan.directory)
+
+    # ---- told by the pass
+
+    def cleaned(self, segment: CleanedSegment) -> None:
+        self._ready.append(segment)
+        self._replace_next()
+
+    def finished(self, result: CleaningResult) -> None:
+        self._pass = None
+        self._result = result
+        self._replace_next()
+
+    def failed(self, error: Exception) -> None:
+        self._pass = None
+        self._end(error)
+
+    # ---- what becomes of the log
+
+    def _replace_next(self) -> None:
+        if self._is_replacing:
+            return
+        if self._ready:
+            self._is_replacing = True
+            self._log.replace_segments(self._ready.popleft(), self._replaced)
+        elif self._result is not None:
+            self._tell(self._result)
+
+    def _replaced(self, failure: Exception | None) -> None:
+        self._is_replacing = False
+        if failure is None:
+            self._replace_next()
+        else:
+            self._end(failure)
+
+    def _end(self, why: Exception) -> None:
+        """The pass ends here, if it hasn't by itself; the outcome is told once nothing of it is written any more."""
+        if self._log.cleaning is None:
+            return
+        self._log.cleaning = None
+        self._result = None
+        self._ready.clear()
+
+        def ended() -> None:
+            if self._outcome is not None:
+                self.discard()
+                self._tell(why)
+
+        under_way, self._pass = self._pass, None
+        if under_way is not None:
+            under_way.end(ended)
+        else:
+            ended()
+
+    def _tell(self, outcome: CleaningResult | Exception) -> None:
+        self._log.cleaning = None
+        told, self._outcome = self._outcome, None
+        if told is not None:
+            told(self, outcome)

@@ -1,0 +1,367 @@
+"""Compaction of all partitions: which is next, who makes the pass, and what is done where one fails.
+
+Kafka's threads each choose, clean, run retention for the compacted partitions, and begin again; with nothing to clean
+they wait. Here the loop chooses, for as many passes at a time as there would be threads, and somebody else makes them
+(`passes`). Source: org.apache.kafka.storage.internals.log LogCleaner, LogCleanerManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker.cleaner.choice import Cleanable, LogToJudge, is_wanted, judge
+from broker.cleaner.cleaning import Cleaning, PassEndedError
+from broker.cleaner.passes import PassLostError, SlicedPasses
+from broker.cleaner.settings import CleanerSettings
+from broker.cleaner.throttle import Throttle
+from protocol.errors import Error, KafkaError
+from storage.cleaning.plan import CleaningResult, UncleanableError
+from storage.log.replacing import ReplacedMeanwhileError
+
+if TYPE_CHECKING:
+    from broker.cleaner.passes import Passes
+    from broker.config.broker_config import BrokerConfig
+    from broker.environment.environment import Environment
+    from broker.environment.scheduler import Scheduled
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
+    from storage.log.log_config import LogConfig
+
+log = logging.getLogger("barnabas.cleaner")
+
+TURN_S = 0.002
+BACKOFF_OF_ZERO_S = 0.05  # log.cleaner.backoff.ms may be 0
+RETRY_S = 15.0
+"""After a pass that failed without a fault of the partition's."""
+
+WhenCleaned = Callable[[Exception | None], None]
+
+
+class LogCleaner:
+    """All passes of a node.
+
+    - `uncleanable`: partitions that can't be compacted, and why: until a restart, or their deletion.
+    """
+
+    def __init__(self, config: BrokerConfig, partitions: Partitions, environment: Environment) -> None:
+        self.uncleanable: dict[Partition, str] = {}
+        self._config = config
+        self._partitions = partitions
+        self._clock = environment.clock
+        self._scheduler = environment.scheduler
+        self._settings = CleanerSettings.of(config)
+        self._throttle = self._new_throttle()
+        self._passes: Passes = SlicedPasses(environment.files, environment.scheduler)
+        if environment.workers is not None:
+            from broker.cleaner.worker_passes import WorkerPasses
+
+            self._passes = WorkerPasses(environment.workers, environment.scheduler, self._passes)
+        self._under_way: dict[Partition, Cleaning] = {}
+        self._resting: dict[Partition, float] = {}
+        self._asked_for: dict[Partition, list[WhenCleaned]] = {}
+        self._answered: dict[Partition, list[WhenCleaned]] = {}  # by the pass under way
+        self._next: Scheduled | None = None
+        self._round: Iterator[None] | None = None
+        self._running = False
+
+    def _new_throttle(self) -> Throttle:
+        return Throttle(self._settings.bytes_per_s, self._scheduler.time())
+
+    # ---- what a node does with it
+
+    def start(self) -> None:
+        """The first round begins at once: the logs are loaded."""
+        self._running = True
+        self.look()
+
+    def look(self) -> None:
+        """Begin a round, whenever the next one was due."""
+        if self._running and self._settings.threads:
+            self._soon()
+
+    def stop(self) -> None:
+        """All passes end; nothing of any is written when the call returns."""
+        self._running = False
+        self._cancel()
+        under_way = [*self._under_way.values()]
+        for cleaning in under_way:
+            cleaning.abandon()
+        self._passes.stop()
+        for cleaning in under_way:
+            cleaning.discard()
+
+    def configure(self) -> None:
+        """Settings may have changed: then the passes under way have failed, and others begin."""
+        settings = CleanerSettings.of(self._config)
+        if settings == self._settings:
+            return
+        self._settings = settings
+        self._throttle = self._new_throttle()
+        self._cancel()
+        for cleaning in [*self._under_way.values()]:
+            self._keep_checkpoint(cleaning)
+            cleaning.end()
+        self.look()
+
+    def clean_now(self, partition: Partition, then: WhenCleaned, *, roll: bool = False) -> None:
+        """Compact the partition at once, whatever its ratio and lags are and though the cleaner be off; with `roll` the
+        active segment, too. `then` is told once all is done that may be: with None, or why it isn't.
+
+        Something that was compacted already is so again, for what has become old enough to go since.
+        """
+        waiting = self._asked_for.setdefault(partition, [])
+        waiting.append(then)
+        if roll:
+            try:
+                partition.log.roll(self._clock.now_ms())
+            except KafkaError as error:
+                waiting.pop()
+                self._scheduler.call_soon(then, error)
+                return
+        if partition not in self._under_way:
+            self._scheduler.call_soon(self._begin_asked, partition)
+
+    # ---- rounds
+
+    def _soon(self, delay_s: float = 0.0) -> None:
+        self._cancel()
+        scheduler = self._scheduler
+        self._next = scheduler.call_later(delay_s, self._turn) if delay_s else scheduler.call_soon(self._turn)
+
+    def _cancel(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    def _turn(self) -> None:
+        """Some milliseconds of a round."""
+        self._next = None
+        if self._round is None:
+            self._round = self._a_round()
+        until_s = self._clock.monotonic_s() + TURN_S
+        for _ in self._round:
+            if self._clock.monotonic_s() >= until_s:
+                self._soon()
+                return
+        self._round = None
+        if not self._under_way:
+            self._passes.rest()
+        if len(self._under_way) < self._settings.threads:
+            self._soon(max(self._settings.backoff_s, BACKOFF_OF_ZERO_S))
+
+    def _a_round(self) -> Iterator[None]:
+        """Choose and begin; where nothing is left to choose, run retention."""
+        now_s = self._clock.monotonic_s()
+        self._resting = {each: until_s for each, until_s in self._resting.items() if until_s > now_s}
+        self.uncleanable = {each: why for each, why in self.uncleanable.items() if not each.is_gone}
+        wanted: list[tuple[float, Partition]] = []
+        for partition in self._compacted():
+            if partition not in self._resting and self._may_be_cleaned(partition):
+                cleanable = self._judge(partition)
+                if cleanable is not None and is_wanted(cleanable, partition.topic.config):
+                    wanted.append((cleanable.ratio, partition))
+            yield
+        wanted.sort(key=lambda found: found[0])  # the dirtiest last; of equals the one that was found last
+        while wanted and len(self._under_way) < self._settings.threads:
+            self._begin_wanted(wanted.pop()[1])
+            yield
+        if not wanted and not self._under_way:
+            for partition in self._compacted():
+                self._retain(partition)
+                yield
+
+    def _compacted(self) -> list[Partition]:
+        return [
+            partition
+            for topic in self._partitions.by_name.values()
+            if topic.config.compacts
+            for partition in topic.partitions.values()
+        ]
+
+    def _may_be_cleaned(self, partition: Partition) -> bool:
+        """Whether nothing speaks against touching its segments."""
+        opened = partition.log
+        return (
+            not partition.is_gone
+            and partition not in self._under_way
+            and partition not in self.uncleanable
+            and partition.move is None
+            and opened.created
+            and not opened.closed
+            and opened.failure is None
+            and opened.cleaning is None
+            and opened.replacement is None
+        )
+
+    def _judge(self, partition: Partition, config: LogConfig | None = None) -> Cleanable | None:
+        """None where that can't be said now."""
+        opened, offsets = partition.log, partition.directory.cleaner_offsets
+        key = opened.topic, opened.partition
+        to_judge = LogToJudge(
+            opened.segments.row,
+            opened.log_start_offset,
+            opened.log_end_offset,
+            opened.last_stable_offset,
+            offsets.get(key),
+        )
+        try:
+            cleanable = judge(to_judge, config or partition.topic.config, self._clock.now_ms())
+        except OSError as error:
+            self._disk_refused(partition, error)
+            return None
+        except KafkaError as error:
+            self._mark_uncleanable(partition, error)
+            return None
+        if cleanable.is_reset:
+            checkpointed = to_judge.checkpointed
+            if not (
+                opened.config.deletes and checkpointed is not None and checkpointed < opened.log_start_offset
+            ):
+                log.warning(
+                    "%s-%d was compacted up to %s, which is outside of the log: it is so anew from its start %d on",
+                    *key,
+                    checkpointed,
+                    opened.log_start_offset,
+                )
+            offsets.set(key, cleanable.first_dirty_offset)
+        return cleanable
+
+    def _retain(self, partition: Partition) -> None:
+        """As housekeeping does for logs that aren't compacted: never of one that can't be."""
+        if not self._may_be_cleaned(partition):
+            return
+        try:
+            partition.log.apply_retention(self._clock.now_ms())
+        except KafkaError as error:
+            log.error("retention of %s: %s", partition.log.directory, error)
+
+    # ---- passes
+
+    def _begin_wanted(self, partition: Partition) -> None:
+        if self._may_be_cleaned(partition):  # still
+            cleanable = self._judge(partition)
+            if cleanable is not None and is_wanted(cleanable, partition.topic.config):
+                self._begin(partition, cleanable.first_dirty_offset, cleanable.first_uncleanable_offset)
+
+    def _begin(self, partition: Partition, first_dirty_offset: int, first_uncleanable_offset: int) -> None:
+        opened = partition.log
+        try:
+            plan = opened.cleaning_plan(
+                first_dirty_offset=first_dirty_offset,
+                first_uncleanable_offset=first_uncleanable_offset,
+                now_ms=self._clock.now_ms(),
+                max_keys=self._settings.max_keys,
+            )
+        except KafkaError as error:
+            log.error("%s can't be compacted now: %s", opened.directory, error)
+            self._resting[partition] = self._clock.monotonic_s() + RETRY_S
+            _tell_all(self._answered.pop(partition, ()), error)
+            return
+        cleaning = Cleaning(partition, plan, self._clock, self._outcome)
+        self._under_way[partition] = cleaning
+        cleaning.begin(self._passes, self._throttle)
+
+    def _outcome(self, cleaning: Cleaning, outcome: CleaningResult | Exception) -> None:
+        partition = cleaning.partition
+        self._under_way.pop(partition, None)
+        if isinstance(outcome, CleaningResult):
+            self._finished(cleaning, outcome)
+        elif not isinstance(outcome, PassEndedError):
+            self._failed(cleaning, outcome)
+        self._answer(cleaning, outcome)
+        self.look()
+
+    def _finished(self, cleaning: Cleaning, result: CleaningResult) -> None:
+        plan, stats = cleaning.plan, result.stats
+        cleaning.partition.directory.cleaner_offsets.set(
+            (plan.topic, plan.partition), result.first_dirty_offset
+        )
+        log.info(
+            "%s was compacted up to offset %d: %d of %d records, %d of %d bytes stay, in %.1f s",
+            cleaning.name,
+            result.first_dirty_offset,
+            stats.records_written,
+            stats.records_read,
+            stats.bytes_written,
+            stats.bytes_read,
+            self._clock.monotonic_s() - cleaning.begun_s,
+        )
+
+    def _failed(self, cleaning: Cleaning, error: Exception) -> None:
+        partition = cleaning.partition
+        if partition.is_gone:
+            return
+        self._keep_checkpoint(cleaning)
+        if isinstance(error, OSError):
+            self._disk_refused(partition, error)
+        elif isinstance(error, PassLostError | ReplacedMeanwhileError):
+            log.error("%s is compacted later: %s", cleaning.name, error)
+            self._resting[partition] = self._clock.monotonic_s() + RETRY_S
+        else:
+            self._mark_uncleanable(partition, error)
+
+    def _keep_checkpoint(self, cleaning: Cleaning) -> None:
+        """A pass that failed says where it began, as in Kafka."""
+        plan = cleaning.plan
+        cleaning.partition.directory.cleaner_offsets.set(
+            (plan.topic, plan.partition), plan.first_dirty_offset
+        )
+
+    def _disk_refused(self, partition: Partition, error: OSError) -> None:
+        log.error("%s can't be compacted now: %s", partition.log.directory, error)
+        self._resting[partition] = self._clock.monotonic_s() + RETRY_S
+        partition.log.report(error)
+
+    def _mark_uncleanable(self, partition: Partition, error: Exception) -> None:
+        log.error(
+            "%s can't be compacted, and grows from now on until the broker is started anew: %s",
+            partition.log.directory,
+            error,
+            exc_info=None if isinstance(error, UncleanableError | KafkaError) else error,
+        )
+        self.uncleanable[partition] = str(error)
+
+    # ---- those who asked
+
+    def _begin_asked(self, partition: Partition) -> None:
+        if partition in self._under_way or partition not in self._asked_for:
+            return  # who is at it looks here when it is done
+        waiting = self._asked_for.pop(partition)
+        opened, config = partition.log, partition.topic.config
+        if not config.compacts or not self._may_be_cleaned(partition):
+            why = self.uncleanable.get(partition, "it isn't compacted, or is deleted, moved or offline")
+            _tell_all(waiting, KafkaError(Error.POLICY_VIOLATION, why))
+            return
+        cleanable = self._judge(partition, replace(config, min_compaction_lag_ms=0))
+        if cleanable is None:
+            _tell_all(waiting, KafkaError(Error.KAFKA_STORAGE_ERROR, "it can't be read"))
+            return
+        first_uncleanable_offset = cleanable.first_uncleanable_offset
+        first_dirty_offset = cleanable.first_dirty_offset
+        if first_dirty_offset >= first_uncleanable_offset:
+            first_dirty_offset = opened.log_start_offset
+        if first_dirty_offset >= first_uncleanable_offset:
+            _tell_all(waiting, None)
+            return
+        self._answered[partition] = waiting
+        self._begin(partition, first_dirty_offset, first_uncleanable_offset)
+
+    def _answer(self, cleaning: Cleaning, outcome: CleaningResult | Exception) -> None:
+        partition, bound = cleaning.partition, cleaning.plan.first_uncleanable_offset
+        waiting = self._answered.pop(partition, None)
+        if waiting:
+            if isinstance(outcome, CleaningResult) and outcome.first_dirty_offset < bound:
+                self._answered[partition] = waiting  # the map was full: once more
+                self._begin(partition, outcome.first_dirty_offset, bound)
+                return
+            _tell_all(waiting, outcome if isinstance(outcome, Exception) else None)
+        if partition in self._asked_for:
+            self._scheduler.call_soon(self._begin_asked, partition)
+
+
+def _tell_all(waiting: Iterable[WhenCleaned], error: Exception | None) -> None:
+    for then in waiting:
+        then(error)

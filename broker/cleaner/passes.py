@@ -1,0 +1,115 @@
+"""A pass over one partition, and how it is made on the loop: a step in each turn, with everybody served in between.
+
+That is for files that are not the machine's own, in a test's memory or with faults, and for where no process is to be
+had: `worker_passes` has the other way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from storage.cleaning.plan import CleanedSegment, CleaningResult, Progress
+
+if TYPE_CHECKING:
+    from broker.cleaner.throttle import Throttle
+    from broker.environment.scheduler import Scheduled, Scheduler
+    from storage.cleaning.plan import CleaningPlan
+    from storage.files import Files
+
+
+class PassLostError(Exception):
+    """The pass has ended, and neither the partition nor the disk is to blame: it may be made again."""
+
+
+class Told(Protocol):
+    """Who learns how a pass goes on. After `finished` or `failed` nothing more is told."""
+
+    def cleaned(self, segment: CleanedSegment) -> None: ...
+
+    def finished(self, result: CleaningResult) -> None: ...
+
+    def failed(self, error: Exception) -> None:
+        """`UncleanableError`, `OSError`, `PassLostError`, or a fault of ours."""
+        ...
+
+
+class Pass(Protocol):
+    """One that is under way."""
+
+    def end(self, ended: Callable[[], None]) -> None:
+        """It comes to nothing, and nothing more is told of it. `ended` is called once nothing of it is written any
+        more, its `.cleaned` files being left."""
+        ...
+
+
+class Passes(Protocol):
+    """Who makes passes."""
+
+    def begin(self, plan: CleaningPlan, told: Told, throttle: Throttle) -> Pass:
+        """Nothing is told within the call."""
+        ...
+
+    def rest(self) -> None:
+        """There is nothing to do for a while."""
+        ...
+
+    def stop(self) -> None:
+        """All have ended, or been ended; nothing of any is written when the call returns."""
+        ...
+
+
+class SlicedPasses:
+    """On the loop."""
+
+    def __init__(self, files: Files, scheduler: Scheduler) -> None:
+        self._files = files
+        self._scheduler = scheduler
+
+    def begin(self, plan: CleaningPlan, told: Told, throttle: Throttle) -> Pass:
+        return _SlicedPass(self._files, plan, told, throttle, self._scheduler)
+
+    def rest(self) -> None:
+        """Nothing is kept."""
+
+    def stop(self) -> None:
+        """Nothing is kept."""
+
+
+class _SlicedPass:
+    def __init__(
+        self, files: Files, plan: CleaningPlan, told: Told, throttle: Throttle, scheduler: Scheduler
+    ) -> None:
+        from storage.cleaning import cleaner  # not needed by every start
+
+        self._steps = cleaner.clean(files, plan)
+        self._told = told
+        self._throttle = throttle
+        self._scheduler = scheduler
+        self._next: Scheduled | None = scheduler.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._next = None
+        try:
+            step = next(self._steps)
+        except Exception as error:
+            self._told.failed(error)
+            return
+        if isinstance(step, CleaningResult):
+            self._told.finished(step)
+            return
+        scheduler = self._scheduler
+        rest_s = 0.0
+        if isinstance(step, Progress):
+            rest_s = self._throttle.rest_s(step.read_bytes + step.written_bytes, scheduler.time())
+        # before it is told: who is told may end the pass
+        self._next = scheduler.call_later(rest_s, self._turn) if rest_s else scheduler.call_soon(self._turn)
+        if isinstance(step, CleanedSegment):
+            self._told.cleaned(step)
+
+    def end(self, ended: Callable[[], None]) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        self._steps.close()
+        self._scheduler.call_soon(ended)

@@ -1,0 +1,170 @@
+"""Passes made by processes beside the broker, each at work at one at a time (`worker`).
+
+One is started when it is needed, and ended when there was nothing to do for a while: an idle broker keeps neither a
+process nor the memory of one. Whoever ends a pass ends its process.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker.cleaner.passes import PassLostError
+from broker.cleaner.worker import GO, Failure, Order, Rest
+from storage.cleaning.plan import CleanedSegment, CleaningResult
+
+if TYPE_CHECKING:
+    from broker.cleaner.passes import Pass, Passes, Told
+    from broker.cleaner.throttle import Throttle
+    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.environment.workers import Worker, Workers
+    from storage.cleaning.plan import CleaningPlan
+
+log = logging.getLogger("barnabas.cleaner")
+
+WORKER = "broker.cleaner.worker"
+KEPT_IDLE_S = 30.0
+
+_UNTHROTTLED_BYTES_PER_S = 1e12
+_ASKS_S = 0.1  # for how long a throttled pass goes on without asking, by the rate
+_ASKED_BYTES = 64 * 1024
+
+
+class WorkerPasses:
+    """By processes; by `instead` where none can be started."""
+
+    def __init__(self, workers: Workers, scheduler: Scheduler, instead: Passes) -> None:
+        self._workers = workers
+        self._scheduler = scheduler
+        self._instead = instead
+        self._idle: list[_Desk] = []
+        self._busy: list[_Desk] = []
+        self._leaving: list[_Desk] = []
+        self._timer: Scheduled | None = None
+
+    def begin(self, plan: CleaningPlan, told: Told, throttle: Throttle) -> Pass:
+        """By one that is idle, or a new one."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._idle:
+            desk = self._idle.pop()
+        else:
+            desk = _Desk(self._scheduler, self._freed, self._lost, self._left)
+            try:
+                desk.worker = self._workers.start(WORKER, desk.received, desk.ended)
+            except OSError as error:
+                log.warning("no process can be started to compact logs, so it is done here: %s", error)
+                return self._instead.begin(plan, told, throttle)
+        self._busy.append(desk)
+        desk.begin(plan, told, throttle)
+        return desk
+
+    def _freed(self, desk: _Desk) -> None:
+        self._busy.remove(desk)
+        self._idle.append(desk)
+
+    def _lost(self, desk: _Desk) -> None:
+        for desks in (self._busy, self._idle):
+            if desk in desks:
+                desks.remove(desk)
+        self._leaving.append(desk)
+
+    def _left(self, desk: _Desk) -> None:
+        self._leaving.remove(desk)
+
+    def rest(self) -> None:
+        if self._timer is None and self._idle:
+            self._timer = self._scheduler.call_later(KEPT_IDLE_S, self._dismiss)
+
+    def _dismiss(self) -> None:
+        self._timer = None
+        for desk in [*self._idle]:
+            desk.end(_nobody)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for desk in (*self._busy, *self._idle, *self._leaving):
+            desk.worker.kill_and_wait()
+        self._busy, self._idle, self._leaving = [], [], []
+
+
+def _nobody() -> None:
+    """Who waits for an idle process to be gone."""
+
+
+class _Desk:
+    """A worker, and the pass that it is at."""
+
+    worker: Worker
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        freed: Callable[[_Desk], None],
+        lost: Callable[[_Desk], None],
+        left: Callable[[_Desk], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._freed = freed
+        self._lost = lost
+        self._left = left
+        self._told: Told | None = None
+        self._throttle: Throttle | None = None
+        self._next: Scheduled | None = None
+
+    def begin(self, plan: CleaningPlan, told: Told, throttle: Throttle) -> None:
+        self._told = told
+        self._throttle = throttle
+        asks_each_bytes = 0
+        if throttle.bytes_per_s < _UNTHROTTLED_BYTES_PER_S:
+            asks_each_bytes = max(_ASKED_BYTES, int(throttle.bytes_per_s * _ASKS_S))
+        self.worker.send(Order(plan, asks_each_bytes))
+
+    def received(self, message: Any) -> None:
+        """What the worker says."""
+        told = self._told
+        if told is None:
+            return
+        if isinstance(message, Rest):
+            assert self._throttle is not None
+            rest_s = self._throttle.rest_s(message.handled, self._scheduler.time())
+            self._next = self._scheduler.call_later(rest_s, self._go)
+        elif isinstance(message, CleanedSegment):
+            told.cleaned(message)
+        elif isinstance(message, CleaningResult):
+            self._free()
+            told.finished(message)
+        elif isinstance(message, Failure):
+            self._free()
+            told.failed(message.error())
+
+    def _free(self) -> None:
+        self._told = None
+        self._freed(self)
+
+    def _go(self) -> None:
+        self._next = None
+        self.worker.send(GO)
+
+    def ended(self) -> None:
+        """The worker has gone, and nobody here wanted it to."""
+        self._lost(self)
+        self._left(self)
+        told, self._told = self._told, None
+        if told is not None:
+            told.failed(PassLostError("the process that compacted it has ended"))
+
+    def end(self, ended: Callable[[], None]) -> None:
+        if self._next is not None:
+            self._next.cancel()
+        self._told = None
+        self._lost(self)
+
+        def gone() -> None:
+            self._left(self)
+            ended()
+
+        self.worker.kill(gone)

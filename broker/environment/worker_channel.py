@@ -1,0 +1,44 @@
+"""What a process that the broker started has of it: messages to it and from it. See `workers`."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from queue import SimpleQueue
+from typing import Any
+
+from broker.environment.framing import framed, taken
+
+_RECEIVED_BYTES = 1 << 18
+
+
+class WorkerChannel:
+    """The worker's end. A thread waits for what the broker says, so that the process ends with it whatever it is at:
+    else a broker that was killed would leave it behind."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(fileno=0)
+        self._inbox: SimpleQueue[Any] = SimpleQueue()
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    def receive(self) -> Any:
+        """The next message; waits for it."""
+        return self._inbox.get()
+
+    def send(self, message: object) -> None:
+        """Waits until the broker takes it, or the kernel for it."""
+        self._socket.sendall(framed(message))
+
+    def _receive(self) -> None:
+        unread = bytearray()
+        while True:
+            try:
+                data = self._socket.recv(_RECEIVED_BYTES)
+            except OSError:
+                data = b""
+            if not data:
+                os._exit(0)
+            unread += data
+            for message in taken(unread):
+                self._inbox.put(message)

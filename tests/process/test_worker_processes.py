@@ -1,0 +1,119 @@
+"""Processes beside the broker: what is said to them and by them, and that none is left."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.environment.framing import framed, taken
+from broker.environment.workers import Worker, WorkerProcesses
+
+ECHO = "tests.support.echo_worker"
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.messages: asyncio.Queue[Any] = asyncio.Queue()
+        self.gone = asyncio.Event()
+
+    def start(self) -> Worker:
+        return WorkerProcesses().start(ECHO, self.messages.put_nowait, self.gone.set)
+
+    async def get(self) -> Any:
+        return await asyncio.wait_for(self.messages.get(), 60)
+
+    async def until_gone(self) -> None:
+        await asyncio.wait_for(self.gone.wait(), 60)
+
+
+async def test_messages_of_any_size_go_there_and_back_in_order() -> None:
+    heard = Heard()
+    worker = heard.start()
+    sent = ["a", {"plain": (1, None)}, b"x" * 3_000_000, "z"]
+    for message in sent:
+        worker.send(message)
+    assert [await heard.get() for _ in sent] == sent
+    worker.kill_and_wait()
+    assert not heard.gone.is_set()
+
+
+async def test_one_that_dies_by_itself_is_told_once_and_nothing_is_heard_of_it_after() -> None:
+    heard = Heard()
+    worker = heard.start()
+    worker.send("pid")
+    os.kill(await heard.get(), signal.SIGKILL)
+    await heard.until_gone()
+    worker.send("into the void")
+    worker.kill_and_wait()
+
+
+async def test_one_that_is_killed_does_nothing_more_once_that_is_told() -> None:
+    heard, gone = Heard(), asyncio.Event()
+    worker = heard.start()
+    worker.send("pid")
+    pid = await heard.get()
+    worker.kill(gone.set)
+    await asyncio.wait_for(gone.wait(), 60)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert not heard.gone.is_set()
+
+
+async def test_it_holds_none_of_our_files(tmp_path: Path) -> None:
+    with (tmp_path / "held").open("w"):
+        heard = Heard()
+        worker = heard.start()
+        worker.send("descriptors")
+        held = await heard.get()
+        worker.kill_and_wait()
+    assert not any("held" in name for name in held)
+
+
+def test_it_ends_when_the_process_that_started_it_is_killed() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.echo_worker", "parent"],
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    handle = os.pidfd_open(pid) if _lives(pid) else None
+    if handle is not None:
+        import select
+
+        assert select.select([handle], [], [], 60)[0]
+        os.close(handle)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_where_python_is_not_known_none_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "")
+    with pytest.raises(FileNotFoundError):
+        Heard().start()
+
+
+def test_messages_are_taken_once_they_are_whole() -> None:
+    data = framed("a") + framed([1])
+    unread = bytearray()
+    found = []
+    for byte in data:
+        unread.append(byte)
+        found += taken(unread)
+    assert (found, unread) == (["a", [1]], b"")
