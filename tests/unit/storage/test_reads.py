@@ -154,6 +154,24 @@ def test_who_replays_is_told_where_nothing_is_left_before_the_bound(tmp_path: Pa
         next(given)
 
 
+def test_who_replays_comes_to_an_end_where_power_loss_left_an_empty_segment_behind_lost_records(
+    tmp_path: Path,
+) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(2))
+    log.roll(NOW_MS)
+    append(log, batch(3))
+    log.roll(NOW_MS)
+    log.close(clean=False)
+    # the name of the last segment was on the disk already, the records before it weren't
+    (Path(log.directory) / "00000000000000000002.log").write_bytes(b"")
+    again = open_log(tmp_path, clean=False, recovery_point=1)
+    assert again.log_end_offset == 5
+    assert [header.base_offset for header, _ in again.batches(0, upper_bound=5)] == [0]
+    append(again, batch(1))
+    assert [header.base_offset for header, _ in again.batches(0, upper_bound=6)] == [0, 5]
+
+
 @pytest.mark.parametrize("max_bytes", [1, 1071, 1500, 2142, 5000, 9000, 1 << 20])
 def test_a_consumer_gets_all_of_it_whatever_its_size_of_fetches(log: PartitionLog, max_bytes: int) -> None:
     log.roll(NOW_MS)
