@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import Error
 from protocol.records.batch import CorruptRecordError, walk_batches
+from tests.simulation import node_states
 from tests.simulation.machine import Machine
 from tests.simulation.offsets import fetch_offset
 from tests.simulation.reader import Reader
@@ -29,20 +30,15 @@ def written(machine: Machine) -> Written:
     for partition in machine.server.partitions.all() if machine.server is not None else ():
         log = partition.log
         if machine.disk.find(log.directory) is not None:
-            found[log.directory] = (log.recovery_point, _bytes_of(machine, log.directory))
+            found[log.directory] = (log.recovery_point, node_states.log_bytes(machine, log.directory))
     return found
-
-
-def _bytes_of(machine: Machine, folder: str) -> bytes:
-    names = machine.disk.names(folder)
-    return b"".join(machine.disk.bytes_of(f"{folder}/{name}") for name in names if name.endswith(".log"))
 
 
 def what_is_lost(machine: Machine, before: Written, *, power_lost: bool) -> list[str]:
     """Complaints: of what was synced nothing may be, nor anything where the power stayed."""
     complaints = []
     for folder, (recovery_point, data) in before.items():
-        there = _bytes_of(machine, folder) if machine.disk.find(folder) is not None else b""
+        there = node_states.log_bytes(machine, folder) if machine.disk.find(folder) is not None else b""
         if not power_lost:
             if there != data:
                 complaints.append(f"{folder} changed with a killed process")
@@ -171,7 +167,12 @@ async def _check_offsets(simulation: Simulation, effective: list[Transaction]) -
 async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int, bytes]]) -> None:
     """All that isn't the log follows from it: a broker that has nothing else says and knows the same."""
     machine, work = simulation.machine, simulation.work
-    states = _states(machine)
+    _, complaints = node_states.leader_epochs(machine)
+    work.anomalies += complaints
+    states = node_states.of_logs(machine)
+    coordinators = node_states.of_coordinators(machine)
+    if not work.may_lose:
+        work.anomalies += node_states.open_transactions(machine)
     machine.die(power_lost=False)
     for folder in states:
         for name in machine.disk.names(folder):
@@ -179,40 +180,22 @@ async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int
                 machine.disk.forget(f"{folder}/{name}")
     machine.disk.forget(f"{machine.folder}/recovery-point-offset-checkpoint")
     await machine.start()
-    rebuilt = _states(machine)
+    rebuilt = node_states.of_logs(machine)
+    if not work.may_lose or rebuilt == states:
+        again = node_states.of_coordinators(machine)
+        for name in sorted(coordinators.keys() | again.keys()):
+            if again.get(name) != coordinators.get(name):
+                work.complain(f"{name} is {again.get(name)} after a start; it was {coordinators.get(name)}")
     for folder, state in states.items():
-        if simulation.work.may_lose and folder in rebuilt and rebuilt[folder][1] != state[1]:
+        if work.may_lose and folder in rebuilt and rebuilt[folder][1] != state[1]:
             # A marker whose coordinator the power set back behind a record that luck kept: the partition refused it as
             # an old coordinator's, and takes it in the next epoch, which is a start's.
             continue
         if rebuilt.get(folder) != state:
             work.complain(f"{folder} is {rebuilt.get(folder)}, rebuilt from its log; it was {state}")
     for place, found in committed.items():
-        if simulation.work.may_lose and rebuilt != states:
+        if work.may_lose and rebuilt != states:
             break
         if await _reader(simulation, place, committed=True).read_all() != found:
             work.complain(f"{place} is read in another way once its indexes are rebuilt")
     await machine.stop()
-
-
-def _states(machine: Machine) -> dict[str, tuple[object, ...]]:
-    """Of each partition's log: its bounds and what it knows of producers."""
-    found: dict[str, tuple[object, ...]] = {}
-    assert machine.server is not None
-    for partition in machine.server.partitions.all():
-        log = partition.log
-        if machine.disk.find(log.directory) is not None:
-            producers = sorted(
-                # of its batches a snapshot has the last alone, as Kafka's
-                (
-                    each.producer_id,
-                    each.epoch,
-                    each.last_sequence,
-                    each.last_data_offset,
-                    each.txn_first_offset,
-                )
-                for each in log.producers.producers.values()
-            )
-            bounds = (log.log_start_offset, log.log_end_offset, log.last_stable_offset)
-            found[log.directory] = (*bounds, producers)
-    return found

@@ -44,13 +44,11 @@ class Member(ABC):
     ) -> None:
         """`instance_id`: of a static member."""
         self.client = make_client(name)
-        self.ghost = make_client(f"{name}'s ghost")
+        self._make_client = make_client
         self.luck = self.client.luck
         self.group = group
         self.work = group.work
-        self._producers = {
-            client: CommittingProducer(client, group.work, group.name) for client in (self.client, self.ghost)
-        }
+        self._producer = CommittingProducer(self.client, group.work, group.name)
         self._in_transactions = self.luck.choice((0, 0.2, 1))
         """How likely a commit is one."""
         self.instance_id = instance_id
@@ -110,20 +108,23 @@ class Member(ABC):
         self.client.note("goes without a word")
         self.work.count("members that fell silent")
         if self.life.owned:
-            ghost = asyncio.get_running_loop().create_task(self._commit_late(self.life, {**self.life.owned}))
+            client = self._make_client(f"{self.client.name}'s ghost {self.life.number}")
+            late = self._commit_late(client, self.life, {**self.life.owned})
+            ghost = asyncio.get_running_loop().create_task(late)
             self._ghosts.add(ghost)
             ghost.add_done_callback(self._ghosts.discard)
 
-    async def _commit_late(self, life: Life, owned: dict[Place, int | None]) -> None:
+    async def _commit_late(self, client: WireClient, life: Life, owned: dict[Place, int | None]) -> None:
         """It wasn't gone at all, only slow."""
         epoch = life.epoch
+        producer = CommittingProducer(client, self.work, self.group.name)
         for place, position in owned.items():
             await asyncio.sleep(self.luck.uniform(0.1, 4))
             try:
-                await self._commit(self.ghost, life, epoch, place, (position or 0) + 1)
+                await self._commit(producer, life, epoch, place, (position or 0) + 1)
             except NoAnswer:
                 continue
-        self.ghost.close()
+        client.close()
 
     def complain(self, what: str) -> None:
         self.group.complain(self.life, what)
@@ -178,7 +179,7 @@ class Member(ABC):
             return
         position = (life.owned[place] or 0) + self.luck.randint(1, 9)
         life.owned[place] = position
-        error = await self._commit(self.client, life, life.epoch, place, position)
+        error = await self._commit(self._producer, life, life.epoch, place, position)
         if error is not Error.NONE:
             self.refused(error)
 
@@ -192,16 +193,18 @@ class Member(ABC):
         elif error in PUT_OUT:
             self.refused(error)
 
-    async def _commit(self, client: WireClient, life: Life, epoch: int, place: Place, offset: int) -> Error:
+    async def _commit(
+        self, producer: CommittingProducer, life: Life, epoch: int, place: Place, offset: int
+    ) -> Error:
         """Raises NoAnswer."""
-        group = self.group
+        group, client = self.group, producer.client
         must_not = self.must_not_commit(life, epoch, place)
         in_transaction = self.luck.random() < self._in_transactions
         commits = group.commits(place)
         commit = commits.begin(offset, client.now_s(), client.name, in_transaction=in_transaction)
         member = (life.member_id, epoch, life.instance_id)
         if in_transaction:
-            error = await self._producers[client].commit(place, commit, member)
+            error = await producer.commit(place, commit, member)
         else:
             error = await commit_offset(client, group.name, place, commit, member)
         client.note(f"{life.name} in {epoch} commits {offset} for {place}: {error!r}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from protocol.errors import Error
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.simulation import checks
+from tests.simulation import checks, node_states
 from tests.simulation.classic_member import ClassicMember
 from tests.simulation.consumer_member import ConsumerMember
 from tests.simulation.groups import GroupWork
@@ -67,6 +67,7 @@ class Simulation:
         self.work = Work(may_lose=self.deaths is Deaths.POWER_LOST)
         self.crashes = 0
         self.members: list[Member] = []
+        self._leader_epochs: node_states.LeaderEpochs = {}
         settings = [
             *SETTINGS,
             f"group.consumer.assignment.interval.ms={self.luck.choice((0, 1000))}",
@@ -118,21 +119,19 @@ class Simulation:
         await self._prepare()
         # the topics are on the disk: the metadata log isn't synced with each record, as GAPS.md says
         await self.machine.stop()
-        await self.machine.start()
+        await self._start()
         readers = [Reader(self.client(f"reader-{i}"), self.work, place) for i, place in enumerate(PLACES)]
         watching = [reader.run() for reader in (*readers, OffsetReader(self.client("watcher"), self.work))]
         reading = [self.loop.create_task(each) for each in watching]
         belonging = [self.loop.create_task(member.run()) for member in self.members]
         working = [self.loop.create_task(work) for work in self._working()]
         crashing = self.loop.create_task(self._crash_now_and_then())
-        done, late = await asyncio.wait(working, timeout=LONGEST_S)
+        _, late = await asyncio.wait(working, timeout=LONGEST_S)
         for _ in late:
             self.work.complain("a client doesn't come to its end")
-        crashing.cancel()
-        await asyncio.gather(crashing, return_exceptions=True)
-        await _end([*reading, *late])
-        for task in working:
-            if task in done and task.exception() is not None:
+        await _end([*reading, *late, crashing])
+        for task in (*working, crashing):
+            if not task.cancelled() and task.exception() is not None:
                 raise task.exception()  # type: ignore[misc]
         self.world.network.is_calm = True
         self.machine.files.die_at = -1
@@ -223,15 +222,32 @@ class Simulation:
         power_lost = self.deaths is not Deaths.KILLED and self.luck.random() < 0.8
         before = checks.written(self.machine)
         self.machine.die(power_lost=power_lost)
+        if power_lost:
+            # the metadata log isn't synced with each record, and the epochs are in it
+            self._leader_epochs = {}
         if power_lost and self.work.may_lose:
             # what readers were given and is lost now may be said differently
             self.work.seen.clear()
         self.work.anomalies += checks.what_is_lost(self.machine, before, power_lost=power_lost)
 
+    async def _start(self, die_at: int = -1) -> bool:
+        """As `Machine.start`. Each run leads in later epochs than those before it."""
+        serves = await self.machine.start(die_at=die_at)
+        if serves:
+            epochs, complaints = node_states.leader_epochs(self.machine)
+            self.work.anomalies += complaints
+            for folder, epoch in epochs.items():
+                if epoch <= self._leader_epochs.get(folder, -1):
+                    self.work.complain(
+                        f"{folder} is led in {epoch}, and was in {self._leader_epochs[folder]}"
+                    )
+            self._leader_epochs = epochs
+        return serves
+
     async def start_again(self) -> None:
         """A death and a start in which nothing is lost."""
         self.machine.die(power_lost=False)
-        await self.machine.start()
+        await self._start()
 
     async def _come_back(self) -> None:
         while True:
@@ -239,7 +255,7 @@ class Simulation:
             die_at = self.luck.randint(1, 250) if self.luck.random() < 0.3 else -1
             if self.world.network.is_calm:
                 die_at = -1
-            if await self.machine.start(die_at=die_at):
+            if await self._start(die_at):
                 if die_at < 0:
                     return
                 await asyncio.sleep(self.luck.uniform(0, 2))

@@ -1,0 +1,109 @@
+"""What a broker knows, all of which follows from its logs, in values that can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from protocol.records.batch import BatchHeader, CorruptRecordError, walk_batches
+from tests.simulation.machine import Machine
+
+LeaderEpochs = dict[str, int]
+"""By the log's folder."""
+
+
+def of_logs(machine: Machine) -> dict[str, tuple[object, ...]]:
+    """Of each partition's log: its bounds and what it knows of producers."""
+    found: dict[str, tuple[object, ...]] = {}
+    assert machine.server is not None
+    for partition in machine.server.partitions.all():
+        log = partition.log
+        if machine.disk.find(log.directory) is not None:
+            producers = sorted(
+                # of its batches a snapshot has the last alone, as Kafka's
+                (
+                    each.producer_id,
+                    each.epoch,
+                    each.last_sequence,
+                    each.last_data_offset,
+                    each.txn_first_offset,
+                )
+                for each in log.producers.producers.values()
+            )
+            bounds = (log.log_start_offset, log.log_end_offset, log.last_stable_offset)
+            found[log.directory] = (*bounds, producers)
+    return found
+
+
+def of_coordinators(machine: Machine) -> dict[str, object]:
+    """Of each transactional id where it stands; of each group's partition what is committed, or about to be."""
+    found: dict[str, object] = {}
+    assert machine.server is not None
+    for transactions in machine.server.transactions.all_shards():
+        for name, metadata in transactions._manager.transactions.items():
+            found[f"transactional id {name}"] = (
+                metadata.state,
+                metadata.pending_state,
+                metadata.producer_id,
+                metadata.producer_epoch,
+                sorted(metadata.partitions),
+                metadata.start_timestamp_ms,
+                metadata.last_update_timestamp_ms,
+            )
+    for groups in machine.server.groups.all_shards():
+        offsets = groups.offsets
+        for name, topics in offsets.committed.items():
+            for topic, partitions in topics.items():
+                for index, offset in partitions.items():
+                    found[f"offset of {name} in {topic}-{index}"] = offset
+        for producer_id, pending in offsets._pending.items():
+            for key, offset in pending.items():
+                found[f"pending of {producer_id}: {key}"] = offset
+    return found
+
+
+def open_transactions(machine: Machine) -> list[str]:
+    """The transactional ids that aren't at rest."""
+    assert machine.server is not None
+    return [
+        f"{name} is {metadata.state.value}, pending {metadata.pending_state}"
+        for transactions in machine.server.transactions.all_shards()
+        for name, metadata in transactions._manager.transactions.items()
+        if metadata.pending_state is not None or not metadata.state.name.startswith(("EMPTY", "COMPLETE"))
+    ]
+
+
+def leader_epochs(machine: Machine) -> tuple[LeaderEpochs, list[str]]:
+    """Those in which the partitions are led, and complaints: where a log's epochs say anything else of a batch than the
+    batch does, or don't know of the present one."""
+    found: LeaderEpochs = {}
+    complaints = []
+    assert machine.server is not None
+    for partition in machine.server.partitions.all():
+        log = partition.log
+        found[log.directory] = partition.leader_epoch
+        entries = log.leader_epochs.entries
+        if entries != sorted(entries) or not entries or entries[-1][0] != partition.leader_epoch:
+            complaints.append(f"{log.directory} is led in {partition.leader_epoch}, and knows {entries}")
+        held = batches(machine, log.directory) if machine.disk.find(log.directory) is not None else ()
+        for header in held:
+            offset, epoch = header.base_offset, header.partition_leader_epoch
+            is_there = log.log_start_offset <= offset < log.log_end_offset
+            if is_there and log.leader_epochs.epoch_for(offset) != epoch:
+                complaints.append(f"{log.directory} has a batch of {epoch} at {offset}, and knows {entries}")
+                break
+    return found, complaints
+
+
+def log_bytes(machine: Machine, folder: str) -> bytes:
+    """What a partition's log holds on the disk, as the broker sees it."""
+    names = machine.disk.names(folder)
+    return b"".join(machine.disk.bytes_of(f"{folder}/{name}") for name in names if name.endswith(".log"))
+
+
+def batches(machine: Machine, folder: str) -> Iterator[BatchHeader]:
+    """Up to the first one that can't be read."""
+    try:
+        for _, header in walk_batches(log_bytes(machine, folder)):
+            yield header
+    except CorruptRecordError:
+        return
