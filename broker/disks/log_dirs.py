@@ -140,20 +140,25 @@ class LogDirs:
     # --- end ------------------------------------------------------------------------------------------------
 
     def close(self, *, clean: bool, broker_epoch: int = -1, run_all: RunAll = run_in_turn) -> list[Exception]:
-        """Close each of them, the metadata's last, which has no mark of a clean stop unless all others have. Returns
-        why some have none."""
-        failures: list[Exception] = []
+        """Close each of them, the metadata's last. Returns what stood in the way of a clean end. A directory that holds
+        what couldn't be synced is without a mark of its own alone; after one that couldn't be closed none has it."""
+        unclean: list[Exception] = []
+        is_refused = False
         for directory in self.all():
             try:
-                cleanly = clean and not failures
-                if not directory.close(clean=cleanly, broker_epoch=broker_epoch, run_all=run_all):
-                    raise KafkaError(
-                        Error.KAFKA_STORAGE_ERROR, f"not all of {directory.path} could be synced"
-                    )
+                if directory.close(
+                    clean=clean and not is_refused, broker_epoch=broker_epoch, run_all=run_all
+                ):
+                    continue
+                failure: Exception = KafkaError(
+                    Error.KAFKA_STORAGE_ERROR, f"not all of {directory.path} could be synced"
+                )
             except (OSError, KafkaError) as error:
-                log.error("%s can't be closed cleanly: %s", directory.path, error)
-                failures.append(error)
-        return failures
+                is_refused = True
+                failure = error
+            log.error("%s can't be closed cleanly: %s", directory.path, failure)
+            unclean.append(failure)
+        return unclean
 
 
 def _deleted(directory: LogDirectory) -> OSError:
