@@ -235,11 +235,8 @@ class Server:
         """A broken invariant: go down without marking the folders clean, so that the next start checks everything."""
         self.faults.stop_on_failure(failure)
 
-    async def stop(self) -> None:
-        """Stop cleanly: nothing that was acknowledged needs recovery at the next start.
-
-        Whatever fails on the way is logged, is the node's `failure`, and keeps the mark from being written.
-        """
+    def fall_silent(self) -> None:
+        """Nobody is served any more, and nothing goes on by itself: at a stop, or where a start failed half-way."""
         for listener in self.listeners.values():
             listener.stop_accepting()
         self.housekeeping.stop()
@@ -250,6 +247,13 @@ class Server:
         self.markers.stop()
         for listener in self.listeners.values():
             listener.close_connections()
+
+    async def stop(self) -> None:
+        """Stop cleanly: nothing that was acknowledged needs recovery at the next start.
+
+        Whatever fails on the way is logged, is the node's `failure`, and keeps the mark from being written.
+        """
+        self.fall_silent()
         faults = self.faults
         try:
             # Before the background ends: what is committed by a last sync moves no transaction on any more.

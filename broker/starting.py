@@ -52,6 +52,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
     endpoints = bind_all(config.listeners, environment.network, config.get_int("socket.listen.backlog.size"))
     faults = FaultHandler(environment.scheduler)
     log_dirs: LogDirs | None = None
+    server: Server | None = None
     try:
         environment.files.limit_open_files(_open_files_limit())
         log_dirs = open_log_dirs(config, environment.files, environment.background, environment.chance.uuid)
@@ -73,7 +74,11 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
             )
         )
         server.open_partitions(moves_found)
+        await _listen(server)
     except BaseException as error:
+        if server is not None:
+            server.fall_silent()
+        await environment.background.finish()
         faults.forget()
         endpoints.close()
         if log_dirs is not None:
@@ -81,8 +86,14 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
         if isinstance(error, _FOLDER_ERRORS):
             raise StartError(f"the data can't be opened: {error}") from error
         raise
-    await server.serve()
     return server
+
+
+async def _listen(server: Server) -> None:
+    try:
+        await server.serve()
+    except OSError as error:
+        raise StartError(f"the ports are bound, but can't be listened on: {error}") from error
 
 
 def _connection_limits(config: BrokerConfig) -> ConnectionLimits:

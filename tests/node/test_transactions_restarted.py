@@ -11,6 +11,8 @@ import pytest
 
 from broker.coordination.marker_writing import PER_TURN
 from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.network.listener import Listener
+from broker.process.start_error import StartError
 from broker.server import Server
 from coordinator.java.hashes import partition_of_key
 from protocol.errors import Error
@@ -26,6 +28,7 @@ from tests.node.transactional import (
 )
 from tests.support import kafka_folders
 from tests.support.disk import files
+from tests.support.nodes import check_nothing_is_left
 from tests.support.whole_server import clock_of, crash, started
 
 
@@ -178,3 +181,21 @@ async def test_transactional_ids_are_spread_over_the_partitions_by_kafkas_hash(t
         Producer(node, name).begin()
         partition = node.partitions.get(TRANSACTION_TOPIC, partition_of_key(name, 5))
         assert partition.log.log_end_offset > 0
+
+
+async def test_a_start_that_fails_at_the_last_leaves_nothing_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await coordinating(tmp_path)
+    Producer(node).begin()
+    await node.stop()
+
+    async def refuse(listener: Listener) -> None:
+        raise OSError(errno.ENOBUFS, "no buffers are left")
+
+    monkeypatch.setattr(Listener, "listen", refuse)
+    with pytest.raises(StartError, match=r"can't be listened on: .*no buffers are left"):
+        await started(tmp_path)
+    await check_nothing_is_left()
+    monkeypatch.undo()
+    await started(tmp_path)  # the folder isn't locked

@@ -21,15 +21,20 @@ if TYPE_CHECKING:
 _begun: list[Server] = []
 _stopped: list[Server] = []
 _crashed: list[Server] = []
+_starts_failed = 0
 _open_before = 0
 
 
 async def begin(config: BrokerConfig, environment: Environment) -> Server:
     """Raises StartError as a start does. A test may stop the node itself: its logs are looked over then, too."""
-    global _open_before
-    if not (_begun or _stopped or _crashed):
+    global _open_before, _starts_failed
+    if not (_begun or _stopped or _crashed or _starts_failed):
         _open_before = files.open_files_count()
-    node = await start(config, environment)
+    try:
+        node = await start(config, environment)
+    except BaseException:
+        _starts_failed += 1
+        raise
     stop = node.stop
 
     async def stop_checked() -> None:
@@ -54,13 +59,14 @@ def forget(node: Server) -> None:
 
 async def end_all() -> None:
     """Of the test that is over. Raises AssertionError where one of them isn't as it should be."""
+    global _starts_failed
     files.set_fault_hook(None)
     try:
         for node in _begun[::-1]:
             await node.stop()
         for node in _crashed:
             await node.background.finish()
-        if _stopped:
+        if _stopped or _starts_failed:
             await check_nothing_is_left()
             for node in _stopped:
                 check_nothing_waits(node)
@@ -68,6 +74,7 @@ async def end_all() -> None:
         _begun.clear()
         _stopped.clear()
         _crashed.clear()
+        _starts_failed = 0
 
 
 def check_logs(node: Server) -> None:
