@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from storage.cleaning.plan import CleanedSegment, CleaningPlan, CleaningResult, 
 from storage.files import Files
 from storage.log.partition_log import PartitionLog
 from tests.support.disk import files
+from tests.support.killing import Killed
 from tests.support.partition_logs import NOW_MS
 
 MANY_KEYS = 1 << 20
@@ -55,12 +57,18 @@ def steps(
     told: Callable[[CleanedSegment], object] = lambda cleaned: None,
 ) -> Iterator[Step]:
     """The steps of the pass, each segment swapped in before the next step. Raises what the swap was told."""
-    for step in clean(disk, plan):
-        if isinstance(step, CleanedSegment):
-            told(step)
-            answers: list[Exception | None] = []
-            log.replace_segments(step, answers.append)
-            [failure] = answers
-            if failure is not None:
-                raise failure
-        yield step
+    running = clean(disk, plan)
+    try:
+        for step in running:
+            if isinstance(step, CleanedSegment):
+                told(step)
+                answers: list[Exception | None] = []
+                log.replace_segments(step, answers.append)
+                [failure] = answers
+                if failure is not None:
+                    raise failure
+            yield step
+    finally:
+        # a process that was killed removes nothing
+        with contextlib.suppress(Killed):
+            running.close()
