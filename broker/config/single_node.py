@@ -27,7 +27,8 @@ DEFAULTS: dict[str, OwnDefault] = {
     "share.coordinator.state.topic.replication.factor": OwnDefault("1", "as above: share groups would hang"),
     "share.coordinator.state.topic.min.isr": OwnDefault("1", "as above: share groups would hang"),
     "group.initial.rebalance.delay.ms": OwnDefault(
-        "0", "3 seconds for a consumer to join, so that others can come"
+        "100",
+        "3 seconds for a consumer to join, so that others can come; those that a test starts together come within this",
     ),
     "group.streams.initial.rebalance.delay.ms": OwnDefault("0", "as above, for Kafka Streams"),
 }

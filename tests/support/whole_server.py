@@ -32,8 +32,8 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 
 def configured(folder: Path, *settings: str, port: int = 0) -> BrokerConfig:
-    """`settings` are `name=value`."""
-    arguments = ["--data", str(folder), "--port", str(port)]
+    """`settings` are `name=value`. A group's first members wait for no others: the clock stands still."""
+    arguments = ["--data", str(folder), "--port", str(port), "-o", "group.initial.rebalance.delay.ms=0"]
     for setting in settings:
         arguments += ["-o", setting]
     return parse_command_line(arguments, {}).config

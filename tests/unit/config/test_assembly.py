@@ -343,3 +343,9 @@ def test_a_listener_on_every_interface_says_what_clients_are_told(host: str) -> 
 )
 def test_a_listener_with_an_address_of_its_own_needs_no_word(values: dict[str, str]) -> None:
     assert config(**values).warnings == []
+
+
+def test_members_of_a_group_that_are_started_together_have_a_moment_to_come() -> None:
+    # At 0 the second of them, 50 ms later, waits 3 s for the first one's heartbeat.
+    delay_ms = config().get_int("group.initial.rebalance.delay.ms")
+    assert 50 < delay_ms < 200

@@ -182,7 +182,7 @@ def test_what_every_kafka_has_in_its_file_is_static_without_one() -> None:
 
 def test_our_own_default_is_shown_as_the_default() -> None:
     entry = broker_entry("group.initial.rebalance.delay.ms", config({}))
-    assert (entry.value, entry.source) == ("0", DEFAULT)
+    assert (entry.value, entry.source) == ("100", DEFAULT)
 
 
 def test_the_cluster_lists_only_what_was_set_for_it_as_it_was_written() -> None:
