@@ -115,6 +115,8 @@ class ConsumerMember(Member):
     def must_not_commit(self, life: Life, epoch: int, place: Place) -> str:
         if self.group.owners[place] is not life:
             return "another one was given it"
+        if epoch <= life.others.get(place, -1):
+            return f"another one had it in {life.others[place]}"
         return "another one took its place" if self.group.is_replaced(life) else ""
 
     def lost_an_answer(self) -> None:

@@ -27,6 +27,8 @@ class Life:
     lease_s: float = -1.0
     """Until then its session can't have ended, for all that it knows."""
     is_over: bool = False
+    others: dict[Place, int] = field(default_factory=dict)
+    """Of what it was given, the epoch in which another one had it before."""
 
     @property
     def name(self) -> str:
@@ -47,10 +49,14 @@ class GroupWork:
         self.topic_ids = topic_ids
         self.owners: dict[Place, Life] = {}
         """Who was told last that it owns the partition."""
+        self._owned_in: dict[Place, int] = {}
+        """In which epoch they were told."""
         self.instances: dict[str, Life] = {}
         """Who was told last that it is this static member."""
         self.generations: dict[int, dict[Place, str]] = {}
         """Of a classic group, who owned what in each."""
+        self.members = 0
+        """How many haven't retired."""
         self.newest_epoch = -1
         """The highest that anybody was told."""
 
@@ -71,7 +77,10 @@ class GroupWork:
             owner = self.owners.get(place)
             if owner is not None and owner is not life and place in owner.held and now_s < owner.lease_s:
                 self.complain(life, f"is given {place}, which {owner.name} has in {owner.epoch}")
+            if owner is not None and owner.name != life.name:
+                life.others[place] = self._owned_in[place]
             self.owners[place] = life
+            self._owned_in[place] = life.epoch
             if owner is not life:
                 self.work.count("assignments")
         self.newest_epoch = max(self.newest_epoch, life.epoch)

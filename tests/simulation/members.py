@@ -54,10 +54,14 @@ class Member(ABC):
         self.instance_id = instance_id
         self.is_calm = False
         """Nobody goes any more."""
+        self.is_retired = False
+        """Nobody comes in its place any more."""
         self.is_quiet = False
         """Nobody commits any more either."""
         self.life = Life(0, instance_id)
+        group.members += 1
         self._next_heartbeat_s = 0.0
+        self._late = 0
         self._ghosts: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -75,6 +79,13 @@ class Member(ABC):
                 self.life.is_over = True
                 self.life.gives_up_all()
                 self.client.close()
+                if self.group.members > 1 and not self.is_calm and self.luck.random() < 0.15:
+                    self.client.note("retires")
+                    self.group.members -= 1
+                    self.is_retired = True
+                    break
+            # those who are still under way
+            await asyncio.gather(*self._ghosts)
         finally:
             for ghost in self._ghosts:
                 ghost.cancel()
@@ -102,20 +113,26 @@ class Member(ABC):
                 await self.leave()
                 return
             self.client.note("is away")
+            self._leave_commits_behind()
             await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 * self.luck.uniform(0.3, 2))
 
     def _go_silently(self) -> None:
         self.client.note("goes without a word")
         self.work.count("members that fell silent")
-        if self.life.owned:
-            client = self._make_client(f"{self.client.name}'s ghost {self.life.number}")
-            late = self._commit_late(client, self.life, {**self.life.owned})
-            ghost = asyncio.get_running_loop().create_task(late)
-            self._ghosts.add(ghost)
-            ghost.add_done_callback(self._ghosts.discard)
+        self._leave_commits_behind()
+
+    def _leave_commits_behind(self) -> None:
+        """They come late, of who wasn't gone at all but slow."""
+        life = self.life
+        if not life.owned:
+            return
+        self._late += 1
+        client = self._make_client(f"{self.client.name}'s ghost {self._late}")
+        ghost = asyncio.get_running_loop().create_task(self._commit_late(client, life, {**life.owned}))
+        self._ghosts.add(ghost)
+        ghost.add_done_callback(self._ghosts.discard)
 
     async def _commit_late(self, client: WireClient, life: Life, owned: dict[Place, int | None]) -> None:
-        """It wasn't gone at all, only slow."""
         epoch = life.epoch
         producer = CommittingProducer(client, self.work, self.group.name)
         for place, position in owned.items():

@@ -22,7 +22,7 @@ STABLE = "Stable"
 
 async def settle(simulation: Simulation) -> None:
     """Waits for it, and complains where it doesn't come to pass."""
-    members = simulation.members
+    members = [member for member in simulation.members if not member.is_retired]
     deadline_s = simulation.loop.time() + SETTLED_WITHIN_S
     for member in members:
         member.is_calm = member.is_quiet = True
@@ -64,7 +64,11 @@ def _states(members: list[Member]) -> list[object]:
 def _compare(simulation: Simulation, name: str, told: Any) -> None:
     """The broker knows those members, and no others."""
     there = {each.member_id for each in told.members}
-    members = {member.life.member_id for member in simulation.members if member.group.name == name}
+    members = {
+        member.life.member_id
+        for member in simulation.members
+        if member.group.name == name and not member.is_retired
+    }
     if there != members:
         simulation.work.complain(f"{name} has {sorted(members)} for members, and says {sorted(there)}")
 

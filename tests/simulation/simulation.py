@@ -134,7 +134,7 @@ class Simulation:
             if not task.cancelled() and task.exception() is not None:
                 raise task.exception()  # type: ignore[misc]
         self.world.network.is_calm = True
-        self.machine.files.die_at = -1
+        self.machine.files.die_at = self.machine.files.die_at_sync = -1
         if not self.machine.serves:
             self._die()
             await self._come_back()
@@ -211,7 +211,10 @@ class Simulation:
         """Between two turns of the loop, or amid one, before an operation on a file."""
         machine = self.machine
         if self.luck.random() < 0.6:
-            machine.files.die_at = machine.files.operations + self.luck.randint(1, 60)
+            if self.luck.random() < 0.5:
+                machine.files.die_at = machine.files.operations + self.luck.randint(1, 60)
+            else:
+                machine.files.die_at_sync = self.luck.randint(1, 6)
             deadline_s = self.loop.time() + 3
             while machine.is_up and self.loop.time() < deadline_s:
                 await asyncio.sleep(0.01)

@@ -27,6 +27,7 @@ class VirtualFiles(Files):
         "_next_descriptor",
         "dead",
         "die_at",
+        "die_at_sync",
         "on_death",
     )
 
@@ -41,6 +42,8 @@ class VirtualFiles(Files):
         self.dead = False
         self.die_at = -1
         """The operation, counted from the first, before which the machine dies."""
+        self.die_at_sync = -1
+        """The same of those that sync a file, counted from now."""
         self.on_death: Callable[[], None] = lambda: None
 
     @property
@@ -52,7 +55,10 @@ class VirtualFiles(Files):
         if self.dead:
             raise MachineDied
         self._count += 1
-        if self._count == self.die_at:
+        if operation == "sync":
+            self.die_at_sync = max(self.die_at_sync - 1, -1)
+        if self._count == self.die_at or self.die_at_sync == 0:
+            self.die_at_sync = -1
             self._history.note("disk", f"dies before {operation} {path}")
             self.on_death()
             raise MachineDied
