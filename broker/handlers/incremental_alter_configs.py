@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
+    from broker.network.dispatch import Dispatcher
     from broker.security.authorizer import Authorizer
     from protocol.wire.schema import Message
 
@@ -40,6 +41,7 @@ def handle(
     config: BrokerConfig,
     authorizer: Authorizer,
     node_id: int,
+    dispatcher: Dispatcher,
     context: RequestContext,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse | Later[IncrementalAlterConfigsResponse]:
@@ -63,6 +65,7 @@ def handle(
             logger_levels.check_alterations(alterations)
             if not request.validate_only:
                 logger_levels.alter(alterations)
+                dispatcher.log_levels_altered()
             return False
         if kind == BROKER_RESOURCE:
             stored = metadata.image.configs.get((kind, name), {})

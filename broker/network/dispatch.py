@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers import HANDLERS
+from broker.network import request_log
 from broker.network.connection import Answer, CloseConnectionError
 from broker.network.context import RequestContext
 from broker.quotas.charging import charge
@@ -176,8 +177,14 @@ class Dispatcher:
             )
         route = Route(api_key, api_version)
         route.handle = with_ports(route.handle, self._node)
+        if request_log.enabled():
+            route.handle = request_log.logged(route.handle, api.name, self._monotonic_s)
         self._routes[api_key << 16 | api_version] = route
         return route
+
+    def log_levels_altered(self) -> None:
+        """Requests are logged from now on, or aren't any more."""
+        self._routes.clear()
 
     def _unsupported_api_versions(self, correlation_id: int) -> Answer:
         """KIP-511: a version that isn't known is answered in version 0, with the range that is."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -85,42 +82,6 @@ def test_settings_are_passed_on_as_kafka_writes_them(tmp_path: Path) -> None:
     ]
     assert arguments[arguments.index("--config") + 1] == str(properties)
     assert arguments[arguments.index("--log-level") + 1] == "debug"
-
-
-@pytest.mark.parametrize("value", [None, object(), {"a": 1}, [1, 2], b"x"])
-def test_a_setting_that_kafka_could_not_read_is_refused_by_name(value: object) -> None:
-    with pytest.raises(TypeError, match=r"num\.partitions="):
-        barnabas.Broker(config={"num.partitions": value})
-
-
-def test_settings_of_several_types_are_well_typed(tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import barnabas\n"
-        "mixed = {'num.partitions': 3, 'log.dirs': 'y'}\n"
-        "lists = {'a': ['x', 'y'], 'b': True, 'c': 0.5}\n"
-        "barnabas.Broker(config=mixed)\n"
-        "barnabas.Broker(config=lists)\n"
-        "barnabas.Broker(config={'a': 3, 'b': 'y'})\n"
-        "version: str = barnabas.__version__\n"
-    )
-    arguments = ["--strict", "--follow-imports=silent", "--cache-dir", tmp_path / "cache", program]
-    checked = subprocess.run(
-        [sys.executable, "-m", "mypy", *arguments],
-        env={**os.environ, "MYPYPATH": str(STAND_IN.parents[2])},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert checked.returncode == 0, checked.stdout
-
-
-def test_the_version_is_that_of_the_package() -> None:
-    assert re.fullmatch(r"\d+\.\d+\.\d+", barnabas.__version__)
-    settings = tomllib.loads((STAND_IN.parents[2] / "pyproject.toml").read_text())
-    assert settings["tool"]["hatch"]["version"]["path"] == "barnabas/__init__.py"
 
 
 def test_listeners_in_the_settings_decide_instead_of_host_and_port() -> None:
@@ -215,45 +176,6 @@ def test_a_broker_that_was_killed_from_outside_starts_again_on_its_folder_and_po
         assert broker.pid != pid
         assert answers(broker)
     assert not data.exists()
-
-
-async def test_an_asynchronous_block_starts_and_stops_it_without_holding_the_loop() -> None:
-    turns = 0
-
-    async def turn() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    turning = asyncio.create_task(turn())
-    async with barnabas.Broker() as broker:
-        pid, data, of_start = broker.pid, broker.data, turns
-        assert answers(broker)
-    assert of_start > 1
-    assert turns > of_start
-    assert process_is_gone(pid)
-    assert not data.exists()
-    turning.cancel()
-
-
-async def test_an_asynchronous_block_passes_errors_on() -> None:
-    with pytest.raises(ZeroDivisionError) as failure:
-        async with barnabas.Broker(config={"behaviour": "stops badly"}):
-            _ = 1 / 0
-    assert "did not stop well" in failure.value.__notes__[0]
-
-
-async def test_an_asynchronous_start_that_is_cancelled_leaves_no_broker() -> None:
-    broker = barnabas.Broker()
-    entering = asyncio.create_task(broker.__aenter__())
-    while broker.pid < 0:
-        await asyncio.sleep(0)
-    entering.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await entering
-    assert not broker.running
-    assert process_is_gone(broker.pid)
 
 
 def test_a_killed_broker_leaves_no_folder_once_it_is_stopped() -> None:
