@@ -102,7 +102,8 @@ class Markers(Protocol):
         partitions: Sequence[TopicPartition],
         done: Callable[[MarkerAnswers], None],
     ) -> None:
-        """Write the marker to each of the partitions. Never raises KafkaError: whatever goes wrong is an answer.
+        """Write the marker to each of the partitions, each of which is named once. Never raises KafkaError: whatever
+        goes wrong is an answer.
 
         `done` is called once or several times, before this returns or later, each time with some of the partitions;
         in the end each of them has been answered (a broken connection: ask again, or answer REQUEST_TIMED_OUT). An

@@ -148,6 +148,9 @@ class Error(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+NO_ERROR = Error.NONE
+"""By itself for what is said with each request: to Python 3.11 `Error.NONE` is a call."""
+
 RETRIABLE: frozenset[Error] = frozenset(
     {
         Error.CORRUPT_MESSAGE,

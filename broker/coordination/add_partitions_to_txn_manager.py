@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.transaction.transactional_producer import TransactionalProducer
-from protocol.errors import Error, KafkaError
+from protocol.errors import NO_ERROR, Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -100,7 +100,7 @@ class AddPartitionsToTxnManager:
 
         def answered(errors: Mapping[TopicPartition, Error]) -> None:
             for name, error in errors.items():
-                if error is not Error.NONE:
+                if error is not NO_ERROR:
                     verified.errors[asked[name]] = _told(error, operation)
             then(verified)
 

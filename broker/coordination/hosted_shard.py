@@ -12,8 +12,8 @@ from broker.replicas.leader import Leader
 from coordinator.ports import Bytes, Record, Then, append_error
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from protocol.records.records import COMMIT, build_batch, read_control_type, read_records
-from storage.log.results import AppendOrigin
+from protocol.records.records import COMMIT, build_batch_of_one_time, read_control_type, read_records
+from storage.log.results import COORDINATOR
 from storage.producers.verification_guards import VerificationGuard
 
 if TYPE_CHECKING:
@@ -63,11 +63,8 @@ class PartitionRuntime:
                 raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
             if leader.is_under_min_isr:  # as for all that needs acks=all
                 raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
-            batch = build_batch(
-                [(now_ms, key, value, ()) for key, value in records],
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                transactional=producer_id != NO_PRODUCER_ID,
+            batch = build_batch_of_one_time(
+                now_ms, records, producer_id=producer_id, producer_epoch=producer_epoch
             )
             limit = partition.topic.config.max_message_bytes
             if len(batch) > limit:
@@ -79,7 +76,7 @@ class PartitionRuntime:
                 batch,
                 leader_epoch=leader.leader_epoch,
                 now_ms=now_ms,
-                origin=AppendOrigin.COORDINATOR,
+                origin=COORDINATOR,
                 guard=guard,
             )
             leader.advance()

@@ -10,14 +10,14 @@ learns of the end finds the offsets of before (KAFKA-17507). Sources: `KafkaApis
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from broker.coordination.groups import OFFSETS_TOPIC
-from protocol.errors import Error, KafkaError
+from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.records.batch import LOG_APPEND_TIME, patch_max_timestamp
 from protocol.records.records import ABORT, COMMIT, build_end_txn_marker
-from storage.log.results import AppendOrigin
+from storage.log.results import COORDINATOR
 from storage.producers.producer_state import EndTransactionMarker
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ UNKNOWN_TRANSACTION_VERSION = -1
 
 
 class _Row:
-    """The partitions of one transaction that still wait for its marker."""
+    """The partitions of one transaction that still wait for its marker, each once."""
 
     __slots__ = ("done", "marker", "partitions")
 
-    def __init__(self, marker: TxnMarker, partitions: Iterable[TopicPartition], done: Done) -> None:
+    def __init__(self, marker: TxnMarker, partitions: Sequence[TopicPartition], done: Done) -> None:
         self.marker = marker
-        self.partitions = deque(dict.fromkeys(partitions))
+        self.partitions = deque(partitions)
         self.done = done
 
 
@@ -82,12 +82,23 @@ class _Answers:
             self._done(together)
 
 
-class _Written(NamedTuple):
+class _Written:
     """A marker as it is written: built once, and copied for each partition."""
 
-    marker: TxnMarker
-    record: EndTransactionMarker
-    batch: bytearray
+    __slots__ = ("batch", "marker", "record")
+
+    def __init__(self, marker: TxnMarker, now_ms: int) -> None:
+        self.marker = marker
+        self.record = EndTransactionMarker(
+            marker.commit, marker.coordinator_epoch, now_ms, marker.transaction_version
+        )
+        self.batch = build_end_txn_marker(
+            COMMIT if marker.commit else ABORT,
+            coordinator_epoch=marker.coordinator_epoch,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            timestamp=now_ms,
+        )
 
 
 class TxnMarkers:
@@ -114,9 +125,9 @@ class TxnMarkers:
 
     def write(self, marker: TxnMarker, partitions: Sequence[TopicPartition], done: Done) -> None:
         """See the port: the first ones at once, so that a transaction of few partitions is over when this returns."""
-        row = _Row(marker, partitions, done)
-        if not row.partitions or self._stopped:
+        if not partitions or self._stopped:
             return
+        row = _Row(marker, partitions, done)
         if self._left_at_once > 0:
             self._left_at_once -= min(len(row.partitions), PER_TURN)
             self._write_some(row)
@@ -153,31 +164,13 @@ class TxnMarkers:
 
     def _write_some(self, row: _Row) -> None:
         answers = _Answers(row.done)
-        written = self._build(row.marker)
+        written = _Written(row.marker, self._clock.now_ms())
         for _ in range(min(len(row.partitions), PER_TURN)):
             self._write_one(written, row.partitions.popleft(), answers)
         answers.tell()
 
-    def _build(self, marker: TxnMarker) -> _Written:
-        now_ms = self._clock.now_ms()
-        batch = build_end_txn_marker(
-            COMMIT if marker.commit else ABORT,
-            coordinator_epoch=marker.coordinator_epoch,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            timestamp=now_ms,
-        )
-        record = EndTransactionMarker(
-            marker.commit, marker.coordinator_epoch, now_ms, marker.transaction_version
-        )
-        return _Written(marker, record, batch)
-
     def _write_one(self, written: _Written, name: TopicPartition, answers: _Answers) -> None:
         """Write it, and take note of the answer once it is committed, or refused."""
-
-        def then(error: KafkaError | None) -> None:
-            answers.add(name, Error.NONE if error is None else _AS_LEADER.get(error.error, error.error))
-
         topic, index = name
         partition = self._partitions.find(topic, index)
         if partition is None:
@@ -190,9 +183,17 @@ class TxnMarkers:
             shard = self._groups.shard_at(index) if topic == OFFSETS_TOPIC else None
             self._append(partition, leader, written)
         except KafkaError as error:
-            then(error)
+            answers.add(name, _told(error))
             return
-        end_offset = leader.log.log_end_offset
+        log = leader.log
+        end_offset = log.log_end_offset
+        if shard is None and log.high_watermark >= end_offset:
+            answers.add(name, NO_ERROR)  # as on one node: nothing is made that would wait
+            return
+
+        def then(error: KafkaError | None) -> None:
+            answers.add(name, NO_ERROR if error is None else _told(error))
+
         if shard is None:
             leader.when_committed(end_offset, then)
         else:
@@ -204,10 +205,10 @@ class TxnMarkers:
     def _append(self, partition: Partition, leader: Leader, written: _Written) -> None:
         """Raises KafkaError where the marker isn't written. As all that needs acks=all, it is only where enough
         replicas are in sync."""
-        marker, record, built = written
+        marker, record = written.marker, written.record
         if leader.is_under_min_isr:
             raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
-        batch = bytearray(built)
+        batch = bytearray(written.batch)
         now_ms = record.timestamp_ms
         if marker.transaction_version == UNKNOWN_TRANSACTION_VERSION:
             partition.log.producers.check_epoch(marker.producer_id, marker.producer_epoch)
@@ -221,7 +222,11 @@ class TxnMarkers:
             batch,
             leader_epoch=leader.leader_epoch,
             now_ms=now_ms,
-            origin=AppendOrigin.COORDINATOR,
+            origin=COORDINATOR,
             marker=record,
         )
         leader.advance()
+
+
+def _told(error: KafkaError) -> Error:
+    return _AS_LEADER.get(error.error, error.error)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from broker.coordination.fencing import as_known
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.network.later import Later
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import GROUP, READ, TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -33,9 +33,9 @@ def handle(
     request: AddOffsetsToTxnRequest,
 ) -> AddOffsetsToTxnResponse | Later[AddOffsetsToTxnResponse]:
     transactional_id = request.transactional_id
-    if not authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+    if not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
         return AddOffsetsToTxnResponse(error_code=Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+    if not authorizer.allows(context, READ, GROUP, request.group_id):
         return AddOffsetsToTxnResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not transactional_id:
         return AddOffsetsToTxnResponse(error_code=Error.INVALID_REQUEST)

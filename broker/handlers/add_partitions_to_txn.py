@@ -9,17 +9,17 @@ difference: a list of no transactions is answered with an empty one, where Kafka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker.controller.topic_names import is_internal
 from broker.coordination.fencing import as_known
 from broker.network.later import Later
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from broker.security.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.ports import TopicPartition
 from coordinator.transaction.transactional_producer import TransactionalProducer
-from protocol.errors import Error, KafkaError
+from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -43,28 +43,65 @@ BATCH_VERSION = 4  # brokers', of transactions version 2
 TopicResults = list[AddPartitionsToTxnTopicResult]
 
 
-class _Asked(NamedTuple):
+class _Asked:
     """What one transaction is asked for."""
 
-    transaction: AddPartitionsToTxnTransaction
-    answered: Sequence[AddPartitionsToTxnTopic]
-    """What is answered for. Of transactions with the same id Kafka adds the partitions of the last, and answers for
-    those of the first."""
-    partitions: dict[TopicPartition, None]
-    """Those that are added, each once."""
-    version: int
+    __slots__ = ("answered", "partitions", "producer", "then", "verify_only", "version")
 
+    def __init__(
+        self,
+        producer: TransactionalProducer,
+        version: int,
+        *,
+        verify_only: bool,
+        then: Callable[[TopicResults], None],
+    ) -> None:
+        """`then` is told what becomes of it."""
+        self.producer = producer
+        self.version = version
+        self.verify_only = verify_only
+        self.then = then
+        self.partitions: dict[TopicPartition, None] = {}
+        """Those that are added, each once."""
+        self.answered: Sequence[AddPartitionsToTxnTopic] = ()
+        """What is answered for. Of transactions with the same id Kafka adds the partitions of the last, and answers for
+        those of the first."""
 
-def _asked(
-    transaction: AddPartitionsToTxnTransaction,
-    added: Sequence[AddPartitionsToTxnTopic],
-    answered: Sequence[AddPartitionsToTxnTopic],
-    version: int,
-) -> _Asked:
-    partitions: dict[TopicPartition, None] = {
-        (topic.name, index): None for topic in added for index in topic.partitions
-    }
-    return _Asked(transaction, answered, partitions, version)
+    def asks_for(
+        self, added: Sequence[AddPartitionsToTxnTopic], answered: Sequence[AddPartitionsToTxnTopic]
+    ) -> None:
+        """Take in the lists of topics."""
+        for topic in added:
+            for index in topic.partitions:
+                self.partitions[topic.name, index] = None
+        self.answered = answered
+
+    def failed(self, error: Error) -> None:
+        """None of them is added, and this is why."""
+        self.then(self._each(error))
+
+    def added(self, failure: KafkaError | None) -> None:
+        """The coordinator has added them, or says why not."""
+        error = NO_ERROR
+        if failure is not None:
+            error = as_known(failure.error, self.version, PRODUCER_FENCED_VERSION)
+        if self.verify_only:
+            self.then(_by_topic(dict.fromkeys(self.partitions, error)))
+        else:
+            self.then(self._each(error))
+
+    def _each(self, error: Error) -> TopicResults:
+        """Everything that is answered for has this error, in the form of the request."""
+        return [
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in self.answered
+        ]
 
 
 def handle(
@@ -74,41 +111,37 @@ def handle(
     context: RequestContext,
     request: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse | Later[AddPartitionsToTxnResponse]:
-    exists = partial(_exists, metadata.image)
     version = context.api_version
     if version >= BATCH_VERSION:
-        if not authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        if not authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
             return AddPartitionsToTxnResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
-        return _add_all(transactions, exists, request.transactions, version)
-    transaction = AddPartitionsToTxnTransaction(
-        transactional_id=request.v3_and_below_transactional_id,
-        producer_id=request.v3_and_below_producer_id,
-        producer_epoch=request.v3_and_below_producer_epoch,
-        topics=request.v3_and_below_topics,
-    )
-    asked = _asked(transaction, transaction.topics, transaction.topics, version)
+        return _add_all(transactions, metadata.image, request.transactions, version)
+    transactional_id = request.v3_and_below_transactional_id
+    topics = request.v3_and_below_topics
     later: Later[AddPartitionsToTxnResponse] = Later()
 
     def then(results: TopicResults) -> None:
         later.reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
 
-    resource = (ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
-    if not authorizer.allows(context, Operation.WRITE, *resource):
-        then(_each(asked, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    producer = TransactionalProducer(
+        transactional_id, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
+    )
+    asked = _Asked(producer, version, verify_only=False, then=then)
+    asked.asks_for(topics, topics)
+    if not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
+        asked.failed(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return later.answer()
-    denied = {
-        topic.name
-        for topic in transaction.topics
-        if is_internal(topic.name)
-        or not authorizer.allows(context, Operation.WRITE, ResourceType.TOPIC, topic.name)
-    }
-    _add(transactions, asked, _refused(asked, denied, exists), then)
+    denied = set()
+    for topic in topics:
+        if is_internal(topic.name) or not authorizer.allows(context, WRITE, TOPIC, topic.name):
+            denied.add(topic.name)
+    _add(transactions, metadata.image, asked, denied)
     return later.answer()
 
 
 def _add_all(
     transactions: Transactions,
-    exists: Callable[[TopicPartition], bool],
+    image: ClusterImage,
     asked: Sequence[AddPartitionsToTxnTransaction],
     version: int,
 ) -> AddPartitionsToTxnResponse | Later[AddPartitionsToTxnResponse]:
@@ -137,81 +170,55 @@ def _add_all(
         last[transaction.transactional_id] = transaction.topics
     for transaction, result in zip(asked, response.results_by_transaction, strict=True):
         transactional_id = transaction.transactional_id
-        one = _asked(transaction, last[transactional_id], first[transactional_id], version)
-        _add(transactions, one, _refused(one, (), exists), partial(then, result))
+        one = _Asked(
+            TransactionalProducer(transactional_id, transaction.producer_id, transaction.producer_epoch),
+            version,
+            verify_only=transaction.verify_only,
+            then=partial(then, result),
+        )
+        one.asks_for(last[transactional_id], first[transactional_id])
+        _add(transactions, image, one, ())
     return later.answer()
 
 
-def _add(
-    transactions: Transactions,
-    asked: _Asked,
-    refused: dict[TopicPartition, Error],
-    then: Callable[[TopicResults], None],
-) -> None:
+def _add(transactions: Transactions, image: ClusterImage, asked: _Asked, denied: Container[str]) -> None:
     """Add the partitions of one transaction, or verify that they are in it; none of them where one is refused."""
+    refused = _refused(asked.partitions, image, denied)
     if refused:
-        then(_by_topic(refused))
+        asked.then(_by_topic(refused))
         return
-    transaction = asked.transaction
-    partitions = asked.partitions
-
-    def added(failure: KafkaError | None) -> None:
-        error = Error.NONE
-        if failure is not None:
-            error = as_known(failure.error, asked.version, PRODUCER_FENCED_VERSION)
-        then(_by_topic(dict.fromkeys(partitions, error)) if transaction.verify_only else _each(asked, error))
-
+    producer = asked.producer
     try:
-        if not transaction.transactional_id:
+        if not producer.transactional_id:
             raise KafkaError(Error.INVALID_REQUEST)
-        shard = transactions.shard_of(transaction.transactional_id)
+        shard = transactions.shard_of(producer.transactional_id)
     except KafkaError as failure:
-        added(failure)
+        asked.added(failure)
         return
-    producer = TransactionalProducer(
-        transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
-    )
-    if transaction.verify_only:
-        then(_by_topic(shard.verify_partitions(producer, partitions)))
+    if asked.verify_only:
+        asked.then(_by_topic(shard.verify_partitions(producer, asked.partitions)))
     else:
         version = 2 if asked.version >= BATCH_VERSION else 0
-        shard.add_partitions(producer, partitions, client_transaction_version=version, then=added)
+        shard.add_partitions(producer, asked.partitions, client_transaction_version=version, then=asked.added)
 
 
 def _refused(
-    asked: _Asked, denied: Container[str], exists: Callable[[TopicPartition], bool]
+    partitions: Collection[TopicPartition], image: ClusterImage, denied: Container[str]
 ) -> dict[TopicPartition, Error]:
     """Each partition's error where one of them can't be added, else nothing."""
-    partitions = asked.partitions
     errors: dict[TopicPartition, Error] = {}
     for partition in partitions:
-        if partition[0] in denied:
+        name, index = partition
+        if name in denied:
             errors[partition] = Error.TOPIC_AUTHORIZATION_FAILED
-        elif not exists(partition):
+            continue
+        topic = image.topics.get(name)
+        if topic is None or index not in topic.partitions:
             errors[partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
     if errors:
         rest = [partition for partition in partitions if partition not in errors]
         errors |= dict.fromkeys(rest, Error.OPERATION_NOT_ATTEMPTED)
     return errors
-
-
-def _exists(image: ClusterImage, partition: TopicPartition) -> bool:
-    topic = image.topics.get(partition[0])
-    return topic is not None and partition[1] in topic.partitions
-
-
-def _each(asked: _Asked, error: Error) -> TopicResults:
-    """Everything that is answered for has this error, in the form of the request."""
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
-                for index in topic.partitions
-            ],
-        )
-        for topic in asked.answered
-    ]
 
 
 def _by_topic(errors: Mapping[TopicPartition, Error]) -> TopicResults:

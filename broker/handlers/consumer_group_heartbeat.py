@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import client_of
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
@@ -27,10 +27,10 @@ def handle(
 ) -> ConsumerGroupHeartbeatResponse | Later[ConsumerGroupHeartbeatResponse]:
     if not groups.serves_consumer_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
-    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+    if not authorizer.allows(context, READ, GROUP, request.group_id):
         return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
     for name in dict.fromkeys(request.subscribed_topic_names or ()):
-        if not authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+        if not authorizer.allows(context, DESCRIBE, TOPIC, name):
             return _refused(KafkaError(Error.TOPIC_AUTHORIZATION_FAILED))
     try:
         _check(request, context.api_version, groups.consumer_assignors)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.fencing import as_known
 from broker.network.later import Later
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.metadata import ProducerIdAndEpoch
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
@@ -33,7 +33,7 @@ def handle(
 ) -> EndTxnResponse | Later[EndTxnResponse]:
     version = context.api_version
     transactional_id = request.transactional_id
-    if not authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+    if not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
         return EndTxnResponse(error_code=Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:
         return EndTxnResponse(error_code=Error.INVALID_REQUEST)

@@ -17,7 +17,7 @@ from broker.network.later import Later
 from broker.replicas.delayed_fetch import DelayedFetch
 from broker.replicas.fetch_sessions import NO_SESSION, FetchPlan, FetchTarget
 from broker.replicas.fetching import FetchParameters, Reading, Results, refusal
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from broker.security.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 from protocol.errors import Error
 from protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -81,7 +81,7 @@ def handle(
     )
     answers = _Answers(fetch_sessions, quotas, current_leaders, clock)
     if parameters.from_follower:
-        if not authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        if not authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
             denied = Error.TOPIC_AUTHORIZATION_FAILED
             refusals = [(target, refusal(target, denied)) for target in plan.targets]
             return answers.answer(context, plan, refusals, parameters)
@@ -91,7 +91,7 @@ def handle(
             partitions,
             parameters,
             plan.targets,
-            lambda topic: authorizer.allows(context, Operation.READ, ResourceType.TOPIC, topic),
+            lambda topic: authorizer.allows(context, READ, TOPIC, topic),
         )
     if reading.found and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _fail_all(request, by_id)

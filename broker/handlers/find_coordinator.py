@@ -18,8 +18,9 @@ from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.security.authorizer import (
     AUTHORIZATION_FAILED,
+    CLUSTER_ACTION,
     CLUSTER_NAME,
-    Operation,
+    DESCRIBE,
     ResourceType,
 )
 from protocol.errors import Error
@@ -111,7 +112,7 @@ def handle(
             key_type == SHARE
             and version >= SHARE_VERSION
             and request.coordinator_keys
-            and not authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+            and not authorizer.allows(context, CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         ):
             return _all_refused(request, Error.CLUSTER_AUTHORIZATION_FAILED)  # as a whole, as in Kafka
         return FindCoordinatorResponse(
@@ -162,6 +163,6 @@ def _find(
     if key_type not in _PERMISSIONS:
         return _Found(Error.INVALID_REQUEST)
     resource_type, refusal = _PERMISSIONS[key_type]
-    if not authorizer.allows(context, Operation.DESCRIBE, resource_type, key):
+    if not authorizer.allows(context, DESCRIBE, resource_type, key):
         return _Found(refusal)
     return coordinators.find(key_type, key, context.listener_name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import GROUP, READ
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import HeartbeatRequest, HeartbeatResponse
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def handle(
     groups: Groups, authorizer: Authorizer, context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse | Later[HeartbeatResponse]:
-    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+    if not authorizer.allows(context, READ, GROUP, request.group_id):
         return HeartbeatResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return HeartbeatResponse(error_code=Error.INVALID_GROUP_ID)

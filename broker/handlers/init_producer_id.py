@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.fencing import as_known
 from broker.network.later import Later
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from broker.security.authorizer import CLUSTER, CLUSTER_NAME, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.metadata import ProducerIdAndEpoch
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
@@ -64,13 +64,13 @@ def _check(authorizer: Authorizer, context: RequestContext, request: InitProduce
     """What is wrong with the request, whoever the producer is."""
     transactional_id = request.transactional_id
     if transactional_id is not None:
-        resource = (ResourceType.TRANSACTIONAL_ID, transactional_id)
-        if not authorizer.allows(context, Operation.WRITE, *resource):
+        resource = (TRANSACTIONAL_ID, transactional_id)
+        if not authorizer.allows(context, WRITE, *resource):
             return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     # Who may write to some topic may do so idempotently.
     elif not authorizer.allows(
-        context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME
-    ) and not authorizer.allows_any(context, Operation.WRITE, ResourceType.TOPIC):
+        context, IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME
+    ) and not authorizer.allows_any(context, WRITE, TOPIC):
         return Error.CLUSTER_AUTHORIZATION_FAILED
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return Error.INVALID_REQUEST

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.groups import client_of
 from broker.network.later import Later
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import GROUP, READ
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
 
@@ -30,7 +30,7 @@ def handle(
     groups: Groups, authorizer: Authorizer, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Later[JoinGroupResponse]:
     version = context.api_version
-    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+    if not authorizer.allows(context, READ, GROUP, request.group_id):
         return _finished(JoinGroupResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED), version)
     if not request.group_id:
         refused = JoinGroupResponse(member_id=request.member_id, error_code=Error.INVALID_GROUP_ID)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.replicas.leader import Leader
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import DESCRIBE, TOPIC
 from protocol.errors import Error, KafkaError
 from protocol.messages.offsets import (
     ListOffsetsPartition,
@@ -63,7 +63,7 @@ def handle(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
     allowed = {
-        name: authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        name: authorizer.allows(context, DESCRIBE, TOPIC, name)
         for name in dict.fromkeys(topic.name for topic in request.topics)
     }
     denied = [topic for topic in request.topics if not allowed[topic.name]]

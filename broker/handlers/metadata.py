@@ -15,7 +15,7 @@ from broker.controller.assigned_directories import offline_replicas
 from broker.controller.image import NO_LEADER, PartitionImage, TopicImage
 from broker.controller.topic_names import invalid_name_reason, is_internal
 from broker.security.authorized_operations import authorized_operations
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from broker.security.authorizer import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC, Operation
 from protocol.errors import Error
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -51,7 +51,7 @@ class _Topics(NamedTuple):
     def all(self) -> _Described:
         topics = self.metadata.image.topics.values()
         return _Described(
-            known=[self._described(topic) for topic in topics if self._allows(Operation.DESCRIBE, topic.name)]
+            known=[self._described(topic) for topic in topics if self._allows(DESCRIBE, topic.name)]
         )
 
     def by_id(self, ids: Sequence[bytes]) -> _Described:
@@ -60,7 +60,7 @@ class _Topics(NamedTuple):
             topic = self.metadata.image.topics_by_id.get(topic_id)
             if topic is None:
                 found.unknown_ids.append(_refused(Error.UNKNOWN_TOPIC_ID, None, topic_id))
-            elif self._allows(Operation.DESCRIBE, topic.name):
+            elif self._allows(DESCRIBE, topic.name):
                 found.known.append(self._described(topic))
             else:
                 found.refused.append(_refused(Error.TOPIC_AUTHORIZATION_FAILED, None, topic_id))
@@ -71,7 +71,7 @@ class _Topics(NamedTuple):
         missing: list[str] = []
         for name in names:
             topic = self.metadata.image.topics.get(name)
-            if not self._allows(Operation.DESCRIBE, name):  # which doesn't tell whether it is there
+            if not self._allows(DESCRIBE, name):  # which doesn't tell whether it is there
                 found.refused.append(_refused(Error.TOPIC_AUTHORIZATION_FAILED, name))
             elif topic is None:
                 missing.append(name)
@@ -101,12 +101,12 @@ class _Topics(NamedTuple):
 
     def _not_to_be_created(self, names: Sequence[str]) -> Sequence[str]:
         """Who may create in the cluster may create any topic."""
-        if self.authorizer.allows(self.context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+        if self.authorizer.allows(self.context, CREATE, CLUSTER, CLUSTER_NAME):
             return ()
-        return [name for name in names if not self._allows(Operation.CREATE, name)]
+        return [name for name in names if not self._allows(CREATE, name)]
 
     def _allows(self, operation: Operation, name: str) -> bool:
-        return self.authorizer.allows(self.context, operation, ResourceType.TOPIC, name)
+        return self.authorizer.allows(self.context, operation, TOPIC, name)
 
     def _described(self, topic: TopicImage) -> MetadataResponseTopic:
         online = self.log_dirs.ids
@@ -177,18 +177,14 @@ def handle(
             found = of_node.by_name([name for name in names if name is not None], create=create)
     response = MetadataResponse(cluster_id=cluster_id, controller_id=node_id, brokers=[])
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
-        may_describe = authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+        may_describe = authorizer.allows(context, DESCRIBE, CLUSTER, CLUSTER_NAME)
         response.cluster_authorized_operations = (
-            authorized_operations(authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)
-            if may_describe
-            else 0
+            authorized_operations(authorizer, context, CLUSTER, CLUSTER_NAME) if may_describe else 0
         )
     if version >= 8 and request.include_topic_authorized_operations:
         for topic in found.known + found.missing:
             assert topic.name is not None
-            topic.topic_authorized_operations = authorized_operations(
-                authorizer, context, ResourceType.TOPIC, topic.name
-            )
+            topic.topic_authorized_operations = authorized_operations(authorizer, context, TOPIC, topic.name)
     response.topics = found.in_order()
     endpoint = endpoints.advertised(context.listener_name)
     if endpoint is None:

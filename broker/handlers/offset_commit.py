@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import GROUP, READ, TOPIC
 from coordinator.group.offsets.commit import Committer, NewOffset
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_offsets import (
@@ -96,7 +96,7 @@ def handle(
     context: RequestContext,
     request: OffsetCommitRequest,
 ) -> OffsetCommitResponse | Later[OffsetCommitResponse]:
-    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+    if not authorizer.allows(context, READ, GROUP, request.group_id):
         return _all_refused(request, Error.GROUP_AUTHORIZATION_FAILED)
     by_id = context.api_version >= TOPIC_ID_VERSION
     image = metadata.image
@@ -108,7 +108,7 @@ def handle(
             answers.refuse_all(asked, Error.UNKNOWN_TOPIC_ID)
             continue
         name = asked.name if topic is None else topic.name
-        if not authorizer.allows(context, Operation.READ, ResourceType.TOPIC, name):
+        if not authorizer.allows(context, READ, TOPIC, name):
             answers.refuse_all(asked, Error.TOPIC_AUTHORIZATION_FAILED)
             continue
         if topic is None:

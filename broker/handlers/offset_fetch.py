@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.coordination.gathering import gathered
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
 from coordinator.group.offsets.fetching import INVALID_OFFSET
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_offsets import (
@@ -109,7 +109,7 @@ class _Fetch:
         """A group's answer, which says itself what is wrong."""
         group_id = asked.group_id
         answer = OffsetFetchResponseGroup(group_id=group_id)
-        if not self.authorizer.allows(self.context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        if not self.authorizer.allows(self.context, DESCRIBE, GROUP, group_id):
             answer.error_code = Error.GROUP_AUTHORIZATION_FAILED
             return answer
         known: list[OffsetFetchRequestTopics] | None = None
@@ -170,7 +170,7 @@ class _Fetch:
         return known, refused
 
     def _may_see(self, topic: str) -> bool:
-        return self.authorizer.allows(self.context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        return self.authorizer.allows(self.context, DESCRIBE, TOPIC, topic)
 
 
 def _refused(topic: OffsetFetchRequestTopics, error: Error) -> OffsetFetchResponseTopics:

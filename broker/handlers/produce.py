@@ -27,7 +27,7 @@ from broker.network.connection import CloseConnectionError
 from broker.network.later import Later
 from broker.replicas.appending import Answers, Appends, Batches, Key, refused
 from broker.replicas.delayed_produce import DelayedProduce
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import TOPIC, TRANSACTIONAL_ID, WRITE
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import (
     LeaderIdAndEpoch,
@@ -76,9 +76,7 @@ def handle(
         return _fail_all(request, by_id, failure.error, failure.message)
     if transactional and (
         request.transactional_id is None
-        or not authorizer.allows(
-            context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
-        )
+        or not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, request.transactional_id)
     ):
         return _fail_all(request, by_id, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     batches: Batches = {}
@@ -90,7 +88,7 @@ def handle(
         refusal = None
         if by_id and hosted is None:
             refusal = Error.UNKNOWN_TOPIC_ID
-        elif not authorizer.allows(context, Operation.WRITE, ResourceType.TOPIC, known_name):
+        elif not authorizer.allows(context, WRITE, TOPIC, known_name):
             refusal = Error.TOPIC_AUTHORIZATION_FAILED
         elif hosted is None:
             refusal = Error.UNKNOWN_TOPIC_OR_PARTITION

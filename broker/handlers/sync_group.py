@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.network.later import Later
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import GROUP, READ
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import SyncGroupRequest, SyncGroupResponse
 
@@ -26,7 +26,7 @@ def handle(
 ) -> SyncGroupResponse | Later[SyncGroupResponse]:
     if context.api_version >= PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL)
-    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+    if not authorizer.allows(context, READ, GROUP, request.group_id):
         return SyncGroupResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return SyncGroupResponse(error_code=Error.INVALID_GROUP_ID)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from broker.coordination.add_partitions_to_txn_manager import TransactionSupportedOperation, Verified
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.network.later import Later
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.ports import append_error
 from coordinator.transaction.transactional_producer import TransactionalProducer
@@ -52,15 +52,15 @@ def handle(
     context: RequestContext,
     request: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse | Later[TxnOffsetCommitResponse]:
-    resource = (ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-    if not authorizer.allows(context, Operation.WRITE, *resource):
+    resource = (TRANSACTIONAL_ID, request.transactional_id)
+    if not authorizer.allows(context, WRITE, *resource):
         return _fail_all(request, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+    if not authorizer.allows(context, READ, GROUP, request.group_id):
         return _fail_all(request, Error.GROUP_AUTHORIZATION_FAILED)
     topics = metadata.image.topics
     answer = _Answer()
     for asked in request.topics:
-        if not authorizer.allows(context, Operation.READ, ResourceType.TOPIC, asked.name):
+        if not authorizer.allows(context, READ, TOPIC, asked.name):
             answer.refuse(asked, Error.TOPIC_AUTHORIZATION_FAILED)
         elif asked.name not in topics:
             answer.refuse(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)

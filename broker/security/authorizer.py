@@ -58,6 +58,25 @@ class ResourceType(IntEnum):
     USER = 7
 
 
+(
+    READ,
+    WRITE,
+    CREATE,
+    DELETE,
+    ALTER,
+    DESCRIBE,
+    CLUSTER_ACTION,
+    DESCRIBE_CONFIGS,
+    ALTER_CONFIGS,
+    IDEMPOTENT_WRITE,
+    CREATE_TOKENS,
+    DESCRIBE_TOKENS,
+    TWO_PHASE_COMMIT,
+) = Operation
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = ResourceType
+# By themselves for those who ask with each record or heartbeat: to Python 3.11 `Operation.READ` is a call.
+
+
 class AuthorizableRequest(Protocol):
     """What an authorizer sees of a request (Kafka: `AuthorizableRequestContext`)."""
 

@@ -13,7 +13,7 @@ from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import ADD_PARTITIONS, AWAITS_MARKERS, ONGOING
 from coordinator.transaction.transactional_producer import TransactionalProducer
-from protocol.errors import Error, KafkaError
+from protocol.errors import NO_ERROR, Error, KafkaError
 
 
 def add_partitions(
@@ -49,8 +49,13 @@ def _check(
     answer = ADD_PARTITIONS[metadata.state]
     if isinstance(answer, Error):
         raise KafkaError(answer)
+    if metadata.state is not ONGOING:
+        return False
     known = metadata.partitions
-    return metadata.state is ONGOING and all(partition in known for partition in partitions)
+    for partition in partitions:  # noqa: SIM110  (`all` of them costs each transaction a generator)
+        if partition not in known:
+            return False
+    return True
 
 
 def verify_partitions(
@@ -65,7 +70,7 @@ def verify_partitions(
     except KafkaError as refused:
         return dict.fromkeys(partitions, refused.error)
     known = metadata.partitions
-    return {each: Error.NONE if each in known else Error.TRANSACTION_ABORTABLE for each in partitions}
+    return {each: NO_ERROR if each in known else Error.TRANSACTION_ABORTABLE for each in partitions}
 
 
 def _check_producer(metadata: TransactionMetadata, producer: TransactionalProducer) -> None:

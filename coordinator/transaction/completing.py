@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coordinator.ports import MarkerAnswers, Markers, TopicPartition, TxnMarker
-from coordinator.transaction.marker_reactions import REACTIONS, Reaction
+from coordinator.transaction.marker_reactions import DONE, REACTIONS, RETRY
 from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.state_manager import TransactionStateManager
@@ -111,9 +111,9 @@ class Completing:
             if partition not in metadata.partitions:
                 continue  # answered before
             reaction = REACTIONS.get(error)
-            if reaction is Reaction.DONE:
+            if reaction is DONE:
                 metadata.remove_partition(partition)
-            elif reaction is Reaction.RETRY:
+            elif reaction is RETRY:
                 completion.to_retry[partition] = None
             else:
                 self._give_up(completion, partition, error)
@@ -152,7 +152,7 @@ class Completing:
         transit = completion.transit
         if self._manager.transaction_version() < 1 and transit.client_transaction_version:
             # The level went down to 0 meanwhile: better a record without the client's version than none.
-            transit = transit._replace(client_transaction_version=0)
+            transit = replace(transit, client_transaction_version=0)
         self._manager.log(
             completion.metadata,
             transit,

@@ -137,7 +137,7 @@ def _answer_v2(metadata: TransactionMetadata, producer: TransactionalProducer, c
     # What is pending goes before all else: the producer may use the id or the epoch that are only on their way.
     if metadata.pending_state is not None:
         return Error.CONCURRENT_TRANSACTIONS
-    _, producer_id, producer_epoch = producer
+    producer_id, producer_epoch = producer.producer_id, producer.producer_epoch
     stored = metadata.producer_epoch
     is_retry_of_rotation = (
         producer_id == metadata.previous_producer_id and producer_epoch == EXHAUSTED_EPOCH and stored == 0

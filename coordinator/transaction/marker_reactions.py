@@ -16,18 +16,20 @@ class Reaction(Enum):
     GIVE_UP = "somebody else has taken over producer or coordinator: no more is sent for this transaction"
 
 
+DONE, RETRY, GIVE_UP = Reaction
+
 REACTIONS: dict[Error | None, Reaction] = {
-    Error.NONE: Reaction.DONE,
-    None: Reaction.DONE,  # the partition was deleted
-    Error.UNSUPPORTED_FOR_MESSAGE_FORMAT: Reaction.DONE,  # no transaction can have written there
-    Error.UNSUPPORTED_VERSION: Reaction.DONE,
-    Error.UNKNOWN_TOPIC_OR_PARTITION: Reaction.RETRY,
-    Error.NOT_LEADER_OR_FOLLOWER: Reaction.RETRY,
-    Error.NOT_ENOUGH_REPLICAS: Reaction.RETRY,
-    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Reaction.RETRY,
-    Error.REQUEST_TIMED_OUT: Reaction.RETRY,
-    Error.KAFKA_STORAGE_ERROR: Reaction.RETRY,
-    Error.INVALID_PRODUCER_EPOCH: Reaction.GIVE_UP,
-    Error.TRANSACTION_COORDINATOR_FENCED: Reaction.GIVE_UP,
+    Error.NONE: DONE,
+    None: DONE,  # the partition was deleted
+    Error.UNSUPPORTED_FOR_MESSAGE_FORMAT: DONE,  # no transaction can have written there
+    Error.UNSUPPORTED_VERSION: DONE,
+    Error.UNKNOWN_TOPIC_OR_PARTITION: RETRY,
+    Error.NOT_LEADER_OR_FOLLOWER: RETRY,
+    Error.NOT_ENOUGH_REPLICAS: RETRY,
+    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: RETRY,
+    Error.REQUEST_TIMED_OUT: RETRY,
+    Error.KAFKA_STORAGE_ERROR: RETRY,
+    Error.INVALID_PRODUCER_EPOCH: GIVE_UP,
+    Error.TRANSACTION_COORDINATOR_FENCED: GIVE_UP,
 }
 """Any other error must not happen (Kafka: IllegalStateException) and is given up too, with a louder word in the log."""

@@ -78,6 +78,22 @@ class TransactionStateManager:
         """Log what was proposed, and apply it once its record is committed. With an error it is taken back, but for
         those that are `retried`: with these it is pending still."""
 
+        try:
+            value = encode_value(transit, self.transaction_version())
+            self._gate.append(((encode_key(metadata.transactional_id), value),))
+        except KafkaError as error:
+            if error.error not in retried:
+                metadata.take_back()
+            then(error)
+            return
+        except BaseException:  # what nobody thought of must not leave it pending for ever
+            metadata.take_back()
+            raise
+        if self._gate.is_open:  # as on one node: nothing is made that would wait
+            metadata.apply(transit)
+            then(None)
+            return
+
         def committed(error: KafkaError | None) -> None:
             if error is None:
                 metadata.apply(transit)
@@ -85,16 +101,7 @@ class TransactionStateManager:
                 metadata.take_back()
             then(error)
 
-        try:
-            value = encode_value(transit, self.transaction_version())
-            self._gate.append(((encode_key(metadata.transactional_id), value),))
-        except KafkaError as error:
-            committed(error)
-        except BaseException:  # what nobody thought of must not leave it pending for ever
-            metadata.take_back()
-            raise
-        else:
-            self._gate.when_committed(committed)
+        self._gate.when_committed(committed)
 
     def bury(self, batch: Sequence[TransactionMetadata], then: Then) -> None:
         """Forget transactional ids, with a tombstone each in one batch, once that is committed."""

@@ -5,12 +5,13 @@ Apart from the transactions themselves: who appends to a partition names a produ
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
-class TransactionalProducer(NamedTuple):
+@dataclass(slots=True)
+class TransactionalProducer:
     """Who asks."""
 
     transactional_id: str

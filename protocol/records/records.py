@@ -241,6 +241,36 @@ def build_batch(
     return _seal(base_offset, leader_epoch, covered + payload)
 
 
+def build_batch_of_one_time(
+    timestamp: int,
+    records: Sequence[tuple[bytes, bytes | None]],
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> bytearray:
+    """A batch as coordinators write theirs: keys and values, all of the same time in ms; with a producer id it is part
+    of that one's transaction.
+
+    What `build_batch` makes of the same, in half the time where there are few records.
+    """
+    payload = bytearray()
+    offset_delta = 0
+    for key, value in records:
+        append_record(payload, 0, offset_delta, key, value, ())
+        offset_delta += 1
+    covered = _COVERED.pack(
+        0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT,
+        offset_delta - 1,
+        timestamp,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        offset_delta,
+    )
+    return _seal(0, NO_PARTITION_LEADER_EPOCH, covered + payload)
+
+
 def build_control_batch(
     key: bytes,
     value: bytes,

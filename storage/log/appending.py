@@ -8,7 +8,7 @@ from protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from storage.indexes.transaction_index import AbortedTxn
 from storage.log import recovery
 from storage.log.log_state import LogState
-from storage.log.results import AppendOrigin, AppendResult
+from storage.log.results import CLIENT, REPLICATION, AppendOrigin, AppendResult
 from storage.producers.producer_state import CachedBatch, EndTransactionMarker
 from storage.producers.verification_guards import VerificationGuard
 
@@ -43,10 +43,10 @@ def check_data(
 
     Raises `KafkaError`: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
     """
-    if origin is AppendOrigin.REPLICATION:
+    if origin is REPLICATION:
         return None
     producers = log.producers
-    of_client = origin is AppendOrigin.CLIENT
+    of_client = origin is CLIENT
     if of_client:
         duplicate = producers.find_duplicate(header)
         if duplicate is not None:
@@ -75,7 +75,7 @@ def check_marker(
 
     Raises `KafkaError`: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
     """
-    if origin is AppendOrigin.REPLICATION:
+    if origin is REPLICATION:
         return log.producers.aborted_by(header, marker, header.base_offset)
     log.producers.check_marker(header, marker)
     return log.producers.aborted_by(header, marker, log.log_end_offset)

@@ -27,6 +27,7 @@ from storage.log import (
     recovery,
     removal,
     replacing,
+    results,
     retention,
     rolling,
     syncing,
@@ -111,18 +112,17 @@ class PartitionLog(LogState):
     ) -> AppendResult:
         """Appends one batch of format 2, patching its base offset and leader epoch in place.
 
-        The batch was checked before (CRC, records, times); `header` is what `read_header` says of it *after*
-        those checks, if the caller has it. `guard` is what `start_verification` gave for a transactional
-        batch; `marker` is what a control batch says, if the caller has it. Where anything is raised nothing
-        is changed, except that the log may have rolled, as in Kafka. The high watermark is the caller's to
-        move.
+        The batch was checked before (CRC, records, times); `header` is what `read_header` says of it *after* those
+        checks, if the caller has it. `guard` is what `start_verification` gave for a transactional batch; `marker` is
+        what a control batch says, if the caller has it. Where anything is raised nothing is changed, except that the
+        log may have rolled, as in Kafka. The high watermark is the caller's to move.
 
         Raises `KafkaError`: RECORD_LIST_TOO_LARGE, INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
         """
         if header is None:
             header = read_header(batch)
-        if origin is AppendOrigin.REPLICATION:
+        if origin is results.REPLICATION:
             leader_epoch = header.partition_leader_epoch
             base_offset = appending.offset_of_replicated(self, header)
         else:

@@ -17,6 +17,10 @@ class AppendOrigin(Enum):
     """Batches that another log has accepted: they keep their offset and leader epoch, nothing is refused."""
 
 
+CLIENT, COORDINATOR, RAFT_LEADER, REPLICATION = AppendOrigin
+# By themselves for what each append asks: to Python 3.11 `AppendOrigin.CLIENT` is a call.
+
+
 class AppendResult(NamedTuple):
     """Where a batch stands. Offsets of the old one for a duplicate."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -167,10 +168,10 @@ class Coordinator:
         is_open = state not in (0, 4, 5, 6)
         self.shard.apply(
             "x",
-            TransitMetadata(
+            replace(TransitMetadata(
                 state, producer_id, producer_id, -1, epoch, -1, TIMEOUT_MS, {T0: None} if is_open else {},
                 -1 if state == 0 else self.runtime.now_ms(), self.runtime.now_ms(), 0,
-            )._replace(**fields),  # type: ignore[arg-type]
+            ), **fields),  # type: ignore[arg-type]
         )  # fmt: skip
 
     @property

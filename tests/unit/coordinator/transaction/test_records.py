@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator.transaction.metadata import TransitMetadata
@@ -12,7 +14,7 @@ from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
 
 
 def transit(state: TransactionState = ONGOING, **fields: object) -> TransitMetadata:
-    return TransitMetadata(
+    it = TransitMetadata(
         state=state,
         producer_id=7,
         previous_producer_id=7,
@@ -24,7 +26,8 @@ def transit(state: TransactionState = ONGOING, **fields: object) -> TransitMetad
         start_timestamp_ms=1000,
         last_update_timestamp_ms=2000,
         client_transaction_version=0,
-    )._replace(**fields)  # type: ignore[arg-type]
+    )
+    return replace(it, **fields)  # type: ignore[arg-type]
 
 
 EMPTY_V1 = transit(EMPTY, partitions={}, start_timestamp_ms=-1)
