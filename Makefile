@@ -13,7 +13,7 @@ ARGS ?=
 # No process beside the workers, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/property tests/simulation
 
-.PHONY: help run quick soak simulation test lint check format reference pipeline pipeline-kills needs-java flights streams exactly-once checker crash bench bench-spark docs clean
+.PHONY: help run quick soak simulation test lint check format reference pipeline pipeline-kills needs-java flights streams exactly-once checker crash bench bench-spark dist docs clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -82,6 +82,10 @@ bench: .venv/.dev reference  ## measure beside Apache Kafka
 
 bench-spark: needs-java .venv/.dev reference  ## measure the sink for PySpark beside Spark's own, on both brokers
 	$(BIN)/python -m tests.bench.spark $(ARGS)
+
+dist: .venv/.dev  ## build what is released (URL="https://…" is the address of the repository, for the links)
+	@test -n "$(URL)" || { echo 'make dist URL=https://… : the page of a release links to the repository.' >&2; exit 1; }
+	PROJECT_URL="$(URL)" $(BIN)/python -m build
 
 docs: .venv/.dev  ## renew the tables in the documents that come from the code
 	$(BIN)/python docs/tables.py $(ARGS)

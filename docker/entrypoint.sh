@@ -1,10 +1,22 @@
 #!/bin/sh
 # As in the apache/kafka image, a container that is told nothing listens on every interface, for clients
-# on the machine that published its port; its data lies in the folder meant for a volume.
+# on the machine that published its port; its data lies in the folder meant for a volume. A server.properties
+# in /mnt/shared/config is read; the environment wins over it.
 set -eu
 
-export KAFKA_LOG_DIRS="${KAFKA_LOG_DIRS:-/var/lib/kafka/data}"
-if [ -z "${KAFKA_LISTENERS:-}${KAFKA_ADVERTISED_LISTENERS:-}${KAFKA_CFG_LISTENERS:-}${KAFKA_CFG_ADVERTISED_LISTENERS:-}" ]; then
+file="${BARNABAS_CONFIG:-/mnt/shared/config}/server.properties"
+in_file() {
+  [ -f "$file" ] && grep -Eq "^[[:space:]]*($1)[[:space:]]*[=:[:space:]]" "$file"
+}
+
+if [ -f "$file" ]; then
+  set -- --config "$file" "$@"
+fi
+if ! in_file 'log\.dirs?'; then
+  export KAFKA_LOG_DIRS="${KAFKA_LOG_DIRS:-/var/lib/kafka/data}"
+fi
+if [ -z "${KAFKA_LISTENERS:-}${KAFKA_ADVERTISED_LISTENERS:-}${KAFKA_CFG_LISTENERS:-}${KAFKA_CFG_ADVERTISED_LISTENERS:-}" ] &&
+  ! in_file '(advertised\.)?listeners'; then
   export KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092
 fi
 exec "${BARNABAS:-/opt/barnabas/bin/barnabas}" "$@"

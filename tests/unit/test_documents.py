@@ -17,6 +17,14 @@ def test_every_file_that_a_document_links_to_is_there(document: Path) -> None:
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_heading_that_a_document_links_to_is_there(document: Path) -> None:
+    for path, anchor in re.findall(r"\]\((?!\w+:)([^)#]*)#([^)]+)\)", document.read_text("utf-8")):
+        text = (document.parent / path if path else document).read_text("utf-8")
+        headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_every_make_target_that_a_document_names_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     named = {

@@ -1,0 +1,117 @@
+"""The container's files, and the unit of systemd, without either."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import barnabas
+from broker.process.command_line import parse_command_line
+
+ROOT = Path(__file__).parents[2]
+DOCKER = ROOT / "docker"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Of a container that was told nothing, with the folder for settings that it may have been given."""
+    (tmp_path / "config").mkdir()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
+    return {**kept, "BARNABAS_CONFIG": str(tmp_path / "config")}
+
+
+def entered(tmp_path: Path, environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    """The arguments and Kafka's variables that the entry point passes on."""
+    show = tmp_path / "show"
+    show.write_text('#!/bin/sh\nprintf "argument %s\\n" "$@"\nenv\n')
+    show.chmod(0o755)
+    shown = subprocess.run(
+        [DOCKER / "entrypoint.sh", "--log-level", "info"],
+        env={**environment, "BARNABAS": str(show)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    variables = dict(re.findall(r"^(KAFKA_\w+)=(.*)$", shown, re.MULTILINE))
+    return re.findall(r"^argument (.*)$", shown, re.MULTILINE), variables
+
+
+def test_a_mounted_file_is_read_and_what_it_says_is_not_overridden(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    file = tmp_path / "config" / "server.properties"
+    file.write_text("log.dirs = /data\nadvertised.listeners: PLAINTEXT://here:9092\n")
+    arguments, variables = entered(tmp_path, environment)
+    assert arguments == ["--config", str(file), "--log-level", "info"]
+    assert variables == {}
+
+
+def test_what_a_mounted_file_does_not_say_is_as_without_one(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "config" / "server.properties").write_text("num.partitions=3\n#listeners=PLAINTEXT://:1\n")
+    _, variables = entered(tmp_path, environment)
+    assert variables == {
+        "KAFKA_LOG_DIRS": "/var/lib/kafka/data",
+        "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9092",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092",
+    }
+
+
+def test_without_a_mounted_file_no_file_is_named(tmp_path: Path, environment: dict[str, str]) -> None:
+    arguments, _ = entered(tmp_path, environment)
+    assert arguments == ["--log-level", "info"]
+
+
+def health(environment: dict[str, str], **told: str) -> int:
+    command = [sys.executable, DOCKER / "healthcheck.py"]
+    return subprocess.run(command, env={**environment, **told}, capture_output=True, check=False).returncode
+
+
+def test_the_health_check_asks_the_broker_where_it_listens(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    with barnabas.Broker() as broker:
+        listeners = f"CONTROLLER://0.0.0.0:1,PLAINTEXT://0.0.0.0:{broker.port}"
+        assert health(environment, KAFKA_LISTENERS=listeners) == 0
+        assert health(environment, KAFKA_CFG_LISTENERS=f"PLAINTEXT://127.0.0.1:{broker.port}") == 0
+        assert health(environment, KAFKA_ADVERTISED_LISTENERS=f"PLAINTEXT://elsewhere:{broker.port}") == 0
+        (tmp_path / "config" / "server.properties").write_text(
+            f"a=b\nlisteners = PLAINTEXT://:{broker.port}\n"
+        )
+        assert health(environment) == 0
+        port = broker.port
+    assert health(environment, KAFKA_LISTENERS=f"PLAINTEXT://:{port}") == 1
+
+
+def test_all_that_the_image_copies_is_sent_to_who_builds_it() -> None:
+    """By a list that the classic builder reads, too; nothing in the Dockerfile asks for another one."""
+    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    dockerfile = (DOCKER / "Dockerfile").read_text()
+    copied = re.findall(r"^COPY (?!--from|\. )(.*) \S+$", dockerfile, re.MULTILINE)
+    assert copied
+    assert {name for line in copied for name in line.split()} <= let_in
+    assert {"pyproject.toml", "README.md", "LICENSE", "hatch_build.py", "barnabas"} <= let_in
+    assert "--chmod" not in dockerfile
+    assert "HEALTHCHECK" in dockerfile
+    assert os.access(DOCKER / "entrypoint.sh", os.X_OK)
+
+
+def test_the_unit_starts_the_broker_as_a_service_that_says_when_it_is_ready() -> None:
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(ROOT / "systemd" / "barnabas.service")
+    service = unit["Service"]
+    program, *arguments = shlex.split(service["ExecStart"])
+    assert Path(program).name == "barnabas"
+    assert [*parse_command_line(arguments, {}).config.log_dirs] == ["/var/lib/barnabas"]
+    assert service["Type"] == "notify"
+    assert service["StateDirectory"] == "barnabas"
+    assert service["RestartPreventExitStatus"] == "2"
