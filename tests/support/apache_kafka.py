@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.kafka_tools import Ended, ToolServer
 from tests.support.ports import free_ports
 
 RUNNER = Path(__file__).parents[1] / "kafka" / "kafka"
@@ -18,6 +19,10 @@ START_ATTEMPTS = 3
 # Tools end after a second or two, a broker of the tests within minutes: the first compiler is all that pays off.
 TOOL_OPTIONS = "-Xmx512m -XX:TieredStopAtLevel=1"
 BROKER_OPTIONS = "-Xmx768m -XX:TieredStopAtLevel=1"
+
+# What the runner does in a process of its own: a program of the tests' is no tool, and may leave anything behind.
+PROCESSES = ("class", "classpath")
+_tools = ToolServer(RUNNER, TOOL_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +49,25 @@ def tool(
     name: str, *arguments: str | Path, stdin: str | bytes = "", timeout_s: float = 90.0, check: bool = True
 ) -> str:
     """What one of Kafka's tools printed to its standard output; AssertionError if it fails, unless told."""
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    ended = _tools.run([name, *map(str, arguments)], given, timeout_s) if name not in PROCESSES else None
+    if ended is None:
+        ended = _process(name, *arguments, stdin=given, timeout_s=timeout_s)
+    output, errors = (text.decode(errors="replace") for text in (ended.output, ended.errors))
+    assert ended.status == 0 or not check, f"kafka {name}: status {ended.status}\n{output}\n{errors}"
+    return output
+
+
+def _process(name: str, *arguments: str | Path, stdin: bytes, timeout_s: float) -> Ended:
     ended = subprocess.run(
         [RUNNER, name, *map(str, arguments)],
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        input=stdin,
         capture_output=True,
         timeout=timeout_s,
         env={**os.environ, "KAFKA_OPTS": TOOL_OPTIONS},
         check=False,
     )
-    output, errors = (text.decode(errors="replace") for text in (ended.stdout, ended.stderr))
-    assert ended.returncode == 0 or not check, f"kafka {name}: status {ended.returncode}\n{output}\n{errors}"
-    return output
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
 @contextlib.contextmanager

@@ -116,7 +116,9 @@ public class GroupChecks {
     @Check
     public void aSecondMemberWithTheSameInstanceIdFencesTheFirst() throws Exception {
         fill(1, 0);
-        Member first = join(Map.of("group.instance.id", "one"));
+        // It is to hear of it from its commit, and not before from a heartbeat, which makes it forget its generation.
+        Member first = join(Map.of(
+            "group.instance.id", "one", "heartbeat.interval.ms", 100_000, "session.timeout.ms", 300_000));
         pollUntil("the first owns the partition", () -> first.owned().size() == 1, first);
         Member second = join(Map.of("group.instance.id", "one"));
         pollUntil("the second owns the partition", () -> second.owned().size() == 1, second);
