@@ -3,6 +3,7 @@
 `CRASH_POINTS=all` tries every operation, otherwise a few are drawn.
 """
 
+import contextlib
 import os
 import random
 import shutil
@@ -12,9 +13,15 @@ from pathlib import Path
 import pytest
 
 from storage.cleaning.plan import CleaningPlan
+from storage.files import Files
+from tests.simulation.history import History
+from tests.simulation.virtual_disk import VirtualDisk
+from tests.simulation.virtual_files import MachineDied, VirtualFiles
 from tests.support.cleaning import clean_log
 from tests.support.compacted_history import CompactedHistory
+from tests.support.disk import files
 from tests.support.killing import WRITES, Killer, run
+from tests.support.partition_logs import NOW_MS
 
 WANTED = os.environ.get("CRASH_POINTS", "25")
 SEEDS = (4, 5)
@@ -51,12 +58,12 @@ def _whole_plan(history: CompactedHistory) -> CleaningPlan:
     return history.plan()
 
 
-def _opened(history: CompactedHistory, path: Path, *, clean: bool) -> CompactedHistory:
+def _opened(history: CompactedHistory, path: Path, *, clean: bool, disk: Files = files) -> CompactedHistory:
     """The history, going on in another directory."""
     again = CompactedHistory.__new__(CompactedHistory)
     again.__dict__.update(history.__dict__)
     again.directory = path
-    again.log = again.opened(clean=clean, recovery_point=history.log.log_end_offset)
+    again.log = again.opened(clean=clean, recovery_point=history.log.log_end_offset, disk=disk)
     return again
 
 
@@ -72,9 +79,11 @@ def _killed(history: CompactedHistory, path: Path, at: int, torn: bool) -> Kille
     return run(lambda: clean_log(copied.log, plan), at=at, torn=torn)
 
 
-def _check_and_clean_again(history: CompactedHistory, path: Path, *, clean_stop: bool) -> None:
-    again = _opened(history, path, clean=clean_stop)
-    names = [name.name for name in Path(again.log.directory).iterdir()]
+def _check_and_clean_again(
+    history: CompactedHistory, path: Path, *, clean_stop: bool, disk: Files = files
+) -> None:
+    again = _opened(history, path, clean=clean_stop, disk=disk)
+    names = disk.list_directory(again.log.directory)
     assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
     assert again.log.log_end_offset == history.log.log_end_offset
     assert again.log.leader_epochs.entries == history.log.leader_epochs.entries
@@ -130,3 +139,45 @@ def test_a_start_that_is_killed_while_it_finishes_a_swap_loses_nothing(
         except BaseException as failure:
             failure.add_note(f"killed at {at}: {first.name}; then at {again}: {second.name}")
             raise
+
+
+def test_a_power_loss_at_any_operation_loses_nothing(history: CompactedHistory) -> None:
+    path = Path("/logs")
+    operations = _cleaned_on(_machine(history), history, path).operations
+    for at in range(1, operations) if WANTED == "all" else random.Random(4).sample(range(1, operations), 40):
+        disk = _machine(history)
+        with contextlib.suppress(MachineDied):
+            _cleaned_on(disk, history, path, die_at=at)
+        disk.lose_power(random.Random(at))
+        try:
+            _check_and_clean_again(history, path, clean_stop=False, disk=_files_of(disk))
+        except BaseException as failure:
+            failure.add_note(f"power lost before operation {at}")
+            raise
+
+
+def _machine(history: CompactedHistory) -> VirtualDisk:
+    """A disk that has the log for sure."""
+    disk = VirtualDisk()
+    directory = "/logs/" + os.path.basename(history.log.directory)
+    made = _files_of(disk)
+    made.make_directory("/logs")
+    made.make_directory(directory)
+    for source in Path(history.log.directory).iterdir():
+        made.write_whole(f"{directory}/{source.name}", source.read_bytes())
+    disk.keep_all()
+    return disk
+
+
+def _files_of(disk: VirtualDisk) -> VirtualFiles:
+    return VirtualFiles(disk, History(lambda: 0.0), lambda: NOW_MS)
+
+
+def _cleaned_on(
+    disk: VirtualDisk, history: CompactedHistory, path: Path, *, die_at: int = -1
+) -> VirtualFiles:
+    doomed = _files_of(disk)
+    doomed.die_at = die_at
+    again = _opened(history, path, clean=False, disk=doomed)
+    clean_log(again.log, _whole_plan(again))
+    return doomed

@@ -11,6 +11,7 @@ from storage.cleaning.cleaner import clean
 from storage.cleaning.plan import CleanedSegment, CleaningPlan, CleaningResult, Step
 from storage.files import Files
 from storage.log.partition_log import PartitionLog
+from tests.simulation.virtual_files import MachineDied
 from tests.support.disk import files
 from tests.support.killing import Killed
 from tests.support.partition_logs import NOW_MS
@@ -42,7 +43,7 @@ def plan_of(
 def clean_log(log: PartitionLog, plan: CleaningPlan | None = None, **options: Any) -> CleaningResult:
     """Runs a pass and swaps its segments in; `options` are those of `plan_of`."""
     result = None
-    for step in steps(log, plan or plan_of(log, **options)):
+    for step in steps(log, plan or plan_of(log, **options), disk=log.files):
         if isinstance(step, CleaningResult):
             result = step
     assert result is not None
@@ -70,5 +71,5 @@ def steps(
             yield step
     finally:
         # a process that was killed removes nothing
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(Killed, MachineDied):
             running.close()

@@ -11,6 +11,7 @@ from protocol.records.batch import BatchHeader, read_header, walk_batches
 from protocol.records.records import ABORT, COMMIT, build_batch, build_end_txn_marker, read_records
 from storage.background import Background, Lane, Then, Work, run_at_once
 from storage.file_names import file_path
+from storage.files import Files
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import AppendOrigin, AppendResult, PartitionLog
 from storage.producers.txn_markers import read_marker
@@ -30,6 +31,7 @@ def open_log(
     background: Background = run_at_once,
     jitter: Callable[[int], int] = lambda limit: 0,
     topic_id: str | None = TOPIC_ID,
+    disk: Files = files,
     **config: Any,
 ) -> PartitionLog:
     """The log `orders-0` below `directory`, which is made if need be; further arguments are those of `LogConfig`."""
@@ -43,7 +45,7 @@ def open_log(
         clean=clean,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
-        files=files,
+        files=disk,
         background=background,
         jitter=jitter,
         topic_id=topic_id,
