@@ -12,13 +12,13 @@ from storage.log.segment import Segment
 def offset_for_timestamp(log: LogState, timestamp_ms: int) -> TimestampOffset | None:
     """The first record, in log order and from the log start on, whose timestamp is at or after the given one.
 
-    Only the first segment that reaches that time is searched, as in Kafka.
+    Kafka searches the first segment alone that reaches that time. Cleaning leaves batches that have a timestamp and no
+    record, and behind such a one Kafka finds nothing, though later segments hold what was asked for.
     """
     if not log.created:
         return None
     start_offset = log.log_start_offset
     for segment in log.segments:
-        # Kafka takes the file's time for a segment without timestamps, to find nothing in it and end there
         if segment.load_max_timestamp() >= timestamp_ms:
             _time, indexed_offset = segment.time_index.lookup(timestamp_ms)
             position = segment.offset_index.lookup(max(indexed_offset, start_offset))
@@ -27,24 +27,44 @@ def offset_for_timestamp(log: LogState, timestamp_ms: int) -> TimestampOffset | 
                     found = _first_record(segment, at, header, timestamp_ms, start_offset)
                     if found is not None:
                         return found
-            return None
     return None
 
 
 def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
-    """The first record that has the log's largest timestamp; possibly below the log start, as in Kafka."""
+    """The first record that has the log's largest timestamp; possibly below the log start, as in Kafka.
+
+    Kafka finds nothing where the batch that has it was emptied by cleaning.
+    """
     if not log.created:
         return None
-    latest = None
-    for segment in log.segments:
-        if latest is None or segment.load_max_timestamp() > latest.load_max_timestamp():
-            latest = segment
-    assert latest is not None
-    max_timestamp_ms = latest.load_max_timestamp()
-    for at, header in latest.batches(latest.offset_index.lookup(latest.max_timestamp_offset)):
+    best: tuple[Segment, int, BatchHeader] | None = None
+    # the one with the largest timestamp first, of equal ones the earliest
+    for segment in sorted(log.segments, key=lambda segment: -segment.load_max_timestamp()):
+        if best is not None and segment.load_max_timestamp() <= best[2].max_timestamp:
+            break
+        found = _latest_batch(segment)
+        if found is not None and (best is None or found[1].max_timestamp > best[2].max_timestamp):
+            best = segment, *found
+    if best is None:
+        return None
+    segment, position, header = best
+    return _first_record(segment, position, header, header.max_timestamp, 0)
+
+
+def _latest_batch(segment: Segment) -> tuple[int, BatchHeader] | None:
+    """Position and header of the first batch that has the largest timestamp of the segment's records; None without
+    one."""
+    max_timestamp_ms = segment.load_max_timestamp()
+    for at, header in segment.batches(segment.offset_index.lookup(segment.max_timestamp_offset)):
         if header.max_timestamp == max_timestamp_ms:
-            return _first_record(latest, at, header, max_timestamp_ms, 0)
-    return None
+            if header.records_count:
+                return at, header
+            break
+    latest = None
+    for at, header in segment.batches():
+        if header.records_count and (latest is None or header.max_timestamp > latest[1].max_timestamp):
+            latest = at, header
+    return latest
 
 
 def _first_record(

@@ -1,0 +1,404 @@
+"""What becomes of a batch without transactions: copied, made anew, emptied, or gone."""
+
+from pathlib import Path
+
+import pytest
+
+from protocol.records import compression
+from protocol.records.batch import (
+    BATCH_OVERHEAD,
+    CRC_POS,
+    DELETE_HORIZON_BIT,
+    compute_crc,
+    patch_crc,
+    read_header,
+)
+from protocol.records.records import append_record, build_batch, read_records, seal_batch
+from storage.cleaning.plan import UncleanableError
+from storage.log.partition_log import PartitionLog
+from tests.support.cleaning import clean_log, plan_of
+from tests.support.partition_logs import NOW_MS, append, batches, file, names
+from tests.unit.storage.cleaning.compacted_logs import (
+    RETENTION_MS,
+    closed,
+    compacted_log,
+    header_at,
+    offsets,
+    put,
+    stored,
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> PartitionLog:
+    return compacted_log(tmp_path)
+
+
+def test_the_latest_record_of_each_key_stays(log: PartitionLog) -> None:
+    put(log, "a=1", "b=2")
+    put(log, "a=3", "c=4")
+    put(log, "b=5")
+    result = clean_log(closed(log))
+    assert offsets(log) == [2, 3, 4]
+    assert result.first_dirty_offset == 5
+    assert (result.stats.records_read, result.stats.records_written, result.stats.keys) == (5, 3, 3)
+    assert log.log_start_offset == 0
+
+
+def test_a_batch_of_which_all_stays_is_copied_byte_for_byte(log: PartitionLog) -> None:
+    put(log, "a=1", "b=2", leader_epoch=3, base_sequence=0)
+    put(log, "c=1", codec=compression.GZIP)
+    before = list(batches(log))
+    clean_log(closed(log))
+    assert list(batches(log)) == before
+
+
+def test_a_batch_of_which_a_part_stays_keeps_its_offsets_and_its_writer(log: PartitionLog) -> None:
+    put(log, "a=1", "b=2", "a=3", "c=4", producer_id=7, producer_epoch=2, base_sequence=5)
+    put(log, "c=5")
+    before = header_at(log, 0)
+    clean_log(closed(log))
+    header, records = stored(log)[0]
+    assert [(record.offset, record.key, record.sequence) for record in records] == [
+        (1, b"b", 6),
+        (2, b"a", 7),
+    ]
+    assert header._replace(batch_length=0, crc=0) == before._replace(batch_length=0, crc=0, records_count=2)
+
+
+def test_the_base_timestamp_becomes_that_of_the_first_record_that_stays(log: PartitionLog) -> None:
+    append(
+        log,
+        build_batch([(NOW_MS, b"a", b"1", ()), (NOW_MS + 5, b"b", b"2", ()), (NOW_MS + 3, b"c", b"3", ())]),
+    )
+    put(log, "a=4")
+    clean_log(closed(log))
+    header, records = stored(log)[0]
+    assert (header.base_timestamp, header.max_timestamp) == (NOW_MS + 5, NOW_MS + 5)
+    assert [record.timestamp for record in records] == [NOW_MS + 5, NOW_MS + 3]
+
+
+def test_headers_and_empty_values_stay_as_they_are(log: PartitionLog) -> None:
+    kept = (NOW_MS + 9, b"b", b"", ((b"h", b"x"), (b"n", None)))
+    append(log, build_batch([(NOW_MS, b"a", b"1", ()), kept]))
+    put(log, "a=2")
+    clean_log(closed(log))
+    [record] = stored(log)[0][1]
+    assert (record.timestamp, record.key, record.value, record.headers) == kept
+
+
+@pytest.mark.parametrize("codec", [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD])
+def test_a_compressed_batch_is_compressed_again(log: PartitionLog, codec: int) -> None:
+    put(log, *(f"k{number % 50}={'x' * 40}{number}" for number in range(200)), codec=codec)
+    clean_log(closed(log))
+    [(header, records)] = stored(log)
+    assert header.compression == codec
+    assert [record.offset for record in records] == list(range(150, 200))
+    assert header.last_offset == 199
+
+
+def test_records_without_a_key_go(log: PartitionLog) -> None:
+    put(log, "=1", "a=2", "=3")
+    clean_log(closed(log))
+    assert offsets(log) == [1]
+
+
+def test_the_empty_key_is_a_key(log: PartitionLog) -> None:
+    append(log, build_batch([(NOW_MS, b"", b"1", ()), (NOW_MS, b"", b"2", ())]))
+    clean_log(closed(log))
+    assert offsets(log) == [1]
+
+
+# ---- tombstones
+
+
+def test_a_tombstone_gets_a_horizon_first_and_goes_when_it_has_passed(log: PartitionLog) -> None:
+    put(log, "a=1", "b=2")
+    put(log, "a", "b=3")
+    put(log, "z=1")
+    clean_log(closed(log))
+    header, records = stored(log)[0]
+    assert header.has_delete_horizon
+    assert header.base_timestamp == NOW_MS + RETENTION_MS
+    assert [(record.offset, record.timestamp, record.value) for record in records] == [
+        (2, NOW_MS, None),
+        (3, NOW_MS, b"3"),
+    ]
+    put(log, "x=1")
+    clean_log(closed(log), now_ms=NOW_MS + RETENTION_MS - 1)
+    assert offsets(log) == [2, 3, 4, 5]
+    assert header_at(log, 2) == header
+    put(log, "y=1")
+    clean_log(closed(log), now_ms=NOW_MS + RETENTION_MS)
+    assert offsets(log) == [3, 4, 5, 6]
+    # the horizon stays on what the tombstone stood beside
+    assert header_at(log, 3).base_timestamp == NOW_MS + RETENTION_MS
+
+
+def test_even_without_retention_a_tombstone_goes_in_the_second_pass_alone(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path, delete_retention_ms=0)
+    put(log, "a=1")
+    put(log, "a")
+    put(log, "b=1")
+    clean_log(closed(log))
+    assert offsets(log) == [1, 2]
+    put(log, "c=1")
+    clean_log(closed(log))
+    assert offsets(log) == [2, 3]
+
+
+def test_a_horizon_doesnt_move_over_a_restart(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    put(log, "a", "b=1")
+    clean_log(closed(log))
+    horizon_ms = header_at(log, 0).base_timestamp
+    log.close()
+    log = compacted_log(tmp_path)
+    log.update_high_watermark(log.log_end_offset)
+    put(log, "c=1")
+    clean_log(closed(log), now_ms=NOW_MS + 500)
+    assert header_at(log, 0).base_timestamp == horizon_ms == NOW_MS + RETENTION_MS
+
+
+def test_a_tombstone_that_is_superseded_goes_like_any_record(log: PartitionLog) -> None:
+    put(log, "a", "b=1")
+    put(log, "a=2")
+    clean_log(closed(log))
+    assert offsets(log) == [1, 2]
+    assert not header_at(log, 1).has_delete_horizon
+
+
+def test_with_log_append_time_a_horizon_leaves_the_records_their_time(log: PartitionLog) -> None:
+    put(log, "a", "b=1", "c=2", timestamp=5, log_append_time=NOW_MS - 7)
+    put(log, "b=3")
+    clean_log(closed(log))
+    header, records = stored(log)[0]
+    assert header.base_timestamp == NOW_MS + RETENTION_MS
+    assert header.max_timestamp == NOW_MS - 7
+    assert [record.timestamp for record in records] == [NOW_MS - 7, NOW_MS - 7]
+    # what stands in the records leads from the horizon to the batch's time
+    payload = next(batches(log))[BATCH_OVERHEAD:]
+    as_created = seal_batch(header._replace(attributes=header.attributes & ~8), payload, None)
+    assert [record.timestamp for record in read_records(as_created)] == [NOW_MS - 7, NOW_MS - 7]
+
+
+def test_with_log_append_time_what_is_made_anew_has_no_deltas(log: PartitionLog) -> None:
+    append(
+        log,
+        build_batch([(3, b"a", b"1", ()), (9, b"b", b"2", ()), (5, b"c", b"3", ())], log_append_time=NOW_MS),
+    )
+    put(log, "a=1")
+    clean_log(closed(log))
+    header = header_at(log, 1)
+    assert (header.base_timestamp, header.max_timestamp) == (NOW_MS, NOW_MS)
+    payload = bytearray()
+    append_record(payload, 0, 1, b"b", b"2", ())
+    append_record(payload, 0, 2, b"c", b"3", ())
+    assert next(batches(log))[BATCH_OVERHEAD:] == payload
+
+
+# ---- what stays empty
+
+
+def test_the_batch_before_the_uncleanable_part_stays_though_it_is_empty(log: PartitionLog) -> None:
+    put(log, "=1", "=2")
+    put(log, "=3", "=4", leader_epoch=4, codec=compression.GZIP)
+    clean_log(closed(log))
+    [(header, records)] = stored(log)
+    assert records == []
+    assert (header.base_offset, header.last_offset, header.records_count) == (2, 3, 0)
+    assert (header.size_bytes, header.attributes, header.base_timestamp) == (BATCH_OVERHEAD, 0, -1)
+    assert header.max_timestamp == NOW_MS
+    assert log.segments[0].next_offset() == 4
+
+
+def test_the_last_batch_of_an_idempotent_producer_stays_though_it_is_empty(log: PartitionLog) -> None:
+    for sequence in range(3):
+        put(log, "a=1", producer_id=5, producer_epoch=0, base_sequence=sequence)
+    put(log, "a=9")
+    clean_log(closed(log))
+    assert offsets(log) == [3]
+    header = header_at(log, 2)
+    assert (header.producer_id, header.base_sequence, header.records_count) == (5, 2, 0)
+
+
+def test_an_empty_batch_goes_when_its_producer_has_written_again_or_is_forgotten(log: PartitionLog) -> None:
+    put(log, "a=1", producer_id=5, producer_epoch=0, base_sequence=0)
+    put(log, "a=1", producer_id=6, producer_epoch=0, base_sequence=0)
+    put(log, "a=9")
+    clean_log(closed(log))
+    assert [header.base_offset for header, _ in stored(log)] == [0, 1, 2]
+    put(log, "b=1", producer_id=5, producer_epoch=0, base_sequence=1)
+    put(log, "a=10")
+    clean_log(closed(log))
+    assert [header.base_offset for header, _ in stored(log)] == [1, 3, 4]
+    log.expire_producers(NOW_MS + 10**9)
+    put(log, "c=1")
+    clean_log(closed(log))
+    assert [header.base_offset for header, _ in stored(log)] == [3, 4, 5]
+
+
+def test_a_producer_whose_last_batch_is_empty_is_known_from_the_log_alone(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    put(log, "a=1", "b=1", producer_id=5, producer_epoch=3, base_sequence=4)
+    put(log, "a=2", "b=2")
+    clean_log(closed(log))
+    log.close(clean=False)
+    for name in names(log):
+        if name.endswith(".snapshot"):
+            (Path(log.directory) / name).unlink()
+    log = compacted_log(tmp_path, clean=False)
+    [producer] = log.producers.producers.values()
+    assert (producer.producer_id, producer.epoch, producer.last_sequence) == (5, 3, 5)
+    repeated = put(log, "a=1", "b=1", producer_id=5, producer_epoch=3, base_sequence=4)
+    assert (repeated.base_offset, repeated.duplicate) == (0, True)
+    assert put(log, "a=1", producer_id=5, producer_epoch=3, base_sequence=6).base_offset == 4
+
+
+# ---- how far a pass comes
+
+
+def test_a_full_map_ends_the_pass_and_the_next_one_goes_on(log: PartitionLog) -> None:
+    put(log, "a=1", "b=2", "c=3", "a=4")
+    put(log, "c=5", "b=6")
+    closed(log)
+    first = clean_log(log, max_keys=2)
+    # the third key is the first that finds no room
+    assert first.first_dirty_offset == 2
+    assert offsets(log) == [0, 1, 2, 3, 4, 5]
+    second = clean_log(log, first_dirty=2, max_keys=2)
+    assert second.first_dirty_offset == 4
+    assert offsets(log) == [1, 2, 3, 4, 5]
+    third = clean_log(log, first_dirty=4, max_keys=2)
+    assert third.first_dirty_offset == 6
+    assert offsets(log) == [3, 4, 5]
+
+
+def test_what_lies_above_a_full_map_stays_but_tombstones_there_get_their_horizon(log: PartitionLog) -> None:
+    put(log, "a=1", "b=2")
+    put(log, "=3", "c", "a=5")
+    result = clean_log(closed(log), max_keys=2)
+    # the batch behind put nothing in before its key found no room
+    assert result.first_dirty_offset == 2
+    assert offsets(log) == [0, 1, 2, 3, 4]
+    assert header_at(log, 3).has_delete_horizon
+
+
+def test_clean_segments_lose_what_the_dirty_part_supersedes(log: PartitionLog) -> None:
+    put(log, "a=1", "b=1")
+    clean_log(closed(log))
+    put(log, "a=2")
+    clean_log(closed(log), first_dirty=2)
+    assert offsets(log) == [1, 2]
+
+
+def test_a_pass_without_anything_dirty_changes_nothing(log: PartitionLog) -> None:
+    put(log, "a=1", "a=2")
+    closed(log)
+    before = list(batches(log))
+    assert clean_log(log, first_dirty=2).first_dirty_offset == 2
+    assert list(batches(log)) == before
+
+
+def test_the_uncleanable_offset_is_rounded_down_to_its_segment(log: PartitionLog) -> None:
+    put(log, "a=1")
+    closed(log)
+    put(log, "a=2")
+    put(log, "a=3")
+    closed(log)
+    plan = plan_of(log, first_uncleanable=2)
+    assert plan.first_uncleanable_offset == 1
+    assert clean_log(log, plan).first_dirty_offset == 1
+    assert offsets(log) == [0, 1, 2]
+
+
+# ---- what doesn't hold
+
+
+def test_a_batch_that_doesnt_match_its_crc_isnt_cleaned(log: PartitionLog) -> None:
+    put(log, "a=1", "b=1")
+    put(log, "a=2")
+    closed(log)
+    path = file(log, 0, ".log")
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(
+        UncleanableError,
+        match=r"orders-0/0+\.log at position 79: the batch at offset 2 doesn't match its CRC",
+    ):
+        clean_log(log)
+    assert path.read_bytes() == data
+    assert not [name for name in names(log) if name.endswith(".cleaned")]
+
+
+@pytest.mark.parametrize(
+    ("position", "value", "reason"),
+    [(8, 2**30, "a batch of 1073741836 bytes"), (8, 10, "a batch of 22 bytes"), (16, 1 << 24, "format 1")],
+)
+def test_a_header_that_cant_be_one_makes_the_partition_uncleanable(
+    log: PartitionLog, position: int, value: int, reason: str
+) -> None:
+    put(log, "a=1", "b=1")
+    closed(log)
+    path = file(log, 0, ".log")
+    data = bytearray(path.read_bytes())
+    data[position : position + 4] = value.to_bytes(4, "big")
+    path.write_bytes(data)
+    with pytest.raises(UncleanableError, match=reason):
+        clean_log(log)
+
+
+def test_records_that_dont_parse_make_the_partition_uncleanable(log: PartitionLog) -> None:
+    data = build_batch([(NOW_MS, b"a", b"1", ())])
+    data[BATCH_OVERHEAD] = 0x7E
+    patch_crc(data, 0, len(data))
+    assert compute_crc(data, 0, len(data)) == int.from_bytes(data[CRC_POS : CRC_POS + 4], "big")
+    append(log, data)
+    with pytest.raises(UncleanableError, match="doesn't fit its size"):
+        clean_log(closed(log))
+
+
+def test_repeated_offsets_in_a_batch_are_cleaned_where_kafka_gives_the_partition_up(
+    log: PartitionLog,
+) -> None:
+    payload = bytearray()
+    for key, delta in ((b"a", 0), (b"b", 0), (b"c", 1)):
+        append_record(payload, 0, delta, key, b"1", ())
+    header = read_header(build_batch([(NOW_MS, b"a", b"1", ())] * 3))._replace(last_offset_delta=2)
+    append(log, seal_batch(header, payload, None))
+    put(log, "c=2")
+    clean_log(closed(log))
+    assert [(record.offset, record.key) for _, records in stored(log) for record in records] == [
+        (0, b"a"),
+        (0, b"b"),
+        (3, b"c"),
+    ]
+
+
+def test_an_offset_that_points_behind_its_batch_supersedes_nothing_later(log: PartitionLog) -> None:
+    payload = bytearray()
+    append_record(payload, 0, 1000, b"a", b"1", ())
+    header = read_header(build_batch([(NOW_MS, b"a", b"1", ())]))
+    append(log, seal_batch(header, payload, None))
+    put(log, "a=2")
+    clean_log(closed(log))
+    assert b"2" in [record.value for _, records in stored(log) for record in records]
+
+
+def test_a_negative_timestamp_hinders_nothing(log: PartitionLog) -> None:
+    put(log, "a=1", "b=1", timestamp=-50)
+    put(log, "a=2")
+    clean_log(closed(log))
+    header, records = stored(log)[0]
+    assert [record.timestamp for record in records] == [-50]
+    assert header.max_timestamp == -1
+
+
+def test_a_batch_of_thousands_of_records_is_gone_through_piece_by_piece(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path, segment_bytes=10**7)
+    put(log, *(f"k{number % 3000}={number}" for number in range(9000)))
+    closed(log)
+    assert clean_log(log).stats.records_written == 3000
+    assert offsets(log) == list(range(6000, 9000))
+    assert not header_at(log, 8000).attributes & DELETE_HORIZON_BIT

@@ -1,0 +1,63 @@
+"""For each key its latest offset, in a bounded space."""
+
+import random
+
+from storage.cleaning.offset_map import NOT_FOUND, OffsetMap, keys_for
+
+
+def test_a_key_has_the_offset_that_was_put_last() -> None:
+    found = OffsetMap(100, 1000)
+    assert found.put(b"a", 1)
+    assert found.put(b"b", 2)
+    assert found.put(b"a", 3)
+    assert (found.get(b"a"), found.get(b"b"), found.get(b"c")) == (3, 2, NOT_FOUND)
+    assert found.count == 2
+    assert found.latest == 3
+
+
+def test_the_empty_key_is_a_key() -> None:
+    found = OffsetMap(100, 1000)
+    assert found.get(b"") == NOT_FOUND
+    found.put(b"", 0)
+    assert found.get(b"") == 0
+
+
+def test_a_full_map_takes_not_even_a_key_that_it_has() -> None:
+    found = OffsetMap(2, 1000)
+    assert found.put(b"a", 1)
+    assert found.put(b"b", 2)
+    assert not found.put(b"a", 3)
+    assert found.get(b"a") == 1
+    assert found.latest == 2
+
+
+def test_thousands_of_keys_are_told_apart_up_to_the_last_that_there_is_room_for() -> None:
+    chance = random.Random(1)
+    keys = [chance.randbytes(chance.randrange(1, 40)) for _ in range(5000)]
+    known: dict[bytes, int] = {}
+    found = OffsetMap(len(set(keys)), 1 << 40)
+    for offset, key in enumerate(keys):
+        if len(known) < found.max_keys:
+            assert found.put(key, offset)
+            known[key] = offset
+    assert {key: found.get(key) for key in keys} == known
+    assert found.count == len(known)
+
+
+def test_there_is_no_more_room_than_there_are_offsets() -> None:
+    found = OffsetMap(10**9, 3)
+    for offset in range(3):
+        found.put(b"%d" % offset, offset)
+    assert [found.get(b"%d" % offset) for offset in range(3)] == [0, 1, 2]
+
+
+def test_the_keys_of_kafkas_default_buffer() -> None:
+    assert keys_for(134_217_728, 0.9) == 5_033_164
+    assert keys_for(2**40, 1.0) == (2**31 - 1) // 24
+
+
+def test_the_end_moves_forward_alone() -> None:
+    found = OffsetMap(10, 10)
+    found.reach(5)
+    found.reach(3)
+    assert found.latest == 5
