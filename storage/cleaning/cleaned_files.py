@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from struct import Struct
 
 from protocol.records.batch import NO_TIMESTAMP, Bytes
-from storage.cleaning.grouping import MAX_RELATIVE_OFFSET
 from storage.cleaning.plan import CleanedSegment, CleaningSettings, UncleanableError
 from storage.file_names import (
     CLEANED_SUFFIX,
@@ -18,6 +17,7 @@ from storage.file_names import (
 )
 from storage.files import File, Files
 from storage.indexes import offset_index, time_index
+from storage.indexes.offset_index import MAX_RELATIVE_OFFSET
 from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
 
 _BUFFER_BYTES = 1 << 18

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from storage.cleaning.plan import CleaningSettings, SegmentSizes
-
-MAX_RELATIVE_OFFSET = 2**31 - 1
+from storage.indexes.offset_index import MAX_RELATIVE_OFFSET
 
 
 def group_segments(

@@ -11,6 +11,8 @@ from struct import Struct
 from storage.files import Bytes, File, Files
 
 ENTRY_SIZE = 8
+MAX_RELATIVE_OFFSET = 2**31 - 1
+"""What an entry holds: a segment's last offset is at most so far from its base."""
 _ENTRY = Struct(">ii")
 _INT32 = Struct(">i")
 _UNKNOWN = -1

@@ -26,15 +26,13 @@ from storage.file_names import (
 )
 from storage.files import File, Files, TornWriteError
 from storage.indexes import offset_index, time_index
-from storage.indexes.offset_index import OffsetIndex
+from storage.indexes.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from storage.indexes.time_index import TimeIndex
 from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
 from storage.log.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
 
-MAX_RELATIVE_OFFSET = 2**31 - 1
-"""What an index entry holds: a segment's last offset is at most so far from its base."""
 _HEADERS_CHUNK_BYTES = 8192
 
 

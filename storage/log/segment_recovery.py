@@ -20,10 +20,11 @@ from protocol.records.batch import (
     read_header,
 )
 from storage.files import Files
+from storage.indexes.offset_index import MAX_RELATIVE_OFFSET
 from storage.indexes.transaction_index import AbortedTxn
 from storage.log import producer_replay, removal
 from storage.log.log_state import LogState
-from storage.log.segment import MAX_RELATIVE_OFFSET, Segment
+from storage.log.segment import Segment
 from storage.producers.producer_state import ProducerStates
 
 logger = logging.getLogger(__name__)

@@ -7,19 +7,12 @@ import pytest
 from protocol.records import compression
 from protocol.records.batch import (
     BATCH_OVERHEAD,
-    CRC_POS,
-    DELETE_HORIZON_BIT,
-    compute_crc,
-    patch_crc,
-    read_header,
 )
-from protocol.records.records import append_record, build_batch, read_records, seal_batch
-from storage.cleaning.plan import UncleanableError
+from protocol.records.records import build_batch
 from storage.log.partition_log import PartitionLog
 from tests.support.cleaning import clean_log, plan_of
-from tests.support.partition_logs import NOW_MS, append, batches, file, names
+from tests.support.partition_logs import NOW_MS, append, batches, names
 from tests.unit.storage.cleaning.compacted_logs import (
-    RETENTION_MS,
     closed,
     compacted_log,
     header_at,
@@ -107,94 +100,6 @@ def test_the_empty_key_is_a_key(log: PartitionLog) -> None:
     append(log, build_batch([(NOW_MS, b"", b"1", ()), (NOW_MS, b"", b"2", ())]))
     clean_log(closed(log))
     assert offsets(log) == [1]
-
-
-# ---- tombstones
-
-
-def test_a_tombstone_gets_a_horizon_first_and_goes_when_it_has_passed(log: PartitionLog) -> None:
-    put(log, "a=1", "b=2")
-    put(log, "a", "b=3")
-    put(log, "z=1")
-    clean_log(closed(log))
-    header, records = stored(log)[0]
-    assert header.has_delete_horizon
-    assert header.base_timestamp == NOW_MS + RETENTION_MS
-    assert [(record.offset, record.timestamp, record.value) for record in records] == [
-        (2, NOW_MS, None),
-        (3, NOW_MS, b"3"),
-    ]
-    put(log, "x=1")
-    clean_log(closed(log), now_ms=NOW_MS + RETENTION_MS - 1)
-    assert offsets(log) == [2, 3, 4, 5]
-    assert header_at(log, 2) == header
-    put(log, "y=1")
-    clean_log(closed(log), now_ms=NOW_MS + RETENTION_MS)
-    assert offsets(log) == [3, 4, 5, 6]
-    # the horizon stays on what the tombstone stood beside
-    assert header_at(log, 3).base_timestamp == NOW_MS + RETENTION_MS
-
-
-def test_even_without_retention_a_tombstone_goes_in_the_second_pass_alone(tmp_path: Path) -> None:
-    log = compacted_log(tmp_path, delete_retention_ms=0)
-    put(log, "a=1")
-    put(log, "a")
-    put(log, "b=1")
-    clean_log(closed(log))
-    assert offsets(log) == [1, 2]
-    put(log, "c=1")
-    clean_log(closed(log))
-    assert offsets(log) == [2, 3]
-
-
-def test_a_horizon_doesnt_move_over_a_restart(tmp_path: Path) -> None:
-    log = compacted_log(tmp_path)
-    put(log, "a", "b=1")
-    clean_log(closed(log))
-    horizon_ms = header_at(log, 0).base_timestamp
-    log.close()
-    log = compacted_log(tmp_path)
-    log.update_high_watermark(log.log_end_offset)
-    put(log, "c=1")
-    clean_log(closed(log), now_ms=NOW_MS + 500)
-    assert header_at(log, 0).base_timestamp == horizon_ms == NOW_MS + RETENTION_MS
-
-
-def test_a_tombstone_that_is_superseded_goes_like_any_record(log: PartitionLog) -> None:
-    put(log, "a", "b=1")
-    put(log, "a=2")
-    clean_log(closed(log))
-    assert offsets(log) == [1, 2]
-    assert not header_at(log, 1).has_delete_horizon
-
-
-def test_with_log_append_time_a_horizon_leaves_the_records_their_time(log: PartitionLog) -> None:
-    put(log, "a", "b=1", "c=2", timestamp=5, log_append_time=NOW_MS - 7)
-    put(log, "b=3")
-    clean_log(closed(log))
-    header, records = stored(log)[0]
-    assert header.base_timestamp == NOW_MS + RETENTION_MS
-    assert header.max_timestamp == NOW_MS - 7
-    assert [record.timestamp for record in records] == [NOW_MS - 7, NOW_MS - 7]
-    # what stands in the records leads from the horizon to the batch's time
-    payload = next(batches(log))[BATCH_OVERHEAD:]
-    as_created = seal_batch(header._replace(attributes=header.attributes & ~8), payload, None)
-    assert [record.timestamp for record in read_records(as_created)] == [NOW_MS - 7, NOW_MS - 7]
-
-
-def test_with_log_append_time_what_is_made_anew_has_no_deltas(log: PartitionLog) -> None:
-    append(
-        log,
-        build_batch([(3, b"a", b"1", ()), (9, b"b", b"2", ()), (5, b"c", b"3", ())], log_append_time=NOW_MS),
-    )
-    put(log, "a=1")
-    clean_log(closed(log))
-    header = header_at(log, 1)
-    assert (header.base_timestamp, header.max_timestamp) == (NOW_MS, NOW_MS)
-    payload = bytearray()
-    append_record(payload, 0, 1, b"b", b"2", ())
-    append_record(payload, 0, 2, b"c", b"3", ())
-    assert next(batches(log))[BATCH_OVERHEAD:] == payload
 
 
 # ---- what stays empty
@@ -310,95 +215,3 @@ def test_the_uncleanable_offset_is_rounded_down_to_its_segment(log: PartitionLog
     assert plan.first_uncleanable_offset == 1
     assert clean_log(log, plan).first_dirty_offset == 1
     assert offsets(log) == [0, 1, 2]
-
-
-# ---- what doesn't hold
-
-
-def test_a_batch_that_doesnt_match_its_crc_isnt_cleaned(log: PartitionLog) -> None:
-    put(log, "a=1", "b=1")
-    put(log, "a=2")
-    closed(log)
-    path = file(log, 0, ".log")
-    data = bytearray(path.read_bytes())
-    data[-3] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(
-        UncleanableError,
-        match=r"orders-0/0+\.log at position 79: the batch at offset 2 doesn't match its CRC",
-    ):
-        clean_log(log)
-    assert path.read_bytes() == data
-    assert not [name for name in names(log) if name.endswith(".cleaned")]
-
-
-@pytest.mark.parametrize(
-    ("position", "value", "reason"),
-    [(8, 2**30, "a batch of 1073741836 bytes"), (8, 10, "a batch of 22 bytes"), (16, 1 << 24, "format 1")],
-)
-def test_a_header_that_cant_be_one_makes_the_partition_uncleanable(
-    log: PartitionLog, position: int, value: int, reason: str
-) -> None:
-    put(log, "a=1", "b=1")
-    closed(log)
-    path = file(log, 0, ".log")
-    data = bytearray(path.read_bytes())
-    data[position : position + 4] = value.to_bytes(4, "big")
-    path.write_bytes(data)
-    with pytest.raises(UncleanableError, match=reason):
-        clean_log(log)
-
-
-def test_records_that_dont_parse_make_the_partition_uncleanable(log: PartitionLog) -> None:
-    data = build_batch([(NOW_MS, b"a", b"1", ())])
-    data[BATCH_OVERHEAD] = 0x7E
-    patch_crc(data, 0, len(data))
-    assert compute_crc(data, 0, len(data)) == int.from_bytes(data[CRC_POS : CRC_POS + 4], "big")
-    append(log, data)
-    with pytest.raises(UncleanableError, match="doesn't fit its size"):
-        clean_log(closed(log))
-
-
-def test_repeated_offsets_in_a_batch_are_cleaned_where_kafka_gives_the_partition_up(
-    log: PartitionLog,
-) -> None:
-    payload = bytearray()
-    for key, delta in ((b"a", 0), (b"b", 0), (b"c", 1)):
-        append_record(payload, 0, delta, key, b"1", ())
-    header = read_header(build_batch([(NOW_MS, b"a", b"1", ())] * 3))._replace(last_offset_delta=2)
-    append(log, seal_batch(header, payload, None))
-    put(log, "c=2")
-    clean_log(closed(log))
-    assert [(record.offset, record.key) for _, records in stored(log) for record in records] == [
-        (0, b"a"),
-        (0, b"b"),
-        (3, b"c"),
-    ]
-
-
-def test_an_offset_that_points_behind_its_batch_supersedes_nothing_later(log: PartitionLog) -> None:
-    payload = bytearray()
-    append_record(payload, 0, 1000, b"a", b"1", ())
-    header = read_header(build_batch([(NOW_MS, b"a", b"1", ())]))
-    append(log, seal_batch(header, payload, None))
-    put(log, "a=2")
-    clean_log(closed(log))
-    assert b"2" in [record.value for _, records in stored(log) for record in records]
-
-
-def test_a_negative_timestamp_hinders_nothing(log: PartitionLog) -> None:
-    put(log, "a=1", "b=1", timestamp=-50)
-    put(log, "a=2")
-    clean_log(closed(log))
-    header, records = stored(log)[0]
-    assert [record.timestamp for record in records] == [-50]
-    assert header.max_timestamp == -1
-
-
-def test_a_batch_of_thousands_of_records_is_gone_through_piece_by_piece(tmp_path: Path) -> None:
-    log = compacted_log(tmp_path, segment_bytes=10**7)
-    put(log, *(f"k{number % 3000}={number}" for number in range(9000)))
-    closed(log)
-    assert clean_log(log).stats.records_written == 3000
-    assert offsets(log) == list(range(6000, 9000))
-    assert not header_at(log, 8000).attributes & DELETE_HORIZON_BIT

@@ -10,6 +10,7 @@ from storage.background import Lane
 from storage.cleaning.cleaned_files import discard_cleaned
 from storage.cleaning.cleaner import clean
 from storage.cleaning.plan import CleanedSegment, CleaningResult, Progress
+from storage.file_names import offset_of
 from storage.log.partition_log import PartitionLog
 from storage.log.replacing import ReplacedMeanwhileError
 from storage.log.results import TimestampOffset
@@ -256,6 +257,29 @@ def test_a_disk_that_refuses_in_the_midst_of_it_ends_the_log(log: PartitionLog) 
     assert answers == [log.failure]
     with pytest.raises(KafkaError):
         put(log, "a=1")
+
+
+@pytest.mark.fault("set_modified_ms")
+@pytest.mark.parametrize("operation", ["set_modified_ms", "create", "append", "sync", "write_whole", "read"])
+def test_a_disk_that_refuses_during_the_pass_ends_it_and_leaves_what_is_ready(
+    log: PartitionLog, operation: str
+) -> None:
+    before = list(batches(log))
+
+    def refuse(asked: str, path: str, size: int) -> None:
+        if asked == operation:
+            raise OSError(5, "no", path)
+
+    plan = plan_of(log)
+    ready: list[int] = []
+    files.set_fault_hook(refuse)
+    try:
+        with pytest.raises(OSError, match="no"):
+            ready += (step.base_offset for step in clean(files, plan) if isinstance(step, CleanedSegment))
+    finally:
+        files.set_fault_hook(None)
+    assert list(batches(log)) == before
+    assert {offset_of(name) for name in names(log) if name.endswith(".cleaned")} == set(ready)
 
 
 # ---- steps
