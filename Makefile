@@ -13,7 +13,7 @@ ARGS ?=
 # No process beside the workers, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/property tests/simulation
 
-.PHONY: help run quick soak simulation test lint check format reference pipeline pipeline-kills needs-java flights streams exactly-once checker crash bench bench-spark dist docs clean
+.PHONY: help run quick soak simulation test lint check format reference pipeline pipeline-kills needs-java flights streams exactly-once checker crash bench bench-spark golden dist docs clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -82,6 +82,9 @@ bench: .venv/.dev reference  ## measure beside Apache Kafka
 
 bench-spark: needs-java .venv/.dev reference  ## measure the sink for PySpark beside Spark's own, on both brokers
 	$(BIN)/python -m tests.bench.spark $(ARGS)
+
+golden: .venv/.dev  ## make the golden vectors of messages anew by Apache Kafka's own classes
+	$(BIN)/python -m tests.golden.remake
 
 dist: .venv/.dev  ## build what is released (URL="https://…" is the address of the repository, for the links)
 	@test -n "$(URL)" || { echo 'make dist URL=https://… : the page of a release links to the repository.' >&2; exit 1; }

@@ -34,3 +34,16 @@ def test_every_make_target_that_a_document_names_exists() -> None:
     }
     assert named
     assert named <= targets
+
+
+def test_the_way_of_a_new_api_leads_through_every_registry() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    way = text.partition("## Where a new API goes")[2].partition("\n## ")[0]
+    for registry in (
+        "protocol/messages/",
+        "protocol/apis.py",
+        "broker/handlers/__init__.py",
+        "tests/compare/scripts/",
+    ):
+        assert registry in way
+        assert (ROOT / registry).exists()
