@@ -13,9 +13,6 @@ from protocol.records.batch import (
     ATTRIBUTES_POS,
     BATCH_OVERHEAD,
     CONTROL_BIT,
-    CREATE_TIME,
-    DELETE_HORIZON_BIT,
-    KNOWN_ATTRIBUTES_MASK,
     LOG_OVERHEAD,
     MAGIC,
     NO_PARTITION_LEADER_EPOCH,
@@ -336,40 +333,6 @@ def read_coordinator_epoch(value: bytes | None) -> int:
         raise CorruptRecordError(f"end transaction marker {value!r}")
     coordinator_epoch: int = _END_TXN_VALUE.unpack_from(value)[1]
     return coordinator_epoch
-
-
-def rebuild_batch(
-    header: BatchHeader, records: Sequence[Record], *, delete_horizon_ms: int | None = None
-) -> bytearray:
-    """The batch of `header` with `records` alone, its first and last offset, producer and flags unchanged.
-
-    For compaction: offsets stay, sequences follow from them; a delete horizon (KIP-534) takes the base timestamp's
-    place. No records left: the 61 bytes that keep a producer's sequence. Raises `compression.CodecUnavailableError`.
-    Source: MemoryRecords.filterTo, DefaultRecordBatch.writeEmptyHeader.
-    """
-    attributes = header.attributes & KNOWN_ATTRIBUTES_MASK & ~DELETE_HORIZON_BIT
-    if not records:
-        empty = header._replace(
-            attributes=attributes & ~compression.CODEC_MASK, base_timestamp=NO_TIMESTAMP, records_count=0
-        )
-        return seal_batch(empty, b"", None)
-    base_timestamp = records[0].timestamp
-    if delete_horizon_ms is not None:
-        attributes |= DELETE_HORIZON_BIT
-        base_timestamp = delete_horizon_ms
-    max_timestamp = header.max_timestamp
-    if header.timestamp_type == CREATE_TIME:
-        max_timestamp = max(NO_TIMESTAMP, *(record.timestamp for record in records))
-    rebuilt = header._replace(
-        attributes=attributes,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        records_count=len(records),
-    )
-    payload = bytearray()
-    for offset, timestamp, _, key, value, headers in records:
-        append_record(payload, timestamp - base_timestamp, offset - header.base_offset, key, value, headers)
-    return seal_batch(rebuilt, payload, None)
 
 
 def seal_batch(header: BatchHeader, payload: Bytes, level: int | None) -> bytearray:

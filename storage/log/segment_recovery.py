@@ -19,7 +19,7 @@ from protocol.records.batch import (
     crc_is_valid,
     read_header,
 )
-from storage.files import Files
+from storage.files import File, Files
 from storage.indexes.offset_index import MAX_RELATIVE_OFFSET
 from storage.indexes.transaction_index import AbortedTxn
 from storage.log import producer_replay, removal
@@ -30,6 +30,7 @@ from storage.producers.producer_state import ProducerStates
 logger = logging.getLogger(__name__)
 
 _WINDOW_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 15
 _LENGTH = Struct(">i")
 _LEGACY_CRC = Struct(">I")
 _LEGACY_CRC_POS = 12
@@ -140,12 +141,19 @@ def _refuse_legacy(segment: Segment, position: int, batch: memoryview) -> None:
 
 def end_of_file(files: Files, path: str) -> int:
     """The offset after the last batch of a `.log` file that has no index to ask; 0 of an empty one."""
-    data = files.read_whole(path)
-    end = position = 0
-    while len(data) - position >= BATCH_OVERHEAD:
-        header = read_header(data, position)
-        end = header.last_offset + 1
-        position += header.size_bytes
-        if header.size_bytes < BATCH_OVERHEAD:
-            break
-    return end
+    file = File(path)
+    chunk = b""
+    end = position = chunk_at = 0
+    try:
+        while True:
+            if position - chunk_at + BATCH_OVERHEAD > len(chunk):
+                chunk, chunk_at = files.read(file, _CHUNK_BYTES, position), position
+                if len(chunk) < BATCH_OVERHEAD:
+                    return end
+            header = read_header(chunk, position - chunk_at)
+            end = header.last_offset + 1
+            if header.size_bytes < BATCH_OVERHEAD:
+                return end
+            position += header.size_bytes
+    finally:
+        files.close(file)

@@ -29,12 +29,12 @@ from protocol.records.records import (
     compression,
     parse_records,
     read_records,
-    rebuild_batch,
 )
 from protocol.records.rules import RecordRules
 from protocol.records.walk import walk_records
 from protocol.wire.varint import VarintTooLongError, append_varint, read_varint, read_varlong, to_int64
 from tests.support.legacy_records import read_legacy_records
+from tests.support.rebuilt_batches import rebuild_batch
 from tests.support.record_bytes import NOW_MS, record, varint
 
 exactly = settings(derandomize=True, deadline=None)

@@ -19,8 +19,8 @@ from protocol.records.records import (
     read_control_type,
     read_coordinator_epoch,
     read_records,
-    rebuild_batch,
 )
+from tests.support.rebuilt_batches import rebuild_batch
 from tests.support.record_bytes import NOW_MS, batch, record, varint
 
 RECORDS = [

@@ -65,6 +65,46 @@ def test_a_compaction_that_was_complete_is_finished(tmp_path: Path) -> None:
     assert list(batches(log)) == stored[0:20:2] + stored[19:20] + stored[20:]
 
 
+def test_a_compaction_that_left_nothing_takes_what_lay_beside_the_old_segment_along(tmp_path: Path) -> None:
+    log = killed(tmp_path, segments=3)
+    stored = list(batches(log))
+    directory = Path(log.directory)
+    for suffix in (".log", ".index", ".timeindex"):
+        (directory / f"00000000000000000000{suffix}.swap").write_bytes(b"")
+    (directory / "00000000000000000000.txnindex").write_bytes(bytes(34))
+    log = reopened(tmp_path)
+    assert log.segments[0].size == 0
+    assert log.segments[0].txn_index.records == []
+    # the group's others come to their end by the next pass
+    assert list(batches(log)) == stored[10:]
+
+
+def test_a_swap_of_which_the_log_has_its_name_goes_on_with_the_indexes(tmp_path: Path) -> None:
+    log = killed(tmp_path, segments=3)
+    stored = list(batches(log))
+    directory = Path(log.directory)
+    (directory / "00000000000000000000.log").write_bytes(b"".join(stored[1:9]))
+    for suffix in (".index", ".timeindex"):
+        (directory / f"00000000000000000000{suffix}").unlink()
+        (directory / f"00000000000000000000{suffix}.swap").write_bytes(b"")
+    log = reopened(tmp_path)
+    assert list(batches(log)) == stored[1:9] + stored[10:]
+    assert not [name for name in names(log) if name.endswith(".swap")]
+
+
+def test_what_lies_behind_the_last_batch_of_a_complete_compaction_stays_as_it_was(tmp_path: Path) -> None:
+    log = killed(tmp_path, segments=3)
+    stored = list(batches(log))
+    directory = Path(log.directory)
+    # nothing is left of the second segment
+    (directory / "00000000000000000000.log.swap").write_bytes(b"".join(stored[2:7]))
+    (directory / "00000000000000000000.index.swap").write_bytes(b"")
+    (directory / "00000000000000000000.timeindex.swap").write_bytes(b"")
+    log = reopened(tmp_path)
+    assert log.base_offsets == [0, 10, 20]
+    assert list(batches(log)) == stored[2:7] + stored[10:]
+
+
 def test_a_compaction_that_was_not_complete_is_undone(tmp_path: Path) -> None:
     log = killed(tmp_path, segments=3)
     stored = list(batches(log))
