@@ -26,19 +26,19 @@ class RecordFilter:
         "_base_offset",
         "_left",
         "_map",
-        "_payload",
         "_pos",
         "_tombstones_go",
         "kept",
+        "payload",
         "stays",
         "tombstones",
     )
 
     def __init__(
-        self, header: BatchHeader, payload: bytes, offset_map: OffsetMap, *, tombstones_go: bool
+        self, header: BatchHeader, payload: bytes, offset_map: OffsetMap, tombstones_go: bool
     ) -> None:
         self._base_offset = header.base_offset
-        self._payload = payload
+        self.payload = payload
         self._map = offset_map
         self._tombstones_go = tombstones_go
         self._pos = 0
@@ -53,7 +53,7 @@ class RecordFilter:
     def go_on(self) -> bool:
         """Looks at the next ones; whether those were the last. Raises `CorruptRecordError`."""
         count = self._left if self._left < RECORDS_AT_ONCE else RECORDS_AT_ONCE
-        payload, offset_map = self._payload, self._map
+        payload, offset_map = self.payload, self._map
         latest, get = offset_map.latest, offset_map.get
         base_offset, tombstones_go = self._base_offset, self._tombstones_go
         start = stretch = self._pos

@@ -6,9 +6,16 @@ Source: Cleaner.cleanInto, MemoryRecords.filterTo.
 from collections.abc import Generator, Mapping
 from struct import Struct
 
-from protocol.records.batch import CONTROL_BIT, MAX_TIMESTAMP_POS, BatchHeader, CorruptRecordError
+from protocol.records.batch import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    MAX_TIMESTAMP_POS,
+    BatchHeader,
+    CorruptRecordError,
+)
 from storage.cleaning.batch_filter import BatchRebuild, RecordFilter, empty_batch
 from storage.cleaning.cleaned_files import CleanedFiles
+from storage.cleaning.keyed_records import RECORDS_AT_ONCE
 from storage.cleaning.offset_map import OffsetMap
 from storage.cleaning.plan import CleaningPlan, LastBatch, Progress
 from storage.cleaning.segment_batches import SegmentBatches
@@ -42,8 +49,10 @@ class Copying:
             elif self._transactions.on_data(header) or header.records_count <= 0:
                 if self._keeps_empty(header):
                     self._write(header, empty_batch(header), 0, target)
+            elif header.records_count <= RECORDS_AT_ONCE:
+                self._copy_data(reading, header, batch, target)
             else:
-                yield from self._copy_data(reading, header, batch, target)
+                yield from self._copy_large(reading, header, batch, target)
             if tally.cost >= STEP_COST:
                 yield tally.step()
         yield tally.step()
@@ -86,34 +95,59 @@ class Copying:
 
     def _copy_data(
         self, reading: SegmentBatches, header: BatchHeader, batch: memoryview, target: CleanedFiles
-    ) -> Generator[Progress, None, None]:
-        tally = self._tally
+    ) -> None:
+        """Of a batch of few records: in one go, since that of a large one costs a generator."""
         payload = reading.payload(header, batch)
-        has_horizon = header.has_delete_horizon
-        tombstones_go = has_horizon and header.base_timestamp <= self._now_ms
-        tally.cost += header.records_count
-        filtering = RecordFilter(header, payload, self._map, tombstones_go=tombstones_go)
+        filtering = self._filter(header, payload)
         try:
-            while not filtering.go_on():
-                yield tally.step()
+            filtering.go_on()
         except CorruptRecordError as failure:
             raise reading.error(failure) from failure
+        rebuild = self._settle(header, batch, filtering, target)
+        if rebuild is not None:
+            rebuild.go_on()
+            self._write(header, rebuild.sealed(), filtering.kept, target)
+
+    def _copy_large(
+        self, reading: SegmentBatches, header: BatchHeader, batch: memoryview, target: CleanedFiles
+    ) -> Generator[Progress, None, None]:
+        payload = reading.payload(header, batch)
+        filtering = self._filter(header, payload)
+        try:
+            while not filtering.go_on():
+                yield self._tally.step()
+        except CorruptRecordError as failure:
+            raise reading.error(failure) from failure
+        rebuild = self._settle(header, batch, filtering, target)
+        if rebuild is not None:
+            while not rebuild.go_on():
+                yield self._tally.step()
+            self._write(header, rebuild.sealed(), filtering.kept, target)
+
+    def _filter(self, header: BatchHeader, payload: bytes) -> RecordFilter:
+        tombstones_go = header.attributes & DELETE_HORIZON_BIT != 0 and header.base_timestamp <= self._now_ms
+        self._tally.cost += header.records_count
+        return RecordFilter(header, payload, self._map, tombstones_go)
+
+    def _settle(
+        self, header: BatchHeader, batch: memoryview, filtering: RecordFilter, target: CleanedFiles
+    ) -> BatchRebuild | None:
+        """Writes the batch as it is, or empty, or not at all; else returns how it is made anew."""
         kept = filtering.kept
-        needs_horizon = filtering.tombstones > 0 and not has_horizon
-        if kept == header.records_count and not needs_horizon:
+        has_horizon = header.attributes & DELETE_HORIZON_BIT
+        if kept == header.records_count and (has_horizon or not filtering.tombstones):
             self._write(header, batch, kept, target)
         elif kept:
-            if needs_horizon:
-                horizon_ms: int | None = self._new_horizon_ms
-            else:
-                horizon_ms = header.base_timestamp if has_horizon else None
-            rebuild = BatchRebuild(header, payload, filtering.stays, kept, horizon_ms)
-            while not rebuild.go_on():
-                yield tally.step()
-            tally.cost += kept
-            self._write(header, rebuild.sealed(), kept, target)
+            horizon_ms = None
+            if has_horizon:
+                horizon_ms = header.base_timestamp
+            elif filtering.tombstones:
+                horizon_ms = self._new_horizon_ms
+            self._tally.cost += kept
+            return BatchRebuild(header, filtering.payload, filtering.stays, kept, horizon_ms)
         elif self._keeps_empty(header):
             self._write(header, empty_batch(header), 0, target)
+        return None
 
     def _write(
         self, header: BatchHeader, batch: bytearray | memoryview, records: int, target: CleanedFiles

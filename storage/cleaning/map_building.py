@@ -53,7 +53,11 @@ class MapBuilding:
             if header.attributes & CONTROL_BIT:
                 transactions.on_control(header, reading.control_type(header, batch))
             elif not transactions.on_data(header) and header.last_offset >= first_dirty_offset:
-                full = yield from self._take_batch(reading, header, batch)
+                if header.records_count <= RECORDS_AT_ONCE:
+                    payload = reading.payload(header, batch)
+                    full = self._take_records(reading, header, payload, 0, header.records_count) < 0
+                else:
+                    full = yield from self._take_batch(reading, header, batch)
                 if full:
                     yield tally.step()
                     return True
@@ -69,26 +73,32 @@ class MapBuilding:
     ) -> Generator[Progress, None, bool]:
         """Returns whether the map is full."""
         left = header.records_count
-        if left <= 0:
-            return False
         payload = reading.payload(header, batch)
-        first_dirty_offset = self._plan.first_dirty_offset
-        base_offset, last_delta = header.base_offset, header.last_offset_delta
-        put = self._map.put
         pos = 0
         while left:
             count = min(left, RECORDS_AT_ONCE)
-            try:
-                records = read_keyed_records(payload, pos, count)
-            except CorruptRecordError as failure:
-                raise reading.error(failure) from failure
-            for pos, delta, key, _is_tombstone in records:  # noqa: B007
-                # a delta that points behind its batch would make later records of the key look superseded
-                offset = base_offset + (delta if delta < last_delta else last_delta)
-                if key is not None and offset >= first_dirty_offset and not put(key, offset):
-                    return True
-            self._tally.cost += count
+            pos = self._take_records(reading, header, payload, pos, count)
+            if pos < 0:
+                return True
             left -= count
-            if left:
-                yield self._tally.step()
+            yield self._tally.step()
         return False
+
+    def _take_records(
+        self, reading: SegmentBatches, header: BatchHeader, payload: bytes, pos: int, count: int
+    ) -> int:
+        """Takes so many records from the position on, and returns where they end; -1 where the map is full."""
+        self._tally.cost += count
+        try:
+            records = read_keyed_records(payload, pos, count)
+        except CorruptRecordError as failure:
+            raise reading.error(failure) from failure
+        first_dirty_offset = self._plan.first_dirty_offset
+        base_offset, last_delta = header.base_offset, header.last_offset_delta
+        put = self._map.put
+        for pos, delta, key, _is_tombstone in records:  # noqa: B007
+            # a delta that points behind its batch would make later records of the key look superseded
+            offset = base_offset + (delta if delta < last_delta else last_delta)
+            if key is not None and offset >= first_dirty_offset and not put(key, offset):
+                return -1
+        return pos

@@ -9,15 +9,16 @@ from struct import Struct
 
 from protocol.records import compression
 from protocol.records.batch import (
+    ATTRIBUTES_POS,
     BATCH_LENGTH_POS,
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
     MAGIC,
     BatchHeader,
     CorruptRecordError,
-    crc_is_valid,
     read_header,
 )
+from protocol.records.checksum import crc32c
 from protocol.records.records import read_control_type, read_records
 from storage.cleaning.plan import SegmentSizes, UncleanableError
 from storage.file_names import LOG_SUFFIX, file_path
@@ -59,11 +60,12 @@ class SegmentBatches:
             batch = window[at : at + batch_size]
             if header.magic != MAGIC:
                 raise self.error(f"a batch of format {header.magic}")
-            if not crc_is_valid(batch, 0, batch_size):
+            if crc32c(batch[ATTRIBUTES_POS:]) != header.crc:
                 raise self.error(f"the batch at offset {header.base_offset} doesn't match its CRC")
-            if header.base_offset < next_offset or header.last_offset_delta < 0:
-                raise self.error(f"a batch at offset {header.base_offset}, behind offset {next_offset - 1}")
-            next_offset = header.last_offset + 1
+            base_offset, delta = header.base_offset, header.last_offset_delta
+            if base_offset < next_offset or delta < 0:
+                raise self.error(f"a batch at offset {base_offset}, behind offset {next_offset - 1}")
+            next_offset = base_offset + delta + 1
             yield header, batch
             position = self._position = position + batch_size
 
@@ -73,6 +75,8 @@ class SegmentBatches:
 
     def payload(self, header: BatchHeader, batch: memoryview) -> bytes:
         """The batch's records, uncompressed. Raises `UncleanableError`."""
+        if not header.attributes & compression.CODEC_MASK:
+            return bytes(batch[BATCH_OVERHEAD:])
         try:
             return compression.decompress(header.compression, batch[BATCH_OVERHEAD:])
         except (compression.DecompressionError, compression.CodecUnavailableError) as failure:
