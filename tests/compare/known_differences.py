@@ -32,7 +32,29 @@ def _refused_batch(topic: str) -> dict[str, Any]:
     return {"answer": {"responses": responses, "throttle_time_ms": 0}}
 
 
+def _offset_at(topic: str, minutes: int, offset: int) -> dict[str, Any]:
+    """ListOffsets' answer of one partition: the record of so many minutes after the script's start."""
+    partition = {
+        "partition_index": 0,
+        "error_code": "0 NONE",
+        "timestamp": f"<start {minutes:+} min>",
+        "offset": offset,
+        "leader_epoch": 0,
+    }
+    return {"answer": {"throttle_time_ms": 0, "topics": [{"name": topic, "partitions": [partition]}]}}
+
+
 DIFFERENCES = (
+    *(
+        Difference(
+            "compaction/times_that_are_looked_for",
+            f"the first of {minutes} minutes ago",
+            _offset_at("compaction-times-that-are-looked-for-a", found, offset),
+            "an empty batch with a late timestamp, or a segment of which nothing is left, hides from Kafka what comes "
+            "behind it: it answers that there is none",
+        )
+        for minutes, found, offset in ((99, -85, 7), (50, -5, 12))
+    ),
     *(
         Difference(
             "produce_records/record_lengths_once_decompressed",

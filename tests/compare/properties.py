@@ -66,6 +66,11 @@ transaction.remove.expired.transaction.cleanup.interval.ms=50
 producer.id.expiration.ms=1000
 producer.id.expiration.check.interval.ms=50
 """,
+    # logs that are compacted as soon as they are dirty
+    "compacting": _COMMON
+    + """\
+log.cleaner.backoff.ms=20
+""",
     # several log directories
     "directories": _COMMON,
     # the switches turned, and other defaults for a topic's configs
