@@ -66,7 +66,7 @@ def look(play: Play, when: str, topic: Topic) -> None:
     """All that readers see of the partition, offset for offset, at both levels; its files; its producers."""
     for level in (0, 1):
         _look_at_records(play, f"{when}, at level {level}", topic, level)
-    for what in (-1, -2, -3):
+    for what in (-1, -2):
         asked = list_offsets((topic.name, 0, what))
         play.ask(f"{when}: the offset at {what}", "ListOffsets", 7, asked)
     play.note(f"{when}: segments", base_offsets(play, topic))
@@ -83,7 +83,7 @@ def _look_at_records(play: Play, when: str, topic: Topic, level: int) -> None:
         )
         (partition,) = answer.responses[0].partitions
         aborted = sorted(
-            (each.first_offset, _producer(play, each.producer_id))
+            [each.first_offset, _producer(play, each.producer_id)]
             for each in partition.aborted_transactions or ()
         )
         play.note(

@@ -253,6 +253,7 @@ def times_that_are_looked_for(play: Play) -> None:
     written(-4, b"last")
     compact(play, topic)
     look(play, "compacted", topic)
+    play.ask("the largest time", "ListOffsets", 7, list_offsets((topic.name, 0, -3)))
     for minutes in (-100, -99, -50, -3):
         asked = list_offsets((topic.name, 0, play.now_ms + minutes * MINUTE_MS))
         play.ask(f"the first of {-minutes} minutes ago", "ListOffsets", 7, asked)
