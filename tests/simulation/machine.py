@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 
+from broker.config.broker_config import BrokerConfig
 from broker.environment.chance import Chance
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
@@ -82,17 +84,24 @@ class Machine:
             arguments += ["-o", setting]
         self.server = None
         self.is_up = True
-        self.files.on_death = self._off
+        died = world.loop.create_future()
+        self.files.on_death = lambda: self._off(died)
         self.files.die_at = die_at
-        try:
-            self.server = await start(parse_command_line(arguments, {}).config, environment)
-        except MachineDied:
+        starting = world.loop.create_task(_start(parse_command_line(arguments, {}).config, environment))
+        await asyncio.wait((starting, died), return_when=asyncio.FIRST_COMPLETED)
+        if died.done():
+            # what the start waits for may be among what isn't done any more
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
             return False
+        self.server = await starting
         self.note("serves")
         self.serves = self.is_up
         return self.serves
 
-    def _off(self) -> None:
+    def _off(self, died: asyncio.Future[None] | None = None) -> None:
+        if died is not None and not died.done():
+            died.set_result(None)
         self.is_up = self.serves = False
         self.scheduler.dead = True
         self.files.dead = True
@@ -121,3 +130,11 @@ class Machine:
         self.is_up = False
         self.scheduler.dead = True
         self.note("has stopped")
+
+
+async def _start(config: BrokerConfig, environment: Environment) -> Server | None:
+    """None where the machine died meanwhile."""
+    try:
+        return await start(config, environment)
+    except MachineDied:
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from protocol.errors import Error
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -116,6 +117,12 @@ class IdempotentProducer(Producer):
                 await self.client.insist(self._init)
 
 
+class Identity(NamedTuple):
+    producer_id: int
+    epoch: int
+    sequences: dict[Place, int]
+
+
 class Refused(Exception):
     """The transaction can't go on, since the broker said so or nothing."""
 
@@ -131,18 +138,25 @@ class TransactionalProducer(Producer):
         self.version = version
         self.group = group
         self._offset = 0
+        self._cut_off: list[Place] = []
+        """Where the last transaction has records, if it was never ended: these learn of the next epoch by its abort."""
 
     async def run(self, transactions: int) -> None:
         ready = False
         for number in range(transactions):
             await asyncio.sleep(self.luck.expovariate(4))
             if not ready or self.luck.random() < 0.1:
+                before = Identity(self.producer_id, self.epoch, {**self.sequences})
                 self.producer_id = -1
-                await self.client.insist(self._init)
+                error = await self.client.insist(self._init)
+                if error is Error.NONE and before.producer_id >= 0 and self.luck.random() < 0.7:
+                    await self._come_late(before, f"{self.client.name} {number} late")
             transaction = Transaction(f"{self.client.name} {number}")
             self.work.transactions.append(transaction)
+            self._cut_off = []
             try:
                 await self._fill(transaction)
+                self._cut_off = []
                 if self.luck.random() < 0.08:
                     self.client.note("leaves a transaction open")
                     await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 * self.luck.choice((0.5, 3)))
@@ -155,6 +169,44 @@ class TransactionalProducer(Producer):
                 transaction.outcome = Outcome.ABORTED
                 if transaction.commit is not None:
                     transaction.commit.is_refused = True
+
+    async def _come_late(self, before: Identity, name: str) -> None:
+        """As the one before, which doesn't know yet that it is replaced: nothing of it may be accepted."""
+        transaction = Transaction(name, outcome=Outcome.ABORTED)
+        self.work.transactions.append(transaction)
+        present = Identity(self.producer_id, self.epoch, self.sequences)
+        self._take(before)
+        accepted = []
+        try:
+            for place in self._cut_off:
+                values = [self.new_value()]
+                transaction.values[place] = values
+                error, _ = await self.produce(place, self.batch(place, values), 11)
+                if error is Error.NONE:
+                    accepted.append(f"a batch in {place}")
+            if await self._add(self.places[0]) is Error.NONE:
+                accepted.append("a partition in its transaction")
+            if await self._ask_to_end(commit=self.luck.random() < 0.5) is Error.NONE:
+                accepted.append("its end")
+        except NoAnswer:
+            await self.client.wait_out()
+        finally:
+            self._take(present)
+        self.work.count("producers that came late")
+        if accepted and not self.work.may_lose:
+            self.work.complain(f"{name}, of epoch {before.epoch} where {present.epoch} is, has {accepted}")
+
+    def _take(self, identity: Identity) -> None:
+        self.producer_id, self.epoch, self.sequences = identity
+
+    async def _ask_to_end(self, *, commit: bool) -> Error:
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commit,
+        )
+        return Error((await self.client.ask(request, 4)).error_code)
 
     async def _must(self, what: str, error: Error | None) -> None:
         if error is not Error.NONE:
@@ -180,6 +232,7 @@ class TransactionalProducer(Producer):
                 await self._must("produce", error)
                 self.sequences[place] = self.sequences.get(place, 0) + len(values)
                 transaction.acknowledged.update(values)
+                self._cut_off.append(place)
         if self.luck.random() < 0.6:
             self._offset += 1
             commits = self.work.commits_of(self.group, self.places[0])
