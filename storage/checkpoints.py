@@ -72,6 +72,9 @@ def _read_lines(files: Files, path: str) -> list[str]:
         return []
     except UnicodeDecodeError as failure:
         raise CheckpointError(f"{path}: {failure}") from failure
+    if text and text[-1] != "\n":
+        # the power went before it was synced: the last number may lack digits
+        raise CheckpointError(f"{path} ends within a line")
     lines = text.splitlines()
     if not lines:
         return []

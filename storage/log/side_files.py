@@ -86,7 +86,9 @@ def _lost_txn_index(log: LogState, segment: Segment, end: int) -> bool:
 
 
 def rebuild_leader_epochs(log: LogState) -> None:
-    """Makes the leader epochs anew from the batches."""
+    """Makes the leader epochs anew from the batches. What recovered segments said is known already, and may hide an
+    earlier segment's beginning of the same epoch."""
+    log.leader_epochs.clear()
     for segment in log.segments:
         for _position, header in segment.batches():
             if header.partition_leader_epoch > log.leader_epochs.latest:

@@ -248,6 +248,26 @@ def test_leader_epochs_are_learned_from_the_batches(tmp_path: Path) -> None:
     assert reopened(tmp_path).leader_epochs.entries == epochs
 
 
+@pytest.mark.parametrize("text", ["", "0\n2\n1 0\n2 1", "0\n2\n1 0\n"])
+def test_leader_epochs_that_the_power_cut_short_are_made_anew_from_all_batches(
+    tmp_path: Path, text: str
+) -> None:
+    log = open_log(tmp_path)
+    for _ in range(3):
+        append(log, batch(1), leader_epoch=1)
+        log.roll(NOW_MS)
+    for _ in range(9):
+        append(log, batch(1), leader_epoch=1)
+    append(log, batch(1), leader_epoch=2)
+    epochs = log.leader_epochs.entries
+    assert epochs == [(1, 0), (2, 12)]
+    log.close(clean=False)
+    (tmp_path / "orders-0" / "leader-epoch-checkpoint").write_text(text)
+    # the segments below the recovery point aren't read again, but for this
+    again = open_log(tmp_path, clean=False, recovery_point=5)
+    assert again.leader_epochs.entries == epochs
+
+
 def test_epochs_behind_the_end_are_dropped(tmp_path: Path) -> None:
     log = killed(tmp_path)
     path = file(log, 0, ".log")
