@@ -129,6 +129,7 @@ class Machine:
             self.failures.append(self.server.failure)
         self.is_up = False
         self.scheduler.dead = True
+        self._network.end()
         self.note("has stopped")
 
 

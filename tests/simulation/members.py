@@ -58,6 +58,7 @@ class Member(ABC):
         """Nobody comes in its place any more."""
         self.is_quiet = False
         """Nobody commits any more either."""
+        self.commits_under_way = 0
         self.life = Life(0, instance_id)
         group.members += 1
         self._next_heartbeat_s = 0.0
@@ -99,7 +100,7 @@ class Member(ABC):
             except NoAnswer:
                 await self.client.wait_out()
                 self.lost_an_answer()
-            await asyncio.sleep(self.luck.expovariate(1 / PAUSE_S))
+            await asyncio.sleep(min(self.luck.expovariate(1 / PAUSE_S), HEARTBEAT_S))
             fate = self.luck.random()
             if self.is_calm or fate > 0.09:
                 continue
@@ -137,6 +138,8 @@ class Member(ABC):
         producer = CommittingProducer(client, self.work, self.group.name)
         for place, position in owned.items():
             await asyncio.sleep(self.luck.uniform(0.1, 4))
+            if self.is_calm:
+                break
             try:
                 await self._commit(producer, life, epoch, place, (position or 0) + 1)
             except NoAnswer:
@@ -214,9 +217,19 @@ class Member(ABC):
         self, producer: CommittingProducer, life: Life, epoch: int, place: Place, offset: int
     ) -> Error:
         """Raises NoAnswer."""
+        self.commits_under_way += 1
+        try:
+            return await self._commit_now(producer, life, epoch, place, offset)
+        finally:
+            self.commits_under_way -= 1
+
+    async def _commit_now(
+        self, producer: CommittingProducer, life: Life, epoch: int, place: Place, offset: int
+    ) -> Error:
         group, client = self.group, producer.client
         must_not = self.must_not_commit(life, epoch, place)
-        in_transaction = self.luck.random() < self._in_transactions
+        # once all is calm none is begun that could stay open until it times out
+        in_transaction = not self.is_calm and self.luck.random() < self._in_transactions
         commits = group.commits(place)
         commit = commits.begin(offset, client.now_s(), client.name, in_transaction=in_transaction)
         member = (life.member_id, epoch, life.instance_id)

@@ -24,8 +24,10 @@ async def settle(simulation: Simulation) -> None:
     """Waits for it, and complains where it doesn't come to pass."""
     members = [member for member in simulation.members if not member.is_retired]
     deadline_s = simulation.loop.time() + SETTLED_WITHIN_S
-    for member in members:
+    for member in simulation.members:
         member.is_calm = member.is_quiet = True
+    while any(member.commits_under_way for member in simulation.members):
+        await asyncio.sleep(0.1)
     for name in simulation.group_names():
         of_group = [member for member in members if member.group.name == name]
         while not _have_settled(of_group):

@@ -89,6 +89,12 @@ class NodeNetwork:
             transport.client.lose(ConnectionResetError("the broker is gone"))
         self.transports.clear()
 
+    def end(self) -> None:
+        """The process has come to its end: who is connected finds out behind what was sent to it."""
+        for transport in [*self.transports]:
+            transport.tell_client_of_end()
+        self.transports.clear()
+
 
 class _VirtualBound:
     def __init__(self, node: NodeNetwork, network: VirtualNetwork, port: int) -> None:
@@ -241,10 +247,13 @@ class ServerTransport(asyncio.Transport):
         if not self._lost:
             self._lose(None)
 
+    def tell_client_of_end(self) -> None:
+        self._at_client(self.client.lose, ConnectionResetError("by the broker"))
+
     def _lose(self, error: Exception | None) -> None:
         self._lost = True
         self._node.transports.pop(self, None)
-        self._at_client(self.client.lose, ConnectionResetError("by the broker"))
+        self.tell_client_of_end()
         self._scheduler.call_soon(self._call, self._protocol.connection_lost, error)
 
 
