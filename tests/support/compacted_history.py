@@ -52,10 +52,20 @@ class Client:
 class CompactedHistory:
     """`log` is the partition; `step` does something by chance. `check` raises where a reader finds what it mustn't."""
 
-    def __init__(self, directory: Path, chance: random.Random, **config: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        chance: random.Random,
+        *,
+        now_ms: int = NOW_MS,
+        rooms: tuple[int, ...] = (2, 4, 1000, 1000, 1000),
+        **config: Any,
+    ) -> None:
+        """`rooms` are those that the offset map has, by chance, for how many keys."""
         self.directory = directory
         self.chance = chance
-        self.now_ms = NOW_MS
+        self.now_ms = now_ms
+        self.rooms = rooms
         self.config: dict[str, Any] = {
             "segment_bytes": 700,
             "index_interval_bytes": 200,
@@ -65,7 +75,7 @@ class CompactedHistory:
             "retention_ms": -1,
             **config,
         }
-        self.log = open_log(directory, **self.config)
+        self.log = open_log(directory, now_ms=now_ms, **self.config)
         self.written: list[Written] = []
         self.ended: dict[int, bool] = {}
         """Of each transaction that is over, whether it was committed."""
@@ -173,7 +183,7 @@ class CompactedHistory:
             first_dirty=max(self.first_dirty, self.log.log_start_offset),
             first_uncleanable=min(self.log.last_stable_offset, self.log.segments.active.base_offset),
             now_ms=self.now_ms,
-            max_keys=self.chance.choice([2, 4, 1000, 1000, 1000]),
+            max_keys=self.chance.choice(self.rooms),
             keep_txn_index=self.chance.random() < 0.5,
         )
 
