@@ -13,7 +13,7 @@ ARGS ?=
 # No process beside the workers, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/property tests/simulation
 
-.PHONY: help run quick soak simulation test lint check format reference pipeline pipeline-kills needs-java flights streams exactly-once checker crash bench bench-spark golden dist docs clean
+.PHONY: help run quick soak simulation test lint check format reference pipeline pipeline-kills needs-java flights streams exactly-once checker property crash bench bench-spark golden dist docs clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -73,6 +73,9 @@ exactly-once: .venv/.dev  ## consume, transform and produce in transactions, kil
 
 checker: .venv/.dev reference  ## let clients and broker crash amid transactions, and search what they saw for anomalies
 	$(BIN)/python -m tests.clients.checker $(ARGS)
+
+property: .venv/.quick  ## try every property with twenty times as many examples as the tests do
+	EXAMPLES=20 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/property $(ARGS)
 
 crash: .venv/.dev  ## kill a broker at every operation on its files (the tests try a few of them)
 	CRASH_POINTS=all $(BIN)/python -m pytest tests/crash -o timeout=1800 $(ARGS)

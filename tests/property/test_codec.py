@@ -17,10 +17,11 @@ from protocol.wire.codec import decode, decoder, encode
 from protocol.wire.primitives import encode_unsigned_varint
 from protocol.wire.schema import Message
 from tests.support.declared_messages import declared_messages
+from tests.support.examples import examples
 from tests.support.message_strategies import VERSIONS, messages
 
 VECTORS = Path(__file__).parents[1] / "golden" / "vectors" / "messages.jsonl.gz"
-exactly = settings(derandomize=True, deadline=None, max_examples=400)
+exactly = settings(derandomize=True, deadline=None, max_examples=examples(150))
 
 LIES = [
     *(struct.pack(">h", size) for size in (32767, -2)),
@@ -68,7 +69,7 @@ def test_arbitrary_bytes_are_a_message_or_a_codec_error(
     assert encode(decode(cls, version, again), version) == again
 
 
-@settings(exactly, max_examples=1000)
+@settings(exactly, max_examples=examples(400))
 @given(st.data())
 def test_mutated_messages_are_messages_or_codec_errors(data: st.DataObject) -> None:
     cls, version, original = data.draw(st.sampled_from(vectors()))

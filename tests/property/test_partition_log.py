@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from protocol.errors import Error, KafkaError
 from storage.log.partition_log import AppendOrigin, PartitionLog
+from tests.support.examples import examples
 from tests.support.log_model import LogModel, Stored, committed_values, stored_batches
 from tests.support.partition_logs import NOW_MS, append, batch, marker, open_log
 
@@ -202,7 +203,7 @@ class LogMachine(RuleBasedStateMachine):
 
 
 LogMachine.TestCase.settings = settings(
-    max_examples=150,
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

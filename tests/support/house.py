@@ -6,7 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,13 @@ class Source:
 
 
 def sources(*folders: str) -> list[Source]:
-    return [Source(path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [_source(path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@cache
+def _source(path: Path) -> Source:
+    """One for all who ask, since it is read and parsed once."""
+    return Source(path)
 
 
 def bound_by_assignment(source: Source) -> Iterator[str]:

@@ -66,6 +66,7 @@ def marked(kind: str) -> set[str]:
     return {
         node.args[0].value
         for source in TESTS
+        if f"pytest.mark.{kind}" in source.text
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == f"pytest.mark.{kind}"
         for _ in node.args[:1]
