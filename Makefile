@@ -10,6 +10,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
+# Tests that wait for a broker or a JVM leave a core idle, which one more worker than cores fills.
+WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)') + 1 ))
+
 # No process beside the workers, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/property tests/simulation
 
@@ -31,7 +34,7 @@ simulation: .venv/.quick  ## crash a broker in memory by 500 seeds (ARGS="--seed
 	$(BIN)/python -m tests.simulation $(ARGS)
 
 test: .venv/.dev reference  ## run the tests (ARGS="tests/unit -x" and the like are passed on)
-	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 lint: .venv/.dev  ## check style, types and which floor imports which
 	$(BIN)/ruff check .

@@ -18,6 +18,8 @@ PLUGIN = ("-p", "no:barnabas", "-p", "barnabas.pytest_plugin")
 @pytest.fixture
 def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    # Plugins that have no part in this take longer to import than all else takes.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeconftest(
         f"import barnabas.broker, pathlib\nbarnabas.broker.LAUNCHER = pathlib.Path({str(STAND_IN)!r})\n"
     )
@@ -97,7 +99,7 @@ def test_each_worker_of_xdist_has_a_broker_of_its_own(session: pytest.Pytester) 
             pathlib.Path(f"seen-{os.environ['PYTEST_XDIST_WORKER']}-{kafka_broker.pid}").touch()
         """
     )
-    session.runpytest_subprocess(*PLUGIN, "-n", "2", "--dist", "each").assert_outcomes(passed=8)
+    session.runpytest_subprocess(*PLUGIN, "-p", "xdist", "-n", "2", "--dist", "each").assert_outcomes(passed=8)
     seen = [name.name.split("-")[1:] for name in session.path.glob("seen-*")]
     assert sorted(worker for worker, pid in seen) == ["gw0", "gw1"]
     assert len({pid for worker, pid in seen}) == 2
