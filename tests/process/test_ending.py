@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+import barnabas
+
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60
 
@@ -109,3 +111,12 @@ def test_a_data_folder_that_is_deleted_ends_the_broker_with_its_reason(start: St
     assert f"{tmp_path / 'data'} was deleted or replaced" in errors
     assert "stopped, but not cleanly" in out
     assert not (tmp_path / "data").exists()
+
+
+def test_a_misspelt_setting_of_a_program_keeps_the_broker_from_starting_and_names_the_one_that_was_meant() -> (
+    None
+):
+    broker = barnabas.Broker(config={"num.partition": 3})
+    with pytest.raises(barnabas.BrokerError, match=r"did you mean num\.partitions\?"):
+        broker.start()
+    assert not broker.running

@@ -48,6 +48,10 @@ def elect(play: Play) -> None:
         "an unknown type and no time": election((a.name, [0]), kind=2, timeout_ms=0),
     }.items():
         play.ask(case, "ElectLeaders", 2, asked)
+    for version in (0, 1):
+        for timeout_ms in (0, -1):
+            asked = election((a.name, [0]), timeout_ms=timeout_ms)
+            play.ask(f"a time of {timeout_ms} (v{version})", "ElectLeaders", version, asked)
 
 
 def reassignment(
