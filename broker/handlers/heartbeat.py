@@ -29,7 +29,8 @@ def handle(
 
 
 def _response(found: Error | KafkaError) -> HeartbeatResponse:
-    error = found.error if isinstance(found, KafkaError) else found
-    if error is Error.COORDINATOR_LOAD_IN_PROGRESS:
-        error = Error.NONE
-    return HeartbeatResponse(error_code=error)
+    if isinstance(found, KafkaError):
+        found = found.error
+        if found is Error.COORDINATOR_LOAD_IN_PROGRESS:
+            found = Error.NONE
+    return HeartbeatResponse(error_code=found)

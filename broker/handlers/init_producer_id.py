@@ -16,7 +16,7 @@ from broker.network.later import Later
 from broker.security.authorizer import CLUSTER, CLUSTER_NAME, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.metadata import ProducerIdAndEpoch
 from coordinator.transaction.transactional_producer import TransactionalProducer
-from protocol.errors import Error, KafkaError
+from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -39,7 +39,7 @@ def handle(
     version = context.api_version
     transactional_id = request.transactional_id
     error = _check(authorizer, context, request)
-    if error is not Error.NONE:
+    if error is not NO_ERROR:
         return _response(KafkaError(error), version)
     if transactional_id is None:
         try:
@@ -64,8 +64,7 @@ def _check(authorizer: Authorizer, context: RequestContext, request: InitProduce
     """What is wrong with the request, whoever the producer is."""
     transactional_id = request.transactional_id
     if transactional_id is not None:
-        resource = (TRANSACTIONAL_ID, transactional_id)
-        if not authorizer.allows(context, WRITE, *resource):
+        if not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
             return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     # Who may write to some topic may do so idempotently.
     elif not authorizer.allows(
@@ -74,7 +73,7 @@ def _check(authorizer: Authorizer, context: RequestContext, request: InitProduce
         return Error.CLUSTER_AUTHORIZATION_FAILED
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return Error.INVALID_REQUEST
-    return Error.INVALID_REQUEST if transactional_id == "" else Error.NONE
+    return Error.INVALID_REQUEST if transactional_id == "" else NO_ERROR
 
 
 def _response(answer: ProducerIdAndEpoch | KafkaError, version: int) -> InitProducerIdResponse:

@@ -62,14 +62,11 @@ def handle(
     asked = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
-    allowed = {
-        name: authorizer.allows(context, DESCRIBE, TOPIC, name)
-        for name in dict.fromkeys(topic.name for topic in request.topics)
-    }
-    denied = [topic for topic in request.topics if not allowed[topic.name]]
+    denied: list[ListOffsetsTopic] = []
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
-        if not allowed[topic.name]:
+        if not authorizer.allows(context, DESCRIBE, TOPIC, topic.name):
+            denied.append(topic)
             continue
         for wanted in topic.partitions:
             # Entries of one topic are merged, a partition has one answer, and a topic without any isn't listed.
@@ -90,13 +87,13 @@ def handle(
                 continue
             if version >= 4:
                 answer.leader_epoch = leader_epoch
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(name=name, partitions=[*answers.values()])
-            for name, answers in topics.items()
-        ]
-        + _refused(denied, Error.TOPIC_AUTHORIZATION_FAILED)
-    )
+    answered = [
+        ListOffsetsTopicResponse(name=name, partitions=[*answers.values()])
+        for name, answers in topics.items()
+    ]
+    if denied:
+        answered += _refused(denied, Error.TOPIC_AUTHORIZATION_FAILED)
+    return ListOffsetsResponse(topics=answered)
 
 
 def _look_up(
