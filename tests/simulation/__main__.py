@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import traceback
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.simulation.simulation import simulate
@@ -24,25 +25,33 @@ def main() -> int:
         return _show(arguments.seed)
     began_s = time.monotonic()
     failed = 0
+    counts: Counter[str] = Counter()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     with ProcessPoolExecutor(os.cpu_count()) as executor:
-        for seed, what, anomalies in executor.map(_try, seeds):
+        for seed, what, anomalies, counted in executor.map(_try, seeds):
+            counts += counted
             if anomalies:
                 failed += 1
                 print(f"seed {seed} ({what}): {anomalies[0]}", flush=True)
                 for anomaly in anomalies[1:5]:
                     print(f"    {anomaly}")
                 print(f"  again: python -m tests.simulation {seed}")
+    print(_told(counts))
     print(f"{len(seeds)} seeds in {time.monotonic() - began_s:.0f} s, {failed} with anomalies")
     return 1 if failed else 0
 
 
-def _try(seed: int) -> tuple[int, str, list[str]]:
+def _told(counts: Counter[str]) -> str:
+    return ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
+
+
+def _try(seed: int) -> tuple[int, str, list[str], Counter[str]]:
     try:
         result = simulate(seed)
     except BaseException as error:
-        return seed, "", [traceback.format_exc(limit=-4) or repr(error)]
-    return seed, result.deaths.value, result.anomalies
+        return seed, "", [traceback.format_exc(limit=-4) or repr(error)], Counter()
+    counts = result.work.counts + Counter(deaths=result.crashes)
+    return seed, result.deaths.value, result.anomalies, counts
 
 
 def _show(seed: int) -> int:
@@ -51,7 +60,7 @@ def _show(seed: int) -> int:
         print(line)
     for anomaly in result.anomalies:
         print(f"ANOMALY: {anomaly}")
-    print(", ".join(f"{number} {what}" for what, number in sorted(result.work.counts.items())))
+    print(_told(result.work.counts))
     print(
         f"{result.deaths.value}, {result.crashes} deaths, {result.virtual_s:.1f} s, {result.history.digest}"
     )
