@@ -99,7 +99,9 @@ def test_each_worker_of_xdist_has_a_broker_of_its_own(session: pytest.Pytester) 
             pathlib.Path(f"seen-{os.environ['PYTEST_XDIST_WORKER']}-{kafka_broker.pid}").touch()
         """
     )
-    session.runpytest_subprocess(*PLUGIN, "-p", "xdist", "-n", "2", "--dist", "each").assert_outcomes(passed=8)
+    session.runpytest_subprocess(*PLUGIN, "-p", "xdist", "-n", "2", "--dist", "each").assert_outcomes(
+        passed=8
+    )
     seen = [name.name.split("-")[1:] for name in session.path.glob("seen-*")]
     assert sorted(worker for worker, pid in seen) == ["gw0", "gw1"]
     assert len({pid for worker, pid in seen}) == 2
