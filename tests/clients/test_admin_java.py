@@ -15,9 +15,9 @@ CHECKS = re.findall(r"@Check\s+public void (\w+)\(", (SOURCES / "AdminChecks.jav
 
 
 @pytest.fixture(scope="module")
-def outcomes(needs_kafka: object, bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def outcomes(needs_kafka: object, bootstrap: str) -> dict[str, str]:
     """What each check came to: "ok", or what went wrong."""
-    printed = run_java("AdminChecks", bootstrap, folder=tmp_path_factory.mktemp("java"))
+    printed = run_java("AdminChecks", bootstrap)
     return dict(line.split("\t", 1) for line in printed.splitlines() if "\t" in line)
 
 

@@ -176,9 +176,9 @@ def test_dump_log_decodes_what_is_stored(
 
 
 @pytest.fixture(scope="module")
-def outcomes(needs_kafka: object, bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def outcomes(needs_kafka: object, bootstrap: str) -> dict[str, str]:
     """What each check of the Java program came to: "ok", or what went wrong."""
-    printed = run_java("GroupChecks", bootstrap, folder=tmp_path_factory.mktemp("java"))
+    printed = run_java("GroupChecks", bootstrap)
     return dict(line.split("\t", 1) for line in printed.splitlines() if "\t" in line)
 
 

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.clients.confluent import PATIENCE_S
 from tests.clients.flights import data, streams
-from tests.clients.java_programs import compile_java
+from tests.clients.java_programs import java_classes
 from tests.clients.transactions import running_server
 from tests.support.waiting import until
 
@@ -17,14 +17,13 @@ from tests.support.waiting import until
 @pytest.mark.usefixtures("needs_kafka")
 def test_kafka_streams_counts_every_word_once_though_it_and_the_broker_are_killed(tmp_path: Path) -> None:
     flights = data.sample()
-    compile_java("FlightTotals", tmp_path / "classes")
 
     # Once more where no kill struck amid a transaction, which puts nothing to the test.
     for attempt in range(3):
         folder = tmp_path / str(attempt)
         folder.mkdir()
         with running_server(folder / "server") as server:
-            result = streams.run(server, tmp_path / "classes", folder, flights, kills=3, seed=1)
+            result = streams.run(server, java_classes(), folder, flights, kills=3, seed=1)
             assert result.wrong == []
             assert result.kills == ["the application", "the broker", "the application"]
             assert result.outputs == 2 * result.words == 6 * len(flights)

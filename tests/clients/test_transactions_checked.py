@@ -15,7 +15,7 @@ from tests.clients.checker.workload import (
     Plan,
     Workload,
 )
-from tests.clients.java_programs import compile_java
+from tests.clients.java_programs import java_classes
 from tests.clients.transactions import running_server
 
 FAULTS = (CRASH_A_CLIENT, PAUSE_A_CLIENT, KILL_A_CLIENT, KILL_THE_BROKER, CRASH_A_CLIENT, STOP_A_CLIENT)
@@ -27,11 +27,8 @@ def test_clients_see_no_anomaly_though_they_and_the_broker_crash(tmp_path: Path)
 
 def test_neither_do_javas_in_the_second_version_of_transactions(needs_kafka: object, tmp_path: Path) -> None:
     """One that writes and reads, and one that copies: a JVM each, and one for whoever takes over."""
-    classes = tmp_path / "classes"
-    classes.mkdir()
-    compile_java("CheckerClient", classes)
     faults = (PAUSE_A_CLIENT, KILL_THE_BROKER, CRASH_A_CLIENT)
-    plan = Plan(seed=2, operations=120, clients=1, java_clients=1, java=str(classes), faults=faults)
+    plan = Plan(seed=2, operations=120, clients=1, java_clients=1, java=str(java_classes()), faults=faults)
     check(plan, tmp_path)
 
 

@@ -57,7 +57,6 @@ def checked(
         printed = run_java(
             "TransactionChecks",
             *(server.bootstrap, str(version), history, written, by_another),
-            folder=tmp_path_factory.mktemp("java"),
         )
         outcomes = dict(line.split("\t", 1) for line in printed.splitlines() if "\t" in line)
         yield Run(server.bootstrap, outcomes, written)

@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.clients.checker.anomalies import Found, find
 from tests.clients.checker.history import History
 from tests.clients.checker.workload import FAULTS, Plan, Workload
-from tests.clients.java_programs import compile_java
+from tests.clients.java_programs import java_classes
 from tests.clients.transactions import running_server
 from tests.support.apache_kafka import tool, why_unavailable
 
@@ -29,7 +29,7 @@ def main() -> int:
     if options.kafka:
         os.environ["BARNABAS_CLIENTS_KAFKA"] = "1"
     with tempfile.TemporaryDirectory() as folder:
-        java = _java(Path(folder, "classes"))
+        java = _java()
         for number in range(options.rounds):
             seed = options.seed + number
             # Java speaks the second version of transactions where the cluster has it, librdkafka always the first.
@@ -71,14 +71,12 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _java(folder: Path) -> str | None:
+def _java() -> str | None:
     reason = why_unavailable()
     if reason:
         print(f"Kafka's Java clients can't be had ({reason}): they are left out.")
         return None
-    folder.mkdir()
-    compile_java("CheckerClient", folder)
-    return str(folder)
+    return str(java_classes())
 
 
 def _round(plan: Plan, version: int, folder: Path, left_behind: Path) -> bool:

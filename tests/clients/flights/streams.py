@@ -28,7 +28,7 @@ from tests.clients.confluent import consumer_of, create_topic
 from tests.clients.flights import data
 from tests.clients.flights.data import Flight
 from tests.clients.flights.sender import send
-from tests.clients.java_programs import compile_java
+from tests.clients.java_programs import java_classes
 from tests.clients.transactions import READ_COMMITTED, READ_UNCOMMITTED, running_server
 from tests.support.apache_kafka import RUNNER, TOOL_OPTIONS
 from tests.support.kafka_server import Server
@@ -252,10 +252,9 @@ def main() -> int:
     print(f"{len(flights):,} flights, seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory() as name, running_server(Path(name, "server")) as server:
         folder = Path(name)
-        compile_java("FlightTotals", folder / "classes")
         result = run(
             server,
-            folder / "classes",
+            java_classes(),
             folder,
             flights,
             kills=options.kills,
