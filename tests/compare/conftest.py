@@ -4,36 +4,84 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Generic, TypeVar
 
 import pytest
 
 from . import recordings
-from .brokers import Barnabas, Kafka, barnabas_broker, kafka
+from .brokers import barnabas_broker, kafka
 from .diff import Entry
 from .play import Script, play
 
+AnyBroker = TypeVar("AnyBroker")
 Transcribe = Callable[[Script], list[Entry]]
+
+FOLDER = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Scripts of one broker follow on each other, and otherwise stay in the order that was drawn."""
+    places = [place for place, item in enumerate(items) if _script_of(item) is not None]
+    ordered = sorted((items[place] for place in places), key=_properties_of)
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
+
+
+def _properties_of(item: pytest.Item) -> str:
+    script = _script_of(item)
+    return "" if script is None else script.properties
+
+
+def _script_of(item: pytest.Item) -> Script | None:
+    if FOLDER not in item.path.parents or not isinstance(item, pytest.Function):
+        return None
+    return item.callspec.params.get("script") if hasattr(item, "callspec") else None
+
+
+class OneAtATime(Generic[AnyBroker]):
+    """The broker for a script's properties: one that idles costs processor and memory, so another one ends it.
+
+    start: makes a broker in a folder, from properties by their name.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[Path, str], contextlib.AbstractContextManager[AnyBroker]],
+        folders: pytest.TempPathFactory,
+    ) -> None:
+        self._start = start
+        self._folders = folders
+        self._running = contextlib.ExitStack()
+        self._properties = ""
+        self._broker: AnyBroker | None = None
+
+    def broker(self, properties: str) -> AnyBroker:
+        if self._broker is None or properties != self._properties:
+            self.end()
+            folder = self._folders.mktemp(f"{self._start.__name__}-{properties}")
+            self._broker = self._running.enter_context(self._start(folder, properties))
+            self._properties = properties
+        return self._broker
+
+    def end(self) -> None:
+        self._broker = None
+        self._running.close()
 
 
 @pytest.fixture(scope="session")
 def kafka_answers(needs_kafka: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcribe]:
     """What Kafka answers to a script: played once. The test skips where Kafka can't be had."""
-    with contextlib.ExitStack() as stack:
-        brokers: dict[str, Kafka] = {}
-        transcripts: dict[str, list[Entry]] = {}
+    brokers = OneAtATime(kafka, tmp_path_factory)
+    transcripts: dict[str, list[Entry]] = {}
 
-        def answers(script: Script) -> list[Entry]:
-            if script.name not in transcripts:
-                broker = brokers.get(script.properties)
-                if broker is None:
-                    folder = tmp_path_factory.mktemp(f"kafka-{script.properties}")
-                    broker = brokers[script.properties] = stack.enter_context(
-                        kafka(folder, script.properties)
-                    )
-                transcripts[script.name] = play(script, broker)
-            return transcripts[script.name]
+    def answers(script: Script) -> list[Entry]:
+        if script.name not in transcripts:
+            transcripts[script.name] = play(script, brokers.broker(script.properties))
+        return transcripts[script.name]
 
-        yield answers
+    yield answers
+    brokers.end()
 
 
 @pytest.fixture(scope="session")
@@ -60,16 +108,6 @@ def reference_answers(request: pytest.FixtureRequest) -> Transcribe:
 @pytest.fixture(scope="session")
 def barnabas_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcribe]:
     """What barnabas answers to a script."""
-    with contextlib.ExitStack() as stack:
-        brokers: dict[str, Barnabas] = {}
-
-        def answers(script: Script) -> list[Entry]:
-            broker = brokers.get(script.properties)
-            if broker is None:
-                folder = tmp_path_factory.mktemp(f"barnabas-{script.properties}")
-                broker = brokers[script.properties] = stack.enter_context(
-                    barnabas_broker(folder, script.properties)
-                )
-            return play(script, broker)
-
-        yield answers
+    brokers = OneAtATime(barnabas_broker, tmp_path_factory)
+    yield lambda script: play(script, brokers.broker(script.properties))
+    brokers.end()

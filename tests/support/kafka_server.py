@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Protocol, Self
 
-from tests.support.apache_kafka import RUNNER, TOOL_OPTIONS
+from tests.support.apache_kafka import RUNNER, tool
 from tests.support.ports import free_ports
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -61,8 +61,7 @@ class KafkaServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._start_timeout_s = start_timeout_s
         self._jvm_options = jvm_options
-        formatting = [RUNNER, "storage", "format", "-t", CLUSTER_ID, "-c", self._properties]
-        subprocess.run(formatting, check=True, stdout=subprocess.DEVNULL, env=_environment(TOOL_OPTIONS))
+        tool("storage", "format", "-t", CLUSTER_ID, "-c", self._properties)
 
     @property
     def bootstrap(self) -> str:
