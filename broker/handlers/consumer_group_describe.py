@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.gathering import Gathering
 from broker.network.later import Later
+from broker.network.repeats import answered
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
@@ -37,7 +38,7 @@ def handle(
         return ConsumerGroupDescribeResponse(groups=unsupported)
     allowed = []
     answers = []
-    for group_id in request.group_ids:
+    for group_id in answered(request.group_ids, str):
         if authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
             allowed.append(group_id)
         else:

@@ -22,6 +22,7 @@ from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_
 from broker.controller.config_requests import check_broker_name
 from broker.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from broker.controller.topic_names import invalid_name_reason
+from broker.network.repeats import answered
 from broker.security.authorizer import Operation
 from broker.security.config_resources import ConfigRights
 from protocol.errors import Error, KafkaError
@@ -60,20 +61,24 @@ def handle(
     described = _Described(metadata.image, config, node_id)
     rights = ConfigRights(authorizer, context, Operation.DESCRIBE_CONFIGS)
     results, denied = [], []
-    for resource in request.resources:
+    for resource in answered(request.resources, _key):
         refused = rights.refusal(resource.resource_type, resource.resource_name)
         if refused is not None:
             denied.append(_refused(resource, refused))
             continue
         try:
-            entries = _ENTRIES[resource.resource_type](
-                described, resource.resource_name, resource.configuration_keys
-            )
+            keys = resource.configuration_keys
+            names = None if keys is None else frozenset(keys)
+            entries = _ENTRIES[resource.resource_type](described, resource.resource_name, names)
         except KafkaError as error:
             results.append(_refused(resource, error))
         else:
             results.append(_result(resource, entries, request))
     return DescribeConfigsResponse(results=results + denied)
+
+
+def _key(resource: DescribeConfigsResource) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
 
 
 class _Described(NamedTuple):

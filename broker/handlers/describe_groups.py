@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.gathering import Gathering
 from broker.network.later import Later
+from broker.network.repeats import answered
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
@@ -28,7 +29,7 @@ def handle(
     """Groups that may not be described come first, as in Kafka."""
     allowed = []
     answers = []
-    for group_id in request.groups:
+    for group_id in answered(request.groups, str):
         if authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
             allowed.append(group_id)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.topic_names import invalid_name_reason
+from broker.network.repeats import Repeats
 from broker.security.authorizer import AUTHORIZATION_FAILED, Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions_admin import (
@@ -31,10 +32,13 @@ def handle(
 ) -> DescribeProducersResponse:
     """Followers know the producers too, and answer."""
     response = DescribeProducersResponse()
+    repeats = Repeats()
     for topic in request.topics:
         answer = DescribeProducersTopicResponse(name=topic.name)
         refusal = _refusal(metadata, authorizer, context, topic.name)
         for index in topic.partition_indexes:
+            if not repeats.admits((topic.name, index)):
+                continue
             partition = DescribeProducersPartitionResponse(partition_index=index)
             try:
                 if refusal is not None:
@@ -43,7 +47,8 @@ def handle(
             except KafkaError as error:
                 partition.error_code, partition.error_message = error.error, error.message
             answer.partitions.append(partition)
-        response.topics.append(answer)
+        if answer.partitions or not topic.partition_indexes:
+            response.topics.append(answer)
     return response
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.network.repeats import answered
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.transaction.states import STATE_NAMES
 from protocol.errors import Error, KafkaError
@@ -28,7 +29,7 @@ def handle(
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse:
     described = []
-    for transactional_id in request.transactional_ids:
+    for transactional_id in answered(request.transactional_ids, str):
         resource = (ResourceType.TRANSACTIONAL_ID, transactional_id)
         if not authorizer.allows(context, Operation.DESCRIBE, *resource):
             denied = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

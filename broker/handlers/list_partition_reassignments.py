@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.network.repeats import Repeats
 from broker.security.authorizer import Operation
 from broker.security.denials import cluster_refusal
 from protocol.messages.cluster_admin import (
@@ -35,6 +36,7 @@ def handle(
     else:
         asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
     response = ListPartitionReassignmentsResponse(error_message=None)
+    repeats = Repeats()
     for name, indexes in asked:
         partitions = image.topics[name].partitions if name in image.topics else {}
         ongoing = [
@@ -45,7 +47,7 @@ def handle(
                 removing_replicas=found.removing_replicas,
             )
             for index, found in ((index, partitions[index]) for index in indexes if index in partitions)
-            if found.adding_replicas or found.removing_replicas
+            if (found.adding_replicas or found.removing_replicas) and repeats.admits((name, index))
         ]
         if ongoing:
             response.topics.append(OngoingTopicReassignment(name=name, partitions=ongoing))

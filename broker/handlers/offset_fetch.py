@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.coordination.gathering import gathered
+from broker.network.repeats import Repeats
 from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
 from coordinator.group.offsets.fetching import INVALID_OFFSET
 from protocol.errors import Error, KafkaError
@@ -28,6 +29,8 @@ from protocol.messages.groups_offsets import (
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
@@ -47,9 +50,9 @@ def handle(
     context: RequestContext,
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse | Later[OffsetFetchResponse]:
-    fetch = _Fetch(groups, metadata, authorizer, context, require_stable=request.require_stable)
+    fetch = _Fetch(groups, metadata, authorizer, context, Repeats(), require_stable=request.require_stable)
     if context.api_version >= BATCH_VERSION:
-        return gathered([fetch.answer(group) for group in request.groups], _of_groups)
+        return gathered([fetch.answer(group) for group in fetch.answered(request.groups)], _of_groups)
     topics = None
     if request.topics is not None:
         topics = [
@@ -101,7 +104,12 @@ class _Fetch:
     metadata: MetadataLog
     authorizer: Authorizer
     context: RequestContext
+    repeats: Repeats
     require_stable: bool
+
+    def answered(self, groups: Sequence[OffsetFetchRequestGroup]) -> Sequence[OffsetFetchRequestGroup]:
+        """All but those that are asked for everything once more, too often."""
+        return [group for group in groups if group.topics is not None or self.repeats.admits(group.group_id)]
 
     def answer(
         self, asked: OffsetFetchRequestGroup
@@ -115,7 +123,7 @@ class _Fetch:
         known: list[OffsetFetchRequestTopics] | None = None
         refused: list[OffsetFetchResponseTopics] = []
         if asked.topics is not None:
-            known, refused = self._known(asked.topics)
+            known, refused = self._known(group_id, asked.topics)
 
         def question(shard: GroupShard) -> list[OffsetFetchResponseTopics]:
             shard.check_fetch(group_id, asked.member_id, asked.member_epoch)
@@ -148,7 +156,7 @@ class _Fetch:
         return topics
 
     def _known(
-        self, asked: list[OffsetFetchRequestTopics]
+        self, group_id: str, asked: list[OffsetFetchRequestTopics]
     ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
         """The topics that the coordinator is asked for, by name, and the answers for the others."""
         image = self.metadata.image
@@ -164,10 +172,18 @@ class _Fetch:
                 refused.append(_refused(wanted, Error.UNKNOWN_TOPIC_ID))
                 continue
             if self._may_see(wanted.name):
+                self._take_repeats(group_id, wanted)
                 known.append(wanted)
             else:
                 refused.append(_refused(wanted, Error.TOPIC_AUTHORIZATION_FAILED))
         return known, refused
+
+    def _take_repeats(self, group_id: str, topic: OffsetFetchRequestTopics) -> None:
+        """Each offset may have some kilobytes of the client's own beside it."""
+        name = topic.name
+        topic.partition_indexes = [
+            index for index in topic.partition_indexes if self.repeats.admits((group_id, name, index))
+        ]
 
     def _may_see(self, topic: str) -> bool:
         return self.authorizer.allows(self.context, DESCRIBE, TOPIC, topic)

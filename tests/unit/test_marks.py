@@ -7,7 +7,7 @@ import re
 from functools import cache
 
 from storage.files import OPERATIONS
-from tests.support.house import FLOORS, MESSAGES, Source, sources
+from tests.support.house import FLOORS, MESSAGES, ROOT, Source, sources
 
 ROOMS = [source for source in sources(*FLOORS) if not source.name.startswith(MESSAGES)]
 TESTS = sources("tests/unit", "tests/node", "tests/simulation", "tests/crash", "tests/property")
@@ -82,6 +82,13 @@ def test_every_table_of_states_has_a_test_that_bears_its_name() -> None:
 def test_every_limit_has_a_test_that_bears_its_name() -> None:
     assert marked("limit") == limits() - BOUNDS_NOTHING.keys()
     assert BOUNDS_NOTHING.keys() <= limits()
+
+
+def test_the_table_of_limits_names_such_ones_alone() -> None:
+    rows = re.findall(r"^\| `([\w.]+)` ", (ROOT / "docs/reliability.md").read_text("utf-8"), re.MULTILINE)
+    assert rows
+    assert len(rows) == len(set(rows))
+    assert set(rows) <= limits()
 
 
 def test_every_operation_on_files_has_a_test_that_lets_it_fail() -> None:
