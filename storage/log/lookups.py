@@ -12,8 +12,8 @@ from storage.log.segment import Segment
 def offset_for_timestamp(log: LogState, timestamp_ms: int) -> TimestampOffset | None:
     """The first record, in log order and from the log start on, whose timestamp is at or after the given one.
 
-    Kafka searches the first segment alone that reaches that time. Cleaning leaves batches that have a timestamp and no
-    record, and behind such a one Kafka finds nothing, though later segments hold what was asked for.
+    Only the first segment that reaches that time is searched, as in Kafka. Cleaning leaves batches that have a
+    timestamp and no record: where they alone reach it the search goes on, whereas Kafka finds nothing.
     """
     if not log.created:
         return None
@@ -27,6 +27,11 @@ def offset_for_timestamp(log: LogState, timestamp_ms: int) -> TimestampOffset | 
                     found = _first_record(segment, at, header, timestamp_ms, start_offset)
                     if found is not None:
                         return found
+            if any(
+                header.records_count and header.max_timestamp >= timestamp_ms
+                for _at, header in segment.batches()
+            ):
+                return None  # below the log start
     return None
 
 
