@@ -13,7 +13,8 @@ from broker.replicas.delayed_produce import AwaitedAppend
 from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
-from protocol.records.checks import RecordValidationError, validate
+from protocol.records.checks import validate
+from protocol.records.record_errors import RecordValidationError
 
 if TYPE_CHECKING:
     from broker.replicas.partition import Partition

@@ -43,17 +43,16 @@ from protocol.records.batch import (
     patch_max_timestamp,
     read_header,
 )
-from protocol.records.records import Record, build_batch, parse_records, seal_batch
+from protocol.records.record_errors import Suspects, all_are_fine
+from protocol.records.records import build_batch, parse_records, seal_batch
 from protocol.records.rules import TARGET_CODECS, RecordRules
 from protocol.records.walk import RecordSizeVarintError, RecordsShape, walk_records
-from protocol.wire.varint import read_varint, read_varlong, to_int64
+from protocol.wire.varint import read_varint, read_varlong
 
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _ATTRIBUTES_LOW_BYTE_POS = 22
 _INT32_MAX = 2**31 - 1
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
-_RECORD_ERRORS_IN_MESSAGE = 3
 
 
 class CheckedBatch(NamedTuple):
@@ -61,14 +60,6 @@ class CheckedBatch(NamedTuple):
 
     batch: bytearray | memoryview
     header: BatchHeader
-
-
-class RecordValidationError(KafkaError):
-    """Records that their topic doesn't take: each with its index in the batch and the reason (KIP-467)."""
-
-    def __init__(self, error: Error, message: str, record_errors: list[tuple[int, str]]) -> None:
-        super().__init__(error, message)
-        self.record_errors = record_errors
 
 
 class RequestFailedError(Exception):
@@ -169,11 +160,9 @@ def validate(
     else:
         least = header.base_timestamp + shape.min_timestamp_delta
         largest = header.base_timestamp + shape.max_timestamp_delta
-    if not _all_are_fine(header, shape, rules, now_ms, least, largest):
-        records = parse_records(header, bytes(payload))
-        _check_each(header, records, rules, now_ms, f"{topic}-{partition}", skimmed)
-        timestamps = [record.timestamp for record in records]
-        least, largest = min(timestamps), max(timestamps)
+    if not all_are_fine(header, shape, rules, now_ms, least, largest):
+        suspects = Suspects(header, rules, now_ms, f"{topic}-{partition}", skimmed)
+        least, largest = suspects.check(bytes(payload))
     if target != codec:
         return _rebuild(header, payload, shape, least, largest, target, rules, now_ms)
     if skimmed and not shape.offsets_are_consecutive:
@@ -212,88 +201,6 @@ def _walk(payload: bytes | memoryview, header: BatchHeader) -> RecordsShape:
         raise KafkaError(Error.INVALID_RECORD if compressed else Error.UNKNOWN_SERVER_ERROR) from error
     except CorruptRecordError as error:
         raise KafkaError(Error.INVALID_RECORD) from error
-
-
-def _all_are_fine(
-    header: BatchHeader, shape: RecordsShape, rules: RecordRules, now_ms: int, least: int, largest: int
-) -> bool:
-    """Whether the range of the timestamps and the shape of the records say that no single one can be wrong."""
-    if rules.compacted and shape.has_null_key:
-        return False
-    if least < _INT64_MIN or largest > _INT64_MAX:
-        return False
-    is_append_time = header.attributes & TIMESTAMP_TYPE_BIT
-    if rules.message_timestamp_type != "CreateTime":
-        return not is_append_time
-    if is_append_time and least == NO_TIMESTAMP:
-        return False
-    return least >= now_ms - rules.before_max_ms and largest <= now_ms + rules.after_max_ms
-
-
-def _check_each(
-    header: BatchHeader,
-    records: list[Record],
-    rules: RecordRules,
-    now_ms: int,
-    topic_partition: str,
-    skimmed: bool,
-) -> None:
-    """Raises `RecordValidationError`."""
-    is_append_time = header.timestamp_type == LOG_APPEND_TIME
-    errors = []
-    for index, record in enumerate(records):
-        error = _record_error(record, is_append_time, rules, now_ms, topic_partition, skimmed)
-        if error is not None:
-            errors.append((index, *error))
-    if errors:
-        raise _as_record_errors(errors)
-
-
-def _record_error(
-    record: Record,
-    is_append_time: bool,
-    rules: RecordRules,
-    now_ms: int,
-    topic_partition: str,
-    skimmed: bool,
-) -> tuple[Error, str] | None:
-    if rules.compacted and record.key is None:
-        text = f"Compacted topic cannot accept message without key in topic partition {topic_partition}"
-        return Error.INVALID_RECORD, text
-    if rules.message_timestamp_type == "CreateTime" and record.timestamp != NO_TIMESTAMP:
-        age_ms = to_int64(now_ms - record.timestamp)
-        if age_ms > rules.before_max_ms or to_int64(-age_ms) > rules.after_max_ms:
-            first, last = to_int64(now_ms - rules.before_max_ms), to_int64(now_ms + rules.after_max_ms)
-            return Error.INVALID_TIMESTAMP, (
-                f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
-                f"The timestamp should be within [{first}, {last}]"
-            )
-    elif is_append_time:
-        null_size = -1 if skimmed else 0
-        key_size = null_size if record.key is None else len(record.key)
-        value_size = null_size if record.value is None else len(record.value)
-        return Error.INVALID_TIMESTAMP, (
-            f"Invalid timestamp type in message {'Partial' if skimmed else ''}DefaultRecord("
-            f"offset={record.offset}, timestamp={record.timestamp}, key={key_size} bytes, "
-            f"value={value_size} bytes). Producer should not set timestamp type to LogAppendTime."
-        )
-    return None
-
-
-def _as_record_errors(errors: list[tuple[int, Error, str]]) -> RecordValidationError:
-    entries = [(index, text) for index, _, text in errors]
-    if any(error == Error.INVALID_TIMESTAMP for _, error, _ in errors):
-        message = "One or more records have been rejected due to invalid timestamp"
-        return RecordValidationError(Error.INVALID_TIMESTAMP, message, entries)
-    shown = ", ".join(
-        f"RecordError(batchIndex={index}, message='{text}')"
-        for index, text in entries[:_RECORD_ERRORS_IN_MESSAGE]
-    )
-    message = (
-        f"One or more records have been rejected due to {len(entries)} record errors in total, "
-        f"and only showing the first three errors at most: [{shown}]"
-    )
-    return RecordValidationError(Error.INVALID_RECORD, message, entries)
 
 
 def _largest_unread(header: BatchHeader, rules: RecordRules, now_ms: int) -> int:

@@ -3,7 +3,7 @@
 Produce and Fetch never come here. Source: org.apache.kafka.common.record.DefaultRecord, MemoryRecordsBuilder.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
@@ -99,6 +99,13 @@ def parse_records(header: BatchHeader, payload: bytes) -> list[Record]:
     if pos != len(payload):
         raise CorruptRecordError(f"{len(payload) - pos} bytes behind the last record")
     return records
+
+
+def parse_stretch(header: BatchHeader, payload: bytes, pos: int, count: int) -> Iterator[Record]:
+    """So many records from `pos` on, one after the other, of a payload whose shape is proven."""
+    for _ in range(count):
+        record, pos = _parse_record(header, payload, pos)
+        yield record
 
 
 def _parse_record(header: BatchHeader, data: bytes, pos: int) -> tuple[Record, int]:

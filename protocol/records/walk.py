@@ -9,6 +9,7 @@ are as many records as said, and no bytes are left over. A negative size of a ke
 Source: org.apache.kafka.common.record.DefaultRecord and DefaultRecordBatch.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from protocol.records.batch import CorruptRecordError
@@ -64,6 +65,17 @@ def walk_records(data: bytes | memoryview, count: int) -> RecordsShape:
     if walk.pos != len(data):
         raise CorruptRecordError(f"{len(data) - walk.pos} bytes behind the last record")
     return RecordsShape(walk.min_delta, walk.max_delta, walk.has_null_key, walk.consecutive)
+
+
+def walk_stretches(data: bytes, count: int, length: int) -> Iterator[tuple[int, RecordsShape]]:
+    """Sums up records that `walk_records` has proven, `length` of them at a time: where in `data` these begin, and
+    their shape, but for whether offsets are consecutive."""
+    walk = _Walk(data)
+    while walk.index < count:
+        pos = walk.pos
+        walk.min_delta, walk.max_delta, walk.has_null_key = 1 << 63, -1 << 63, False
+        walk.go_on(min(count, walk.index + length))
+        yield pos, RecordsShape(walk.min_delta, walk.max_delta, walk.has_null_key, walk.consecutive)
 
 
 class _Walk:

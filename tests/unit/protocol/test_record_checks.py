@@ -5,15 +5,15 @@ import sys
 import pytest
 
 from protocol.errors import Error, KafkaError
-from protocol.records import compression
+from protocol.records import compression, record_errors
 from protocol.records.batch import crc_is_valid, patch_crc, read_header
 from protocol.records.checks import (
     CheckedBatch,
-    RecordValidationError,
     RequestFailedError,
     check_shape,
     validate,
 )
+from protocol.records.record_errors import RecordValidationError
 from protocol.records.records import build_batch, read_records
 from protocol.records.rules import RecordRules
 from tests.support.record_bytes import NOW_MS, batch, record
@@ -124,6 +124,35 @@ def test_a_single_bad_record_among_many_alike_is_found(where: int) -> None:
         _validate(batch(late), after_max_ms=63)
     assert [index for index, _ in caught.value.record_errors] == [where]
     _validate(batch(late), after_max_ms=64)
+
+
+@pytest.mark.limit("protocol.records.record_errors.MOST_RECORD_ERRORS")
+def test_bad_records_are_told_up_to_a_bound_and_none_is_looked_for_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at = []
+    look = record_errors._record_error
+    monkeypatch.setattr(record_errors, "_record_error", lambda *given: looked_at.append(1) or look(*given))
+    late = batch([record(index, timestamp_delta=64) for index in range(1000)])
+    with pytest.raises(RecordValidationError) as caught:
+        _validate(late, after_max_ms=63)
+    most = record_errors.MOST_RECORD_ERRORS
+    assert caught.value.error == Error.INVALID_TIMESTAMP
+    assert [index for index, _ in caught.value.record_errors] == [*range(most)]
+    assert len(looked_at) == most + 1
+
+
+def test_records_are_looked_at_one_by_one_only_near_those_that_are_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at = []
+    look = record_errors._record_error
+    monkeypatch.setattr(record_errors, "_record_error", lambda *given: looked_at.append(1) or look(*given))
+    late = [record(index, timestamp_delta=64 if index == 700 else 0) for index in range(1000)]
+    with pytest.raises(RecordValidationError) as caught:
+        _validate(batch(late), after_max_ms=63)
+    assert [index for index, _ in caught.value.record_errors] == [700]
+    assert len(looked_at) == 32
 
 
 def test_the_limits_of_time_are_inclusive() -> None:
