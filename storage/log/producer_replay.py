@@ -63,6 +63,8 @@ def apply(states: ProducerStates, header: BatchHeader, batch: Bytes) -> AbortedT
         if marker is not None:
             aborted = states.aborted_by(header, marker, header.base_offset)
             states.apply_marker(header, marker, header.base_offset)
+        elif not header.records_count:
+            states.apply_emptied_marker(header)
     else:
         states.apply_data(header, header.base_offset)
     return aborted

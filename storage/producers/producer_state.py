@@ -296,6 +296,17 @@ class ProducerStates:
             self.unreplicated[first_offset] = offset
         self.verifications.end_by_marker(producer_id, header.producer_epoch)
 
+    def apply_emptied_marker(self, header: BatchHeader) -> None:
+        """Compaction has left of the marker what its producer is remembered by: the epoch. Kafka passes over it, and so
+        forgets the producer where no snapshot has it."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            producer = self.producers[header.producer_id] = Producer(header.producer_id)
+        if producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
+        producer.last_timestamp_ms = header.max_timestamp
+
     # ---- transactions
 
     @property

@@ -10,6 +10,8 @@ import pytest
 
 from broker.cleaner.cleaning import PassEndedError
 from protocol.errors import Error, KafkaError
+from protocol.records.records import ABORT, build_end_txn_marker
+from storage.log.results import AppendOrigin
 from tests.node.compacted import (
     append,
     batches,
@@ -319,3 +321,43 @@ async def test_a_disk_that_refuses_leaves_the_log_as_it_is_and_it_is_compacted_l
     await until(lambda: checkpoint(node) == 20)
     assert records(node) == LAST
     assert batches(node)[-1][0] == 19
+
+
+async def test_a_producers_epoch_is_known_from_what_is_left_of_its_marker_without_a_snapshot(
+    tmp_path: Path,
+) -> None:
+    node = await with_topic(tmp_path, delete_retention_ms="0")
+    partition_of(node).log.verifies_transactions = False
+    for number in range(2):
+        append(
+            node,
+            b"k",
+            b"%d" % number,
+            producer_id=7,
+            producer_epoch=number,
+            base_sequence=0,
+            transactional=True,
+        )
+        marker = build_end_txn_marker(
+            ABORT,
+            coordinator_epoch=3,
+            producer_id=7,
+            producer_epoch=number + 1,
+            timestamp=node.clock.now_ms(),
+        )
+        partition_of(node).log.append(
+            marker, leader_epoch=-1, now_ms=node.clock.now_ms(), origin=AppendOrigin.COORDINATOR
+        )
+        partition_of(node).leader().advance()
+    for _ in range(4):
+        clock_of(node).advance_ms(1000)
+        append(node, b"other")
+        assert await cleaned(node, roll=True) is None
+    [marker_left, *_] = batches(node)
+    assert marker_left == (3, 0)
+    crash(node)
+    for snapshot in tmp_path.rglob("*.snapshot"):
+        snapshot.unlink()
+    node = await started(tmp_path)
+    producer = partition_of(node).log.producers.producers[7]
+    assert (producer.epoch, producer.last_data_offset, producer.txn_first_offset) == (2, -1, -1)

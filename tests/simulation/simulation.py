@@ -90,7 +90,20 @@ class Simulation:
             settings.append(f"log.index.interval.bytes={self.luck.choice((0, 300))}")
         if self.luck.random() < 0.5:
             settings.append("log.flush.interval.ms=2000")
+        settings += self._of_the_cleaner()
         self.machine = Machine(self.world, "broker", PORT, settings)
+
+    def _of_the_cleaner(self) -> list[str]:
+        """So that the internal topics are compacted again and again, or as rarely as by default."""
+        luck = self.world.luck("cleaner")
+        if luck.random() < 0.3:
+            return []
+        return [
+            f"log.cleaner.backoff.ms={luck.choice((0, 100, 700))}",
+            f"log.cleaner.min.cleanable.ratio={luck.choice((0.0, 0.1, 0.5))}",
+            f"log.cleaner.delete.retention.ms={luck.choice((0, 1000, 86400000))}",
+            f"log.segment.delete.delay.ms={luck.choice((0, 1000, 60000))}",
+        ]
 
     def client(self, name: str) -> WireClient:
         return WireClient(self.world.network, name, PORT, self.world.luck(name))

@@ -37,7 +37,8 @@ class Replayed:
         if header.is_control:
             if known != header.producer_epoch:
                 self.last_sequences.pop(producer_id, None)
-            self._end(producer_id, header, next(iter(read_records(data))).key)
+            if header.records_count:  # else compaction has left its header alone
+                self._end(producer_id, header, next(iter(read_records(data))).key)
             return
         self.last_sequences[producer_id] = (header.base_sequence + header.last_offset_delta) % 2**31
         if header.is_transactional and producer_id not in self.ongoing.values():
