@@ -10,6 +10,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
+# The tests start hundreds of Python processes, each of which would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Tests that wait for a broker or a JVM leave a core idle, which one more worker than cores fills.
 WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)') + 1 ))
 
