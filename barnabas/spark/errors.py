@@ -95,6 +95,10 @@ class WrittenTwiceError(TryFailedError):
     """Two tasks, or two attempts of one, reported the same partition."""
 
 
+class NotAsReportedError(TryFailedError):
+    """A partition doesn't hold what this try's tasks reported: another attempt wrote there, or it was aborted."""
+
+
 class StageRepeatedError(TryFailedError):
     """Spark repeated a stage of the job, after it had lost what the stage was made of."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from barnabas.spark import hanging
 from barnabas.spark.codes import ResponseError
-from barnabas.spark.errors import TryFailedError
+from barnabas.spark.errors import NotAsReportedError
 from barnabas.spark.plan import SEQUENCES
 from barnabas.spark.reports import PartitionReport
 from barnabas.spark.wire import Identity, Wire
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def check(
     connection: Wire, identity: Identity, leaders: Callable[[], Leaders], written: Iterable[PartitionReport]
 ) -> None:
-    """leaders: of all partitions that might have been written to. Raises TryFailedError.
+    """leaders: of all partitions that might have been written to. Raises NotAsReportedError.
 
     A cluster that doesn't answer DescribeProducers, or not to this principal, is taken at its tasks' word.
     """
@@ -43,7 +43,7 @@ def check(
     for topic, partition in sorted(held.keys() | told.keys()):
         last, wanted = held.get((topic, partition)), told.get((topic, partition))
         if last != wanted:
-            raise TryFailedError(
+            raise NotAsReportedError(
                 f"partition {partition} of {topic} holds {_up_to(last)} of this try's, and its task reported "
                 f"{_up_to(wanted)}: another attempt wrote there"
             )

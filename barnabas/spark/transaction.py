@@ -28,6 +28,7 @@ from barnabas.spark.errors import (
     ConnectError,
     HangingTransactionError,
     InvalidTimeoutError,
+    NotAsReportedError,
     QueryFencedError,
     SinkError,
     SourceOffsetsError,
@@ -371,10 +372,13 @@ def _broker_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _fencing_explained(settings: Settings, identity: Identity, began_s: float) -> Iterator[None]:
-    """A fenced try was timed out by the broker, or overtaken by a request of its own, or by another query."""
+    """A fenced try was timed out by the broker, or overtaken by a request of its own, or by another query.
+
+    A transaction that the broker aborted while it was written to shows by what its partitions don't hold any more.
+    """
     try:
         yield
-    except QueryFencedError as error:
+    except (QueryFencedError, NotAsReportedError) as error:
         took_ms = _ms_since(began_s)
         if took_ms >= settings.transaction_timeout_ms:
             raise TransactionTimeoutError(
@@ -382,6 +386,8 @@ def _fencing_explained(settings: Settings, identity: Identity, began_s: float) -
                 f"transaction_timeout_ms={settings.transaction_timeout_ms}. Allow more, or make batches smaller "
                 "(maxOffsetsPerTrigger)"
             ) from error
+        if isinstance(error, NotAsReportedError):
+            raise
         if identity.contested:
             raise TryFailedError(f"an unanswered request of this try fenced it: {error}") from error
         raise QueryFencedError(

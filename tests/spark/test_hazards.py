@@ -67,7 +67,7 @@ def interference(monkeypatch: pytest.MonkeyPatch) -> Interference:
 
         monkeypatch.setattr(Wire, request, call)
 
-    for request in ("init_producer_id", "add_partitions", "end_transaction"):
+    for request in ("init_producer_id", "add_partitions", "open_transactions", "end_transaction"):
         wrap(request)
     return one
 
@@ -327,15 +327,17 @@ def test_a_query_that_another_one_fenced_fails_and_does_not_fence_back(
     assert values(bootstrap, topic) == texts("b")
 
 
+@pytest.mark.parametrize("request_", ["open_transactions", "end_transaction"])
 def test_a_batch_that_outlasts_its_transaction_names_both_times(
-    spark: SparkSession, bootstrap: str, name: Name, interference: Interference, other: Wire
+    spark: SparkSession, bootstrap: str, name: Name, interference: Interference, other: Wire, request_: str
 ) -> None:
+    """Be it that the sink hears of it from its partitions, which hold nothing of the batch any more."""
     topic = create(bootstrap, name("out"), 2)
     sink = ExactlyOnceKafkaSink(
         bootstrap, query=name("q"), topic=topic, transaction_timeout_ms=50, max_tries=1
     )
 
-    def step(make: Callable[[], Any]) -> None:
+    def step(make: Callable[[], Any]) -> Any:
         identity = interference.identities[0]
         deadline_s = time.monotonic() + 60
         while time.monotonic() < deadline_s:
@@ -345,9 +347,13 @@ def test_a_batch_that_outlasts_its_transaction_names_both_times(
             except ResponseError:
                 break
             time.sleep(0.05)
-        make()
+        return make()
 
-    interference.once("end_transaction", step)
+    def add_partitions(make: Callable[[], Any]) -> None:
+        make()
+        interference.once(request_, step)
+
+    interference.once("add_partitions", add_partitions)
     with pytest.raises(BatchFailedError, match=r"after \d+ ms .*transaction_timeout_ms=50") as caught:
         sink.write(rows(spark), 0)
     assert isinstance(caught.value.__cause__, TransactionTimeoutError)
