@@ -39,7 +39,7 @@ from tests.support.waiting import until
 from tests.support.whole_server import started
 
 ROOT = Path(__file__).parents[2]
-WANTED = os.environ.get("CRASH_POINTS", "20")
+WANTED = os.environ.get("CRASH_POINTS", "12")
 SEED = int(os.environ.get("CRASH_SEED", "1"))
 SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": "100",

@@ -30,7 +30,7 @@ from tests.support.requirements import need_apache_kafka
 TOPIC = "numbers"
 PARTITIONS = 3
 CONFIGS = {"segment.bytes": "1048576", "max.message.bytes": "654321", "retention.ms": "86400000"}
-ROUNDS = 3
+ROUNDS = 2
 BURST = 4_000
 VALUE = b"%08d" + b"x" * 400
 PATIENCE_S = 30.0
