@@ -57,17 +57,71 @@ def pytest_runtest_teardown() -> Generator[None, None, None]:
     collect_unclosed_sockets()
 
 
+class SharedSession:
+    """The session of all tests: started for the first one that wants it, and anew where its JVM has died.
+
+    A test that times out amid py4j's talk can take the JVM with it; the next one is not to pay for that.
+    """
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._session: SparkSession | None = None
+
+    def get(self) -> SparkSession:
+        if self._session is not None and not self._is_alive():
+            self._forget()
+        if self._session is None:
+            self._session = make_session(self._folders.mktemp("spark"))
+        return self._session
+
+    def stop(self) -> None:
+        from py4j.protocol import Py4JError
+
+        if self._session is not None:
+            with contextlib.suppress(Py4JError, OSError):  # a JVM that has ended needs no stop
+                self._session.stop()
+
+    def _is_alive(self) -> bool:
+        from py4j.protocol import Py4JError
+
+        assert self._session is not None
+        try:
+            return not self._session.sparkContext._jsc.sc().isStopped()
+        except (Py4JError, OSError, AttributeError):  # the last where the context was stopped on this side
+            return False
+
+    def _forget(self) -> None:
+        """End what is left of it, and what pyspark knows of it, so that the next session has a JVM of its own."""
+        from py4j.protocol import Py4JError
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        assert self._session is not None
+        context, gateway = self._session.sparkContext, SparkContext._gateway
+        if gateway is not None:
+            gateway.proc.kill()
+            gateway.proc.communicate()
+        with warnings.catch_warnings(), contextlib.suppress(Py4JError, OSError):
+            warnings.simplefilter("ignore", RuntimeWarning)  # that there is no JVM to stop it in
+            context.stop()
+        context.stop()  # what is left of it on this side
+        SparkContext._gateway = SparkContext._jvm = SparkSession._instantiatedSession = None
+        self._session = None
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two cores, with Spark's own Kafka connector."""
+def shared_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSession]:
     need_program("java")
     pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
-    from py4j.protocol import Py4JError
+    shared = SharedSession(tmp_path_factory)
+    yield shared
+    shared.stop()
 
-    session = make_session(tmp_path_factory.mktemp("spark"))
-    yield session
-    with contextlib.suppress(Py4JError, OSError):  # a JVM that has ended needs no stop
-        session.stop()
+
+@pytest.fixture
+def spark(shared_session: SharedSession) -> SparkSession:
+    """A session on two cores, with Spark's own Kafka connector."""
+    return shared_session.get()
 
 
 def make_session(folder: Path, master: str = "local[2]", **settings: Any) -> SparkSession:
