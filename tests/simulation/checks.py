@@ -170,6 +170,9 @@ async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int
     _, complaints = node_states.leader_epochs(machine)
     if not simulation.may_repeat_epochs:
         work.anomalies += complaints
+    assert machine.server is not None
+    for partition, why in machine.server.cleaner.uncleanable.items():
+        work.complain(f"{partition.log.directory} can't be compacted: {why}")
     states = node_states.of_logs(machine)
     coordinators = node_states.of_coordinators(machine)
     if not work.may_lose:

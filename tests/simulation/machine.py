@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Sequence
+from typing import Any
 
 from broker.config.broker_config import BrokerConfig
 from broker.environment.chance import Chance
@@ -114,10 +116,20 @@ class Machine:
         self.failures += self.scheduler.failures
         if self.is_up:
             self._off()
+        self._let_passes_go()
         if power_lost:
             self.disk.lose_power(self._luck)
         else:
             self.disk.locked.clear()
+
+    def _let_passes_go(self) -> None:
+        """A pass of the cleaner is a generator, which tidies up when it is let go of: not on a machine that is off."""
+        if self.server is not None:
+            for cleaning in self.server.cleaner._under_way.values():
+                steps: Any = getattr(cleaning._pass, "_steps", None)
+                if steps is not None:
+                    with contextlib.suppress(MachineDied):
+                        steps.close()
 
     async def stop(self) -> None:
         self.note("stops")
