@@ -28,6 +28,7 @@ from broker.housekeeping import Housekeeping
 from broker.metadata_publisher import BrokerMetadataPublisher, Followers
 from broker.network.dispatch import Dispatcher
 from broker.network.listener import Admission, Listener
+from broker.network.turns import Turns
 from broker.quotas.client_quotas import ClientQuotas
 from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
@@ -88,6 +89,7 @@ class Server:
         self.quotas = ClientQuotas(config)
         self.endpoints = opened.endpoints
         self.connection_limits = opened.connection_limits
+        self.turns = Turns(self.scheduler)
 
         # the cluster's metadata
         self.metadata = opened.metadata
@@ -245,6 +247,7 @@ class Server:
         self.log_dirs.forget_failures()
         self.timers.stop()
         self.markers.stop()
+        self.turns.stop()
         for listener in self.listeners.values():
             listener.close_connections()
 

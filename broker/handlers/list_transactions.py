@@ -6,9 +6,10 @@ expression of RE2 (KIP-1152).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from broker.network.turns import PER_TURN, portions
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.java.re2 import Pattern, PatternSyntaxError, compile_pattern
 from coordinator.transaction.admin import TransactionFilter, states_named
@@ -23,6 +24,8 @@ from protocol.messages.transactions_admin import (
 if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import Steps, Turns
     from broker.security.authorizer import Authorizer
     from coordinator.transaction.shard import TransactionShard
 
@@ -30,39 +33,56 @@ if TYPE_CHECKING:
 def handle(
     transactions: Transactions,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: ListTransactionsRequest,
-) -> ListTransactionsResponse:
+) -> ListTransactionsResponse | Later[ListTransactionsResponse]:
     try:
         shards = transactions.all_shards()
-        pattern = _pattern(request, shards)
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.error)
+
+    def may_see(transactional_id: str) -> bool:
+        return authorizer.allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+
+    return turns.answer(_listed(shards, request, may_see))
+
+
+def _listed(
+    shards: Sequence[TransactionShard], request: ListTransactionsRequest, may_see: Callable[[str], bool]
+) -> Steps[ListTransactionsResponse]:
+    try:
+        pattern = yield from _pattern(request, shards)
     except PatternSyntaxError:
         return ListTransactionsResponse(error_code=Error.INVALID_REGULAR_EXPRESSION)
     states, unknown = states_named([*dict.fromkeys(request.state_filters)])
     wanted = TransactionFilter(frozenset(request.producer_id_filters), states, request.duration_filter)
-    return ListTransactionsResponse(
-        unknown_state_filters=unknown,
-        transaction_states=[
-            ListedTransaction(
-                transactional_id=metadata.transactional_id,
-                producer_id=metadata.producer_id,
-                transaction_state=STATE_NAMES[metadata.state],
-            )
-            for shard in shards
-            for metadata in shard.list_transactions(wanted)
-            if (pattern is None or pattern.matches(metadata.transactional_id))
-            and authorizer.allows(
-                context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, metadata.transactional_id
-            )
-        ],
-    )
+    response = ListTransactionsResponse(unknown_state_filters=unknown)
+    for shard in shards:
+        for some in portions([*shard.transactions.values()]):
+            response.transaction_states += [
+                ListedTransaction(
+                    transactional_id=metadata.transactional_id,
+                    producer_id=metadata.producer_id,
+                    transaction_state=STATE_NAMES[metadata.state],
+                )
+                for metadata in shard.list_transactions(wanted, some)
+                if (pattern is None or pattern.matches(metadata.transactional_id))
+                and may_see(metadata.transactional_id)
+            ]
+            if len(some) == PER_TURN:
+                yield
+    return response
 
 
-def _pattern(request: ListTransactionsRequest, shards: Sequence[TransactionShard]) -> Pattern | None:
+def _pattern(request: ListTransactionsRequest, shards: Sequence[TransactionShard]) -> Steps[Pattern | None]:
     """None lets every id pass. Raises PatternSyntaxError."""
     if not request.transactional_id_pattern:
         return None
-    chars = frozenset(char for shard in shards for each in shard.transactions for char in each)
-    return compile_pattern(request.transactional_id_pattern, chars)
+    chars: set[str] = set()
+    for shard in shards:
+        for some in portions([*shard.transactions]):
+            chars.update(*some)
+            if len(some) == PER_TURN:
+                yield
+    return compile_pattern(request.transactional_id_pattern, frozenset(chars))

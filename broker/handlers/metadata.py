@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.controller.assigned_directories import offline_replicas
 from broker.controller.image import NO_LEADER, PartitionImage, TopicImage
 from broker.controller.topic_names import invalid_name_reason, is_internal
+from broker.network.turns import PER_TURN, portions
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC, Operation
 from protocol.errors import Error
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints
+    from broker.network.later import Later
+    from broker.network.turns import Steps, Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -48,14 +51,23 @@ class _Topics(NamedTuple):
     authorizer: Authorizer
     context: RequestContext
 
-    def all(self) -> _Described:
-        topics = self.metadata.image.topics.values()
-        return _Described(
-            known=[self._described(topic) for topic in topics if self._allows(DESCRIBE, topic.name)]
-        )
-
-    def by_id(self, ids: Sequence[bytes]) -> _Described:
+    def all(self) -> Steps[_Described]:
         found = _Described()
+        for some in portions([*self.metadata.image.topics.values()]):
+            found.known += [self._described(topic) for topic in some if self._allows(DESCRIBE, topic.name)]
+            if len(some) == PER_TURN:
+                yield
+        return found
+
+    def by_id(self, ids: Sequence[bytes]) -> Steps[_Described]:
+        found = _Described()
+        for some in portions(ids):
+            self._find_by_id(some, found)
+            if len(some) == PER_TURN:
+                yield
+        return found
+
+    def _find_by_id(self, ids: Sequence[bytes], found: _Described) -> None:
         for topic_id in ids:
             topic = self.metadata.image.topics_by_id.get(topic_id)
             if topic is None:
@@ -64,10 +76,17 @@ class _Topics(NamedTuple):
                 found.known.append(self._described(topic))
             else:
                 found.refused.append(_refused(Error.TOPIC_AUTHORIZATION_FAILED, None, topic_id))
+
+    def by_name(self, names: Sequence[str], *, create: bool) -> Steps[_Described]:
+        """What is missing is created, and described, a portion at a time."""
+        found = _Described()
+        for some in portions(names):
+            self._find_by_name(some, found, create=create)
+            if len(some) == PER_TURN:
+                yield
         return found
 
-    def by_name(self, names: Sequence[str], *, create: bool) -> _Described:
-        found = _Described()
+    def _find_by_name(self, names: Sequence[str], found: _Described, *, create: bool) -> None:
         missing: list[str] = []
         for name in names:
             topic = self.metadata.image.topics.get(name)
@@ -97,7 +116,6 @@ class _Topics(NamedTuple):
             if invalid_name_reason(name) is not None:
                 error = Error.INVALID_TOPIC_EXCEPTION
             found.missing.append(_refused(error, name, internal=is_internal(name)))
-        return found
 
     def _not_to_be_created(self, names: Sequence[str]) -> Sequence[str]:
         """Who may create in the cluster may create any topic."""
@@ -156,42 +174,69 @@ def handle(
     log_dirs: LogDirs,
     endpoints: Endpoints,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: MetadataRequest,
-) -> MetadataResponse:
-    version, asked = context.api_version, request.topics
+) -> MetadataResponse | Later[MetadataResponse]:
+    endpoint = endpoints.advertised(context.listener_name)
     of_node = _Topics(node_id, metadata, topics, log_dirs, authorizer, context)
+    cluster = _Cluster(cluster_id, rack, endpoint, config)
+    return turns.answer(_answer(of_node, cluster, request))
+
+
+class _Cluster(NamedTuple):
+    """What an answer says beside topics, and what it goes by."""
+
+    cluster_id: str
+    rack: str | None
+    endpoint: tuple[str, int] | None
+    config: BrokerConfig
+
+
+def _answer(of_node: _Topics, cluster: _Cluster, request: MetadataRequest) -> Steps[MetadataResponse]:
+    node_id, authorizer, context = of_node.node_id, of_node.authorizer, of_node.context
+    version, asked = context.api_version, request.topics
     if asked is None or (version == 0 and not asked):
-        found = of_node.all()
+        found = yield from of_node.all()
     else:
         if version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
             return _error(request, Error.INVALID_REQUEST)
         by_id = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
         if by_id:
-            found = of_node.by_id([*by_id])
+            found = yield from of_node.by_id([*by_id])
         else:
             names = [*dict.fromkeys(topic.name for topic in asked)]
             if None in names:
                 return _error(request, Error.UNKNOWN_SERVER_ERROR)
-            create = request.allow_auto_topic_creation and config.get_boolean("auto.create.topics.enable")
-            found = of_node.by_name([name for name in names if name is not None], create=create)
-    response = MetadataResponse(cluster_id=cluster_id, controller_id=node_id, brokers=[])
+            create = request.allow_auto_topic_creation and cluster.config.get_boolean(
+                "auto.create.topics.enable"
+            )
+            named = [name for name in names if name is not None]
+            found = yield from of_node.by_name(named, create=create)
+    response = MetadataResponse(cluster_id=cluster.cluster_id, controller_id=node_id, brokers=[])
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
         may_describe = authorizer.allows(context, DESCRIBE, CLUSTER, CLUSTER_NAME)
         response.cluster_authorized_operations = (
             authorized_operations(authorizer, context, CLUSTER, CLUSTER_NAME) if may_describe else 0
         )
     if version >= 8 and request.include_topic_authorized_operations:
-        for topic in found.known + found.missing:
-            assert topic.name is not None
-            topic.topic_authorized_operations = authorized_operations(authorizer, context, TOPIC, topic.name)
+        for some in portions(found.known + found.missing):
+            for topic in some:
+                assert topic.name is not None
+                topic.topic_authorized_operations = authorized_operations(
+                    authorizer, context, TOPIC, topic.name
+                )
+            if len(some) == PER_TURN:
+                yield
     response.topics = found.in_order()
-    endpoint = endpoints.advertised(context.listener_name)
+    endpoint = cluster.endpoint
     if endpoint is None:
         _take_node_away(node_id, response.topics, version)
     else:
         host, port = endpoint
-        response.brokers.append(MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack))
+        response.brokers.append(
+            MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=cluster.rack)
+        )
     return response
 
 

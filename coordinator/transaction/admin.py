@@ -5,7 +5,7 @@ Source: `TransactionCoordinator.handleDescribeTransactions`, `TransactionStateMa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from coordinator.transaction.metadata import TransactionMetadata
@@ -45,11 +45,13 @@ def describe(manager: TransactionStateManager, transactional_id: str) -> Transac
 
 
 def list_transactions(
-    manager: TransactionStateManager, wanted: TransactionFilter
+    manager: TransactionStateManager,
+    wanted: TransactionFilter,
+    among: Iterable[TransactionMetadata] | None = None,
 ) -> Iterator[TransactionMetadata]:
     """See `TransactionShard.list_transactions`."""
     now_ms = manager.runtime.now_ms()
-    for metadata in manager.transactions.values():
+    for metadata in manager.transactions.values() if among is None else among:
         if (
             metadata.state is not DEAD
             and (not wanted.producer_ids or metadata.producer_id in wanted.producer_ids)

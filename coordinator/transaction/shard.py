@@ -7,7 +7,7 @@ Source: `TransactionCoordinator`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import ClassVar
 
 from coordinator.ports import Bytes, Markers, Runtime, Then, TopicPartition
@@ -140,9 +140,12 @@ class TransactionShard:
         """
         return admin.describe(self._manager, transactional_id)
 
-    def list_transactions(self, wanted: admin.TransactionFilter) -> Iterator[TransactionMetadata]:
-        """Those that the filter lets through, in no order. An Empty one began long ago, as its start is −1."""
-        return admin.list_transactions(self._manager, wanted)
+    def list_transactions(
+        self, wanted: admin.TransactionFilter, among: Iterable[TransactionMetadata] | None = None
+    ) -> Iterator[TransactionMetadata]:
+        """Those of all, or of some, that the filter lets through, in no order. An Empty one began long ago, as its
+        start is −1."""
+        return admin.list_transactions(self._manager, wanted, among)
 
     # ---- what the broker asks
 

@@ -1,0 +1,156 @@
+"""Long requests in turns: how much of them is done in one turn of the loop, and who is served in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.handlers import metadata
+from broker.network.later import Later
+from broker.network.turns import PER_TURN, Steps, Turns, portions
+from broker.server import Server
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.transactions_admin import ListTransactionsRequest
+from tests.node.transactional import Producer, coordinating
+from tests.support.straight import Straight
+from tests.support.wire import Client, Outcome
+
+
+class ManualScheduler:
+    """Calls when it is told to."""
+
+    def __init__(self) -> None:
+        self.calls: deque[Callable[[], object]] = deque()
+
+    def call_soon(self, call: Callable[[], object]) -> ManualScheduler:
+        self.calls.append(call)
+        return self
+
+    def cancel(self) -> None:
+        self.calls.clear()
+
+    def turn(self) -> None:
+        self.calls.popleft()()
+
+
+def work(name: str, steps: int, done: list[str]) -> Steps[str]:
+    for step in range(steps):
+        done.append(f"{name}{step}")
+        if step < steps - 1:
+            yield
+    return name
+
+
+def under_way() -> tuple[Turns, ManualScheduler, list[str]]:
+    scheduler = ManualScheduler()
+    return Turns(scheduler), scheduler, []  # type: ignore[arg-type]
+
+
+def test_what_is_done_in_one_step_is_answered_at_once() -> None:
+    turns, scheduler, done = under_way()
+    assert turns.answer(work("a", 1, done)) == "a"
+    assert not scheduler.calls
+
+
+def test_two_that_are_long_take_turns_and_a_turn_is_one_step() -> None:
+    turns, scheduler, done = under_way()
+    answers = [turns.answer(work(name, 3, done)) for name in "ab"]
+    assert done == ["a0", "b0"]
+    for _ in range(4):
+        assert len(scheduler.calls) == 1
+        scheduler.turn()
+    assert done == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    assert [answer.result() for answer in answers if isinstance(answer, Later)] == ["a", "b"]
+    assert not scheduler.calls
+
+
+def test_what_a_later_step_fails_with_is_what_the_request_fails_with() -> None:
+    turns, scheduler, _ = under_way()
+
+    def failing() -> Steps[str]:
+        yield
+        raise ValueError("on the way")
+
+    answer = turns.answer(failing())
+    assert isinstance(answer, Later)
+    scheduler.turn()
+    with pytest.raises(ValueError, match="on the way"):
+        answer.result()
+
+
+def test_nothing_more_is_done_for_who_has_hung_up_or_once_the_node_stops() -> None:
+    turns, scheduler, done = under_way()
+    first, second = (turns.answer(work(name, 3, done)) for name in "ab")
+    assert isinstance(first, Later)
+    assert isinstance(second, Later)
+    first.abandon()
+    scheduler.turn()
+    assert done == ["a0", "b0", "b1"]
+    turns.stop()
+    assert not scheduler.calls
+    second.abandon()
+
+
+@pytest.mark.limit("broker.network.turns.PER_TURN")
+def test_a_list_is_gone_through_in_portions_and_a_short_one_as_it_is() -> None:
+    short = [*range(PER_TURN)]
+    assert [*portions(short)] == [short]
+    assert next(portions(short)) is short
+    assert [len(some) for some in portions(range(2 * PER_TURN + 1))] == [PER_TURN, PER_TURN, 1]
+
+
+async def served_meanwhile(node: Server, request: Any, version: int) -> tuple[Any, int]:
+    """The answer to a long request, and the answers that another client was given before."""
+    with Client(Straight(node)) as long, Client(Straight(node)) as short:
+        sent = long.send(request, version)
+        served = 0
+        while (answer := long.receive(sent, within_s=0)) is Outcome.SILENCE:
+            await short.answer(MetadataRequest(topics=[]), 12)
+            await asyncio.sleep(0)
+            served += 1
+        assert not isinstance(answer, Outcome)
+        return answer.message, served
+
+
+async def test_others_are_served_while_a_client_asks_for_many_topics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await coordinating(tmp_path)
+    looked_up: list[int] = []
+    find = metadata._Topics._find_by_name
+
+    def counted(self: Any, names: list[str], *given: Any, create: bool) -> None:
+        looked_up.append(len(names))
+        find(self, names, *given, create=create)
+
+    monkeypatch.setattr(metadata._Topics, "_find_by_name", counted)
+    names = ["t", *(f"nowhere-{number}" for number in range(5 * PER_TURN - 1))]
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+    )
+
+    answer, served = await served_meanwhile(node, request, 12)
+
+    assert [count for count in looked_up if count] == [PER_TURN] * 5
+    assert served >= 5
+    assert [topic.name for topic in answer.topics] == names
+
+
+async def test_others_are_served_while_all_transactional_ids_are_gone_through(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    Producer(node, "wanted").begin()
+    [shard] = node.transactions.all_shards()
+    known = shard.transactions["wanted"]
+    for number in range(3 * PER_TURN):
+        shard.transactions[f"other-{number}"] = known
+    request = ListTransactionsRequest(transactional_id_pattern="want.*")
+
+    answer, served = await served_meanwhile(node, request, 2)
+
+    assert served >= 6  # the letters of all ids, then the ids
+    assert {each.transactional_id for each in answer.transaction_states} == {"wanted"}
