@@ -153,7 +153,7 @@ class LogCleaner:
             self._soon(max(self._settings.backoff_s, BACKOFF_OF_ZERO_S))
 
     def _a_round(self) -> Iterator[None]:
-        """Choose and begin; where nothing is left to choose, run retention."""
+        """Choose and begin, then run retention of the others, which can wait for no round without a pass."""
         now_s = self._clock.monotonic_s()
         self._resting = {each: until_s for each, until_s in self._resting.items() if until_s > now_s}
         self.uncleanable = {each: why for each, why in self.uncleanable.items() if not each.is_gone}
@@ -168,10 +168,9 @@ class LogCleaner:
         while wanted and len(self._under_way) < self._settings.threads:
             self._begin_wanted(wanted.pop()[1])
             yield
-        if not wanted and not self._under_way:
-            for partition in self._compacted():
-                self._retain(partition)
-                yield
+        for partition in self._compacted():
+            self._retain(partition)
+            yield
 
     def _compacted(self) -> list[Partition]:
         return [
