@@ -119,6 +119,8 @@ def _batch(play: Play, header: Any) -> dict[str, Any]:
 
 def _record(play: Play, record: Any, header: Any) -> list[Any]:
     text = [None if part is None else bytes(part).hex() for part in (record.key, record.value)]
+    if header.attributes & CONTROL and text[1]:
+        text[1] = text[1][:4]  # a marker's version; behind it is how often the broker was started
     return [_minutes(play, record.timestamp), *text, len(record.headers)]
 
 

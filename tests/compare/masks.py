@@ -229,10 +229,16 @@ MASKS = (
     Mask("*.producer_id", known("producer id"), "as for InitProducerId"),
     Mask("*.records.records", control_record, "a marker is shown as what it says"),
     *(
-        Mask(
-            "*.coordinator_epoch", any_number, "how often the broker was started", f"transactions_{family}/*"
+        Mask("*.coordinator_epoch", any_number, "how often the broker was started", f"{family}/*")
+        for family in (
+            "compaction",
+            "transactions_histories",
+            "transactions_levels",
+            "transactions_loaded",
+            "transactions_restarts",
+            "transactions_stored",
+            "transactions_timeouts",
         )
-        for family in ("histories", "levels", "loaded", "restarts", "stored", "timeouts")
     ),
     Mask(
         "ListTransactions.transaction_states", then(own_transactions, in_any_order), "scripts share a broker"

@@ -177,6 +177,7 @@ def test_every_operation_either_changes_a_folder_or_only_looks() -> None:
         "remove",
         "remove_tree",
         "rename",
+        "set_modified_ms",
         "sync",
         "sync_directory",
         "truncate",
