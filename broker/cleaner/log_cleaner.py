@@ -7,6 +7,7 @@ they wait. Here the loop chooses, for as many passes at a time as there would be
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -36,6 +37,9 @@ TURN_S = 0.002
 BACKOFF_OF_ZERO_S = 0.05  # log.cleaner.backoff.ms may be 0
 RETRY_S = 15.0
 """After a pass that failed without a fault of the partition's."""
+
+_SHORT_OF_MEANS = frozenset({errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+"""Too little memory, too many open files: the machine's state, which says nothing of a disk."""
 
 WhenCleaned = Callable[[Exception | None], None]
 
@@ -312,7 +316,8 @@ class LogCleaner:
     def _disk_refused(self, partition: Partition, error: OSError) -> None:
         log.error("%s can't be compacted now: %s", partition.log.directory, error)
         self._resting[partition] = self._clock.monotonic_s() + RETRY_S
-        partition.log.report(error)
+        if error.errno not in _SHORT_OF_MEANS:
+            partition.log.report(error)
 
     def _mark_uncleanable(self, partition: Partition, error: Exception) -> None:
         log.error(

@@ -92,6 +92,9 @@ class _SlicedPass:
         self._next = None
         try:
             step = next(self._steps)
+        except MemoryError:
+            self._told.failed(PassLostError("there is too little memory"))
+            return
         except Exception as error:
             self._told.failed(error)
             return

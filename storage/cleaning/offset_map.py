@@ -37,12 +37,15 @@ class OffsetMap:
     __slots__ = ("_hashes", "_offsets", "_slots", "count", "latest", "max_keys")
 
     def __init__(self, max_keys: int, offsets: int) -> None:
-        """Room for `max_keys`, or less where there are only so many offsets."""
+        """Room for `max_keys`, or less where there are only so many offsets. Raises `MemoryError`."""
         self.max_keys = max(1, max_keys)
         self._slots = min(self.max_keys, max(1, offsets)) * 4 // 3 + 1
         # zeros, of which the kernel provides only what is touched
-        self._hashes = mmap.mmap(-1, self._slots * _HASH_BYTES)
-        self._offsets = mmap.mmap(-1, self._slots * _OFFSET.size)
+        try:
+            self._hashes = mmap.mmap(-1, self._slots * _HASH_BYTES)
+            self._offsets = mmap.mmap(-1, self._slots * _OFFSET.size)
+        except OSError as failure:  # which would pass for one of the disk
+            raise MemoryError(f"an offset map of {self._slots} slots: {failure}") from failure
         self.count = 0
         self.latest = -1
 

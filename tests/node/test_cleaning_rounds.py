@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import mmap
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from broker.cleaner.passes import Told
 from broker.cleaner.throttle import Throttle
 from storage.cleaning.plan import CleaningPlan
-from tests.node.compacted import create, fill, partition_of, until, with_topic
+from tests.node.compacted import checkpoint, create, fill, partition_of, until, with_topic
+from tests.support.disk import files
+from tests.support.whole_server import clock_of
 
 
 class EndlessPasses:
@@ -37,4 +43,46 @@ async def test_retention_of_the_others_does_not_wait_for_a_pass(tmp_path: Path) 
     node.cleaner.look()
     await until(lambda: partition_of(node, "other").log.log_start_offset == 20)
     assert partition_of(node).log.cleaning is not None
+    await node.stop()
+
+
+@pytest.mark.parametrize("number", [errno.ENOMEM, errno.EMFILE, errno.ENFILE])
+async def test_too_many_open_files_or_too_little_memory_is_no_fault_of_the_disk(
+    tmp_path: Path, number: int
+) -> None:
+    node = await with_topic(tmp_path, min_cleanable_dirty_ratio="0.1")
+    fill(node)
+
+    def refused(operation: str, path: str, _size: int) -> None:
+        if operation == "append" and ".cleaned" in path:
+            raise OSError(number, "refused", path)
+
+    reported: list[OSError] = []
+    partition_of(node).log.report = reported.append
+    files.set_fault_hook(refused)
+    node.cleaner.look()
+    await until(lambda: partition_of(node) in node.cleaner._resting)
+    files.set_fault_hook(None)
+    assert reported == []
+    assert node.cleaner.uncleanable == {}
+    await node.stop()
+
+
+async def test_a_map_for_which_there_is_no_memory_is_tried_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await with_topic(tmp_path, min_cleanable_dirty_ratio="0.1")
+    fill(node)
+
+    def refused(_fd: int, _size: int) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mmap, "mmap", refused)
+        node.cleaner.look()
+        await until(lambda: partition_of(node) in node.cleaner._resting)
+    assert node.cleaner.uncleanable == {}
+    clock_of(node).advance_ms(60_000)
+    node.cleaner.look()
+    await until(lambda: checkpoint(node) == 20)
     await node.stop()

@@ -1,6 +1,9 @@
 """For each key its latest offset, in a bounded space."""
 
+import mmap
 import random
+
+import pytest
 
 from storage.cleaning.offset_map import NOT_FOUND, OffsetMap, keys_for
 
@@ -61,3 +64,12 @@ def test_the_end_moves_forward_alone() -> None:
     found.reach(5)
     found.reach(3)
     assert found.latest == 5
+
+
+def test_memory_that_is_not_to_be_had_is_no_error_of_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_fd: int, _size: int) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", refused)
+    with pytest.raises(MemoryError):
+        OffsetMap(100, 100)
