@@ -87,15 +87,16 @@ class LogCleaner:
             self._soon()
 
     def stop(self) -> None:
-        """All passes end; nothing of any is written when the call returns."""
+        """All passes end; nothing of any is written when the call returns. Of a process that couldn't be ended the files
+        stay; the next start removes them."""
         self._running = False
         self._cancel()
         under_way = [*self._under_way.values()]
         for cleaning in under_way:
             cleaning.abandon()
-        self._passes.stop()
-        for cleaning in under_way:
-            cleaning.discard()
+        if self._passes.stop():
+            for cleaning in under_way:
+                cleaning.discard()
 
     def configure(self) -> None:
         """Settings may have changed: then the passes under way have failed, and others begin."""

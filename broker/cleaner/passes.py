@@ -54,8 +54,8 @@ class Passes(Protocol):
         """There is nothing to do for a while."""
         ...
 
-    def stop(self) -> None:
-        """All have ended, or been ended; nothing of any is written when the call returns."""
+    def stop(self) -> bool:
+        """All have ended, or been ended. Whether nothing of any is written any more when the call returns."""
         ...
 
 
@@ -72,8 +72,9 @@ class SlicedPasses:
     def rest(self) -> None:
         """Nothing is kept."""
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
         """Nothing is kept."""
+        return True
 
 
 class _SlicedPass:

@@ -83,12 +83,12 @@ class WorkerPasses:
         for desk in [*self._idle]:
             desk.end(_nobody)
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
         if self._timer is not None:
             self._timer.cancel()
-        for desk in (*self._busy, *self._idle, *self._leaving):
-            desk.worker.kill_and_wait()
+        ended = [desk.worker.kill_and_wait() for desk in (*self._busy, *self._idle, *self._leaving)]
         self._busy, self._idle, self._leaving = [], [], []
+        return all(ended)
 
 
 def _nobody() -> None:

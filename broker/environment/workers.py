@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 import subprocess
 import sys
@@ -16,8 +17,11 @@ from typing import Any, Protocol
 
 from broker.environment.framing import framed, taken
 
+log = logging.getLogger("barnabas.workers")
+
 _RECEIVED_BYTES = 1 << 18
 _REAP_S = 0.01
+LONGEST_WAIT_S = 5.0
 
 # The child has what this process can import, and nothing of what an environment variable or a .pth file would add.
 _START = (
@@ -37,8 +41,9 @@ class Worker(Protocol):
         last, in a later turn."""
         ...
 
-    def kill_and_wait(self) -> None:
-        """End it; it has done its last when the call returns, after some milliseconds."""
+    def kill_and_wait(self) -> bool:
+        """End it. Whether it has done its last when the call returns, after some milliseconds; False, after some
+        seconds, where the kernel doesn't let go of it, as with a disk that doesn't answer."""
         ...
 
 
@@ -151,12 +156,17 @@ class _WorkerProcess:
         self._gone = gone
         self._loop.call_soon(self._reap)
 
-    def kill_and_wait(self) -> None:
+    def kill_and_wait(self) -> bool:
         if not self._closed:
             self._close()
         self._gone = None
         self._process.kill()
-        self._process.wait()
+        try:
+            self._process.wait(LONGEST_WAIT_S)
+        except subprocess.TimeoutExpired:
+            log.error("process %d was killed, and isn't gone after %d s", self._process.pid, LONGEST_WAIT_S)
+            return False
+        return True
 
     def _close(self) -> None:
         self._closed = True

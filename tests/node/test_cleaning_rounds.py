@@ -15,11 +15,13 @@ from broker.cleaner.throttle import Throttle
 from storage.cleaning.plan import CleaningPlan
 from tests.node.compacted import checkpoint, create, fill, partition_of, until, with_topic
 from tests.support.disk import files
-from tests.support.whole_server import clock_of
+from tests.support.whole_server import clock_of, started
 
 
 class EndlessPasses:
     """Each pass goes on until it is ended."""
+
+    is_gone_at_the_end = True
 
     def begin(self, plan: CleaningPlan, told: Told, throttle: Throttle) -> EndlessPasses:
         return self
@@ -30,8 +32,8 @@ class EndlessPasses:
     def rest(self) -> None:
         """Nothing is kept."""
 
-    def stop(self) -> None:
-        """Nothing is kept."""
+    def stop(self) -> bool:
+        return self.is_gone_at_the_end
 
 
 async def test_retention_of_the_others_does_not_wait_for_a_pass(tmp_path: Path) -> None:
@@ -43,6 +45,26 @@ async def test_retention_of_the_others_does_not_wait_for_a_pass(tmp_path: Path) 
     node.cleaner.look()
     await until(lambda: partition_of(node, "other").log.log_start_offset == 20)
     assert partition_of(node).log.cleaning is not None
+    await node.stop()
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+async def test_files_of_a_process_that_can_not_be_ended_are_left_to_the_next_start(
+    tmp_path: Path, is_gone: bool
+) -> None:
+    node = await with_topic(tmp_path, min_cleanable_dirty_ratio="0.1")
+    fill(node)
+    passes = EndlessPasses()
+    passes.is_gone_at_the_end = is_gone
+    node.cleaner._passes = passes
+    node.cleaner.look()
+    await until(lambda: partition_of(node).log.cleaning is not None)
+    being_written = tmp_path / "t-0" / "00000000000000000000.log.cleaned"
+    being_written.touch()
+    await node.stop()
+    assert being_written.exists() is not is_gone
+    node = await started(tmp_path)
+    assert not being_written.exists()
     await node.stop()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.environment.framing import framed, taken
-from broker.environment.workers import Worker, WorkerProcesses
+from broker.environment.workers import LONGEST_WAIT_S, Worker, WorkerProcesses
 
 ECHO = "tests.support.echo_worker"
 
@@ -62,6 +62,23 @@ async def test_one_that_is_killed_does_nothing_more_once_that_is_told() -> None:
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert not heard.gone.is_set()
+
+
+@pytest.mark.limit("broker.environment.workers.LONGEST_WAIT_S")
+async def test_one_that_the_kernel_does_not_let_go_of_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Heard().start()
+
+    def never(_process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        assert timeout == LONGEST_WAIT_S
+        raise subprocess.TimeoutExpired("worker", timeout)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess.Popen, "wait", never)
+        assert not worker.kill_and_wait()
+    assert "isn't gone" in caplog.text
+    assert worker.kill_and_wait()
 
 
 async def test_it_holds_none_of_our_files(tmp_path: Path) -> None:

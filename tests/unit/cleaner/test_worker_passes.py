@@ -61,6 +61,7 @@ class Worker:
         self.received, self.ended = received, ended
         self.sent: list[object] = []
         self.is_killed = False
+        self.hangs = False
         self.gone: Callable[[], None] | None = None
 
     def send(self, message: object) -> None:
@@ -69,8 +70,9 @@ class Worker:
     def kill(self, gone: Callable[[], None]) -> None:
         self.is_killed, self.gone = True, gone
 
-    def kill_and_wait(self) -> None:
+    def kill_and_wait(self) -> bool:
         self.is_killed = True
+        return not self.hangs
 
 
 class Workers:
@@ -180,6 +182,16 @@ def test_where_no_process_can_be_started_the_pass_is_made_here() -> None:
     office.workers.refuses = True
     begun, _told = office.begin()
     assert begun == "done here"
+
+
+def test_a_stop_says_whether_all_processes_are_gone() -> None:
+    for hangs in (False, True):
+        office = Office()
+        office.begin()
+        office.begin()
+        office.workers.started[0].hangs = hangs
+        assert office.passes.stop() is not hangs
+        assert all(worker.is_killed for worker in office.workers.started)
 
 
 def test_a_plan_comes_out_of_its_order_as_it_was() -> None:
