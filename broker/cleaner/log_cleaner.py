@@ -277,6 +277,8 @@ class LogCleaner:
             self._failed(cleaning, outcome)
         self._answer(cleaning, outcome)
         self.look()
+        if not self._settings.threads and not self._under_way:
+            self._passes.rest()  # no round does it
 
     def _finished(self, cleaning: Cleaning, result: CleaningResult) -> None:
         plan, stats = cleaning.plan, result.stats

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.cleaner.passes import Told
+from broker.cleaner.passes import SlicedPasses, Told
 from broker.cleaner.throttle import Throttle
 from storage.cleaning.plan import CleaningPlan
-from tests.node.compacted import checkpoint, create, fill, partition_of, until, with_topic
+from tests.node.compacted import checkpoint, cleaned, create, fill, partition_of, until, with_topic
 from tests.support.disk import files
 from tests.support.whole_server import clock_of, started
 
@@ -45,6 +45,18 @@ async def test_retention_of_the_others_does_not_wait_for_a_pass(tmp_path: Path) 
     node.cleaner.look()
     await until(lambda: partition_of(node, "other").log.log_start_offset == 20)
     assert partition_of(node).log.cleaning is not None
+    await node.stop()
+
+
+async def test_a_process_is_let_go_of_after_a_pass_that_was_asked_for_though_the_cleaner_is_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await with_topic(tmp_path, "log.cleaner.enable=false")
+    fill(node)
+    rests: list[bool] = []
+    monkeypatch.setattr(SlicedPasses, "rest", lambda _passes: rests.append(True))
+    assert await cleaned(node) is None
+    await until(lambda: rests == [True])
     await node.stop()
 
 
