@@ -87,8 +87,10 @@ class LogCleaner:
             self._soon()
 
     def stop(self) -> None:
-        """All passes end; nothing of any is written when the call returns. Of a process that couldn't be ended the files
-        stay; the next start removes them."""
+        """All passes end; nothing of any is written when the call returns.
+
+        Of a process that couldn't be ended the files stay; the next start removes them.
+        """
         self._running = False
         self._cancel()
         under_way = [*self._under_way.values()]

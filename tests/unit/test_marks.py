@@ -10,7 +10,9 @@ from storage.files import OPERATIONS
 from tests.support.house import FLOORS, MESSAGES, ROOT, Source, sources
 
 ROOMS = [source for source in sources(*FLOORS) if not source.name.startswith(MESSAGES)]
-TESTS = sources("tests/unit", "tests/node", "tests/simulation", "tests/crash", "tests/property")
+TESTS = sources(
+    "tests/unit", "tests/node", "tests/simulation", "tests/crash", "tests/process", "tests/property"
+)
 
 LIMIT = re.compile(
     r"(MAX|MIN|MOST|LEAST|LONGEST|MANY|REMEMBERED)_\w+|(\w+_)?PER_TURN|AT_ONCE|\w+_BEFORE_SWEEP"
