@@ -312,11 +312,15 @@ class LogCleaner:
             self._mark_uncleanable(partition, error)
 
     def _keep_checkpoint(self, cleaning: Cleaning) -> None:
-        """A pass that failed says where it began, as in Kafka."""
-        plan = cleaning.plan
-        cleaning.partition.directory.cleaner_offsets.set(
-            (plan.topic, plan.partition), plan.first_dirty_offset
-        )
+        """A pass that failed says where the next one begins, as in Kafka, where nothing says so yet: at the log start.
+
+        What is said already stays. It is where the pass began, or less where the log was truncated meanwhile; and it
+        is none of this pass's where the partition is gone, since another may have its name.
+        """
+        partition, key = cleaning.partition, (cleaning.plan.topic, cleaning.plan.partition)
+        offsets = partition.directory.cleaner_offsets
+        if not partition.is_gone and not partition.log.closed and offsets.get(key) is None:
+            offsets.set(key, partition.log.log_start_offset)
 
     def _disk_refused(self, partition: Partition, error: OSError) -> None:
         log.error("%s can't be compacted now: %s", partition.log.directory, error)

@@ -15,12 +15,11 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
     if offset >= log.log_end_offset:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
         return False
-    replacing.give_up(log)
     if offset < log.segments.base_offsets[0]:
         truncate_fully_and_start_at(log, offset, now_ms)
         return True
     if offset < log.segments.active.base_offset:
-        log.end_cleaning()
+        _end_pass(log)
     try:
         removal.drop_segments(log, log.segments.newest_first(above=offset))
         log.segments.active.truncate_to(offset, now_ms)
@@ -37,9 +36,8 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
 
 def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None:
     """Drops everything; the log begins and ends at the offset."""
-    replacing.give_up(log)
     created = log.created
-    log.end_cleaning()
+    _end_pass(log)
     try:
         removal.drop_segments(log, log.segments.newest_first() if created else [])
         log.segments.begin_with(rolling.new_segment(log, offset, now_ms))
@@ -54,6 +52,12 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
     log.snapshots.remove_all()
     log.producers.reset((), offset)
     log.update_first_unstable_offset()
+
+
+def _end_pass(log: LogState) -> None:
+    """Segments are about to be dropped. The pass goes first: it was ended, and has not failed."""
+    log.end_cleaning()
+    replacing.give_up(log)
 
 
 def _half_done(failure: OSError) -> TornWriteError:

@@ -1,0 +1,79 @@
+"""What is left of a pass that was ended or has failed: what is said of the partition, and who is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.cleaner.cleaning import PassEndedError
+from protocol.errors import Error
+from tests.node.compacted import (
+    append,
+    checkpoint,
+    cleaned,
+    create,
+    delete,
+    fill,
+    partition_of,
+    until,
+    with_topic,
+)
+from tests.node.test_altered_settings import BROKER, SET, alter
+from tests.support.disk import files
+
+
+async def test_truncation_ends_a_pass_whose_segment_is_about_to_be_put_in_place(tmp_path: Path) -> None:
+    node = await with_topic(tmp_path)
+    fill(node, 200, 200)
+    await cleaned(node)
+    for number in range(100):
+        append(node, b"x%d" % number)
+    done: list[Exception | None] = []
+    node.cleaner.clean_now(partition_of(node), done.append, roll=True)
+    log = partition_of(node).log
+    await until(lambda: log.replacement is not None)
+    log.truncate_to(50, node.clock.now_ms())
+    lowered = checkpoint(node)
+    assert lowered is not None
+    assert lowered <= 50
+    for number in range(260):
+        append(node, b"y%d" % number)
+    await until(lambda: bool(done))
+    assert isinstance(done[0], PassEndedError)
+    assert checkpoint(node) == lowered
+    assert partition_of(node) not in node.cleaner._resting
+
+
+async def test_a_pass_that_fails_leaves_what_was_compacted_before_it(tmp_path: Path) -> None:
+    node = await with_topic(tmp_path)
+    fill(node)
+    await cleaned(node)
+
+    def broken(operation: str, path: str, _size: int) -> None:
+        if operation == "rename" and ".cleaned" in path:
+            raise OSError(5, "Input/output error", path)
+
+    files.set_fault_hook(broken)
+    # over all that is clean, once more
+    assert isinstance(await cleaned(node), OSError)
+    files.set_fault_hook(None)
+    assert checkpoint(node) == 20
+
+
+async def test_a_changed_setting_says_nothing_of_a_topic_that_was_deleted_under_a_pass(
+    tmp_path: Path,
+) -> None:
+    node = await with_topic(tmp_path)
+    fill(node, 200, 200)
+    await cleaned(node)
+    fill(node, 100)
+    done: list[Exception | None] = []
+    node.cleaner.clean_now(partition_of(node), done.append)
+    log = partition_of(node).log
+    await until(lambda: log.cleaning is not None)
+    delete(node, "t")
+    assert not done  # whoever makes the pass is still at it
+    assert alter(node, BROKER, "", ("log.cleaner.io.buffer.load.factor", SET, "0.5")) is Error.NONE
+    create(node, "t")
+    assert checkpoint(node) is None
+    await until(lambda: bool(done))
+    assert checkpoint(node) is None
