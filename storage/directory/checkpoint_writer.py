@@ -23,17 +23,19 @@ class CheckpointWriter:
         self._background = background
         self._report = report
         self._writing: set[str] = set()
-        self._waiting: dict[str, bytes] = {}
+        self._waiting: dict[str, Callable[[], bytes]] = {}
         self._said: dict[str, bytes] = {}
         """By file, what this run wrote last: it isn't written again while nothing changes."""
         self._superseded: set[str] = set()
         """Of the files being written: those that meanwhile say something newer."""
 
-    def write(self, name: str, data: bytes) -> None:
-        """Begins to write the file. Of what comes while it is being written only the newest is written after it."""
+    def write(self, name: str, encode: Callable[[], bytes]) -> None:
+        """Begins to write the file. Of what comes while it is being written only the newest is written after it, and
+        nothing else of it is encoded: of a thousand changes in a turn two are."""
         if name in self._writing:
-            self._waiting[name] = data
+            self._waiting[name] = encode
             return
+        data = encode()
         if self._said.get(name) == data:
             return
         self._writing.add(name)

@@ -27,7 +27,7 @@ class CleanerCheckpoint:
         self._in_file: set[TopicPartition] = set()
         """Partitions that the file may speak of though they are gone."""
         self._last = b""
-        """What was given to be written last."""
+        """What was encoded to be written last."""
         self._changed = False
 
     def load(self, files: Files, path: str, here: Container[TopicPartition]) -> None:
@@ -78,12 +78,14 @@ class CleanerCheckpoint:
     def write_now(self) -> None:
         """At the end of a run, and where nothing old may be found later. Raises `OSError`."""
         if self._changed or self._in_file:
-            self._last = checkpoints.encode_offsets(self._offsets)
-            self._writer.write_now(checkpoints.CLEANER_OFFSET_FILE, self._last)
+            self._writer.write_now(checkpoints.CLEANER_OFFSET_FILE, self._encode())
             self._changed = False
             self._in_file.clear()
 
     def _write(self) -> None:
         self._changed = True
+        self._writer.write(checkpoints.CLEANER_OFFSET_FILE, self._encode)
+
+    def _encode(self) -> bytes:
         self._last = checkpoints.encode_offsets(self._offsets)
-        self._writer.write(checkpoints.CLEANER_OFFSET_FILE, self._last)
+        return self._last

@@ -86,14 +86,13 @@ class OffsetCheckpoints:
 
     def write_recovery_points(self) -> None:
         """In the background, as the next two."""
-        opened = {key: log.checkpointed_recovery_point for key, log in self._opened().items()}
-        self._writer.write(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points(opened))
+        self._writer.write(checkpoints.RECOVERY_POINT_FILE, self._encode_checkpointed_recovery_points)
 
     def write_high_watermarks(self) -> None:
-        self._writer.write(checkpoints.HIGH_WATERMARK_FILE, self._encode_high_watermarks())
+        self._writer.write(checkpoints.HIGH_WATERMARK_FILE, self._encode_high_watermarks)
 
     def write_log_starts(self) -> None:
-        self._writer.write(checkpoints.LOG_START_FILE, self._encode_log_starts())
+        self._writer.write(checkpoints.LOG_START_FILE, self._encode_log_starts)
 
     def write_log_starts_now(self) -> None:
         """Raises `OSError`."""
@@ -105,6 +104,11 @@ class OffsetCheckpoints:
         self._writer.write_now(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points(closed))
         self.write_log_starts_now()
         self._writer.write_now(checkpoints.HIGH_WATERMARK_FILE, self._encode_high_watermarks())
+
+    def _encode_checkpointed_recovery_points(self) -> bytes:
+        return self._encode_recovery_points(
+            {key: log.checkpointed_recovery_point for key, log in self._opened().items()}
+        )
 
     def _encode_recovery_points(self, opened: Mapping[TopicPartition, int]) -> bytes:
         return checkpoints.encode_offsets({**self._recovery_points, **opened})

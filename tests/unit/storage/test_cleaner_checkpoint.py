@@ -1,10 +1,12 @@
 """`cleaner-offset-checkpoint`: how far each partition of a directory is compacted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from storage import checkpoints
+from storage.checkpoints import TopicPartition
 from storage.directory import future_log_copying
 from storage.directory.log_directory import LogDirectory
 from tests.support.disk import files
@@ -144,4 +146,28 @@ def test_a_truncated_log_is_compacted_again_from_where_it_was_cut(tmp_path: Path
     assert directory.cleaner_offsets.get(ORDERS) == 3
     directory.cleaner_offsets.lower(ORDERS, 2)
     assert text(tmp_path) == "0\n1\norders 0 2\n"
+    directory.close()
+
+
+def test_many_changes_in_a_turn_are_encoded_as_it_is_written_not_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    background = HeldBackground()
+    directory = filled(tmp_path, background)
+    for number in range(100):
+        directory.cleaner_offsets.set((f"t{number}", 0), number)
+    background.run_all()
+    encoded: list[int] = []
+    encode = checkpoints.encode_offsets
+
+    def counted(offsets: Mapping[TopicPartition, int]) -> bytes:
+        encoded.append(len(offsets))
+        return encode(offsets)
+
+    monkeypatch.setattr(checkpoints, "encode_offsets", counted)
+    for number in range(99):
+        directory.cleaner_offsets.forget((f"t{number}", 0))
+    background.run_all()
+    assert encoded == [99, 1]
+    assert text(tmp_path) == "0\n1\nt99 0 99\n"
     directory.close()
