@@ -43,7 +43,7 @@ def replace_segments(log: LogState, cleaned: CleanedSegment, then: Then) -> None
                 optional=suffix == TXN_INDEX_SUFFIX,
             )
     except OSError as failure:
-        _remove_swap(log, base_offset)
+        _take_back(log, base_offset)
         then(failure)
         return
     log.replacement = cleaned, then
@@ -51,9 +51,15 @@ def replace_segments(log: LogState, cleaned: CleanedSegment, then: Then) -> None
 
 
 def give_up(log: LogState) -> None:
-    """What is being replaced stays: the log's end is about to be cut off."""
+    """What is being replaced stays: the log's end is about to be cut off. It waits for the disk: a swap that came back
+    after a power loss would take the place of what is appended from here on.
+
+    Raises `OSError`, and the log takes nothing more.
+    """
     if log.replacement is not None:
-        _stop(log, *log.replacement, _changed(log))
+        failure = _stop(log, *log.replacement, _changed(log))
+        if failure is not None:
+            raise failure
 
 
 def _go_on(log: LogState, cleaned: CleanedSegment, failure: Exception | None) -> None:
@@ -79,10 +85,12 @@ def _go_on(log: LogState, cleaned: CleanedSegment, failure: Exception | None) ->
     _sync_names(log, lambda failure: _end(log, paths, then, failure))
 
 
-def _stop(log: LogState, cleaned: CleanedSegment, then: Then, failure: Exception) -> None:
+def _stop(log: LogState, cleaned: CleanedSegment, then: Then, why: Exception) -> OSError | None:
+    """Returns why it can't be taken back."""
     log.replacement = None
-    _remove_swap(log, cleaned.base_offset)
-    then(failure)
+    failure = _take_back(log, cleaned.base_offset)
+    then(why)
+    return failure
 
 
 def _replace(log: LogState, cleaned: CleanedSegment, old: list[Segment]) -> list[str]:
@@ -138,12 +146,22 @@ def _rename(log: LogState, old: str, new: str, *, optional: bool) -> None:
             raise
 
 
-def _remove_swap(log: LogState, base_offset: int) -> None:
-    """As far as that can be done. The `.log` goes last: an index alone would be taken for that of the old one."""
-    with contextlib.suppress(OSError):
+def _take_back(log: LogState, base_offset: int) -> OSError | None:
+    """Removes the new segment, for sure. Where the disk refuses the log can't be used any more, since a start would
+    finish the swap; then why is returned.
+
+    The `.log` goes last: an index alone would be taken for that of the old one.
+    """
+    try:
         for suffix in reversed(SEGMENT_SUFFIXES):
             log.files.remove(file_path(log.directory, base_offset, suffix) + SWAP_SUFFIX)
+        log.files.sync_directory(log.directory)
+    except OSError as failure:
+        log.give_up(failure)
+        return failure
+    with contextlib.suppress(OSError):
         remove_cleaned(log.files, log.directory, base_offset)
+    return None
 
 
 def _sync_names(log: LogState, then: Then) -> None:

@@ -1,0 +1,91 @@
+"""A swap that is under way when the power is lost: whatever of it is on the disk then, the log is whole."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import KafkaError
+from storage.cleaning.cleaner import clean
+from storage.cleaning.plan import CleanedSegment
+from storage.files import Files
+from storage.log.partition_log import PartitionLog
+from tests.simulation.history import History
+from tests.simulation.virtual_disk import VirtualDisk
+from tests.simulation.virtual_files import VirtualFiles
+from tests.support.cleaning import plan_of
+from tests.support.disk import files
+from tests.support.partition_logs import NOW_MS, HeldBackground, headers, names
+from tests.unit.storage.cleaning.compacted_logs import closed, compacted_log, put
+
+
+def on(disk: VirtualDisk) -> VirtualFiles:
+    return VirtualFiles(disk, History(lambda: 0.0), lambda: NOW_MS)
+
+
+def machine(directory: Path) -> VirtualDisk:
+    disk = VirtualDisk()
+    above = "/"
+    for name in directory.parts[1:]:
+        above = f"{above.rstrip('/')}/{name}"
+        on(disk).make_directory(above)
+    return disk
+
+
+def superseded(directory: Path, disk: Files) -> PartitionLog:
+    """Four batches in a closed segment, of which the last alone stays."""
+    log = compacted_log(directory, disk=disk)
+    for value in range(4):
+        put(log, f"a={value}")
+    return closed(log)
+
+
+def begin_swap(log: PartitionLog) -> tuple[HeldBackground, list[Exception | None]]:
+    """The names of the new segment wait to be synced."""
+    [cleaned] = [step for step in clean(log.files, plan_of(log)) if isinstance(step, CleanedSegment)]
+    background = HeldBackground()
+    log.background = background
+    answers: list[Exception | None] = []
+    log.replace_segments(cleaned, answers.append)
+    return background, answers
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_swap_that_a_truncation_gave_up_does_not_come_back(tmp_path: Path, seed: int) -> None:
+    disk = machine(tmp_path)
+    log = superseded(tmp_path, on(disk))
+    begin_swap(log)
+    disk.keep_all()  # the names are on the disk, though nobody was told so yet
+    log.truncate_to(2, NOW_MS)
+    for value in range(3):
+        put(log, f"b={value}")
+    log.sync()
+    disk.lose_power(random.Random(seed))
+    again = compacted_log(tmp_path, disk=on(disk), clean=False)
+    assert [header.base_offset for header in headers(again)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("operation", ["remove", "sync_directory"])
+def test_nothing_is_truncated_where_a_swap_can_not_be_given_up_for_sure(
+    tmp_path: Path, operation: str
+) -> None:
+    log = superseded(tmp_path, files)
+    _background, answers = begin_swap(log)
+
+    def refuse(asked: str, path: str, size: int) -> None:
+        if asked == operation:
+            raise OSError(5, "no", path)
+
+    files.set_fault_hook(refuse)
+    try:
+        with pytest.raises(KafkaError):
+            log.truncate_to(2, NOW_MS)
+    finally:
+        files.set_fault_hook(None)
+    assert len(answers) == 1
+    assert log.log_end_offset == 4
+    assert "00000000000000000000.log" in names(log)
+    with pytest.raises(KafkaError):
+        put(log, "b=1")
