@@ -165,6 +165,8 @@ def _finish_swaps(files: Files, directory: str, names: set[str]) -> set[str]:
     swaps = sorted(name for name in names if name.endswith(SWAP_SUFFIX))
     if not swaps:
         return names
+    # killed before it had synced these names: a power loss must not take them back while the old files are gone
+    files.sync_directory(directory)
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     bases = [offset for offset in map(offset_of, logs) if offset is not None]
     if bases:

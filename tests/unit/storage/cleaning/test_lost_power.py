@@ -14,7 +14,7 @@ from storage.files import Files
 from storage.log.partition_log import PartitionLog
 from tests.simulation.history import History
 from tests.simulation.virtual_disk import VirtualDisk
-from tests.simulation.virtual_files import VirtualFiles
+from tests.simulation.virtual_files import MachineDied, VirtualFiles
 from tests.support.cleaning import plan_of
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, headers, names
@@ -89,3 +89,33 @@ def test_nothing_is_truncated_where_a_swap_can_not_be_given_up_for_sure(
     assert "00000000000000000000.log" in names(log)
     with pytest.raises(KafkaError):
         put(log, "b=1")
+
+
+def test_a_start_that_finishes_a_swap_removes_no_old_file_before_the_new_names_are_sure(
+    tmp_path: Path,
+) -> None:
+    disk = machine(tmp_path)
+    log = superseded(tmp_path, on(disk))
+    [cleaned] = [step for step in clean(log.files, plan_of(log)) if isinstance(step, CleanedSegment)]
+    disk.keep_all()
+    log.background = HeldBackground()
+    log.replace_segments(cleaned, lambda failure: None)  # killed before the names are synced
+
+    def dies(operation: str, path: str, size: int) -> None:
+        if operation == "rename":
+            raise MachineDied
+
+    doomed = on(disk)
+    doomed.set_fault_hook(dies)
+    with pytest.raises(MachineDied):
+        compacted_log(tmp_path, disk=doomed, clean=False)
+    # a file system that keeps what was removed, and loses what was renamed before it
+    folder = disk.directory(log.directory)
+    for name in folder.sure.keys() - folder.names.keys():
+        if not name.endswith(".cleaned"):
+            del folder.sure[name]
+    folder.changes.clear()
+    disk.lose_power(random.Random(0))
+    again = compacted_log(tmp_path, disk=on(disk), clean=False)
+    assert [header.base_offset for header in headers(again)] == [3]
+    assert again.log_end_offset == 4
