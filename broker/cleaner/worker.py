@@ -9,15 +9,12 @@ To it: `Order`, `GO`. From it: steps of a pass, a `Rest` where the broker has to
 from __future__ import annotations
 
 import os
-from array import array
-from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.cleaner.passes import PassLostError
 from broker.environment.worker_channel import WorkerChannel
 from storage.cleaning import cleaner
-from storage.cleaning.plan import CleaningPlan, LastBatch, Progress, UncleanableError
+from storage.cleaning.plan import CleaningPlan, Progress, UncleanableError
 from storage.disk_files import DiskFiles
 
 if TYPE_CHECKING:
@@ -29,28 +26,11 @@ GO = "go"
 
 
 class Order(NamedTuple):
-    """A pass to make. The producers of a plan go apart, as one array: of a hundred thousand, each an object, the loop
-    would take a quarter of a second to send it."""
+    """A pass to make."""
 
     plan: CleaningPlan
-    producers: array[int]
-    """All ids, then epoch and offset of each."""
     asks_each_bytes: int
     """After so many bytes it rests until it hears `GO`; 0 where it needn't ask."""
-
-    @classmethod
-    def of(cls, plan: CleaningPlan, asks_each_bytes: int) -> Order:
-        producers = array("q", plan.last_batches)
-        producers.extend(chain.from_iterable(plan.last_batches.values()))
-        return cls(replace(plan, last_batches={}), producers, asks_each_bytes)
-
-    def whole_plan(self) -> CleaningPlan:
-        count = len(self.producers) // 3
-        batches = zip(self.producers[count::2], self.producers[count + 1 :: 2], strict=True)
-        return replace(
-            self.plan,
-            last_batches=dict(zip(self.producers[:count], map(LastBatch._make, batches), strict=True)),
-        )
 
 
 class Rest(NamedTuple):
@@ -83,7 +63,7 @@ def main() -> None:
 def _work(order: Order, files: Files, broker: WorkerChannel) -> None:
     handled = 0
     try:
-        for step in cleaner.clean(files, order.whole_plan()):
+        for step in cleaner.clean(files, order.plan):
             if not isinstance(step, Progress):
                 broker.send(step)
                 continue

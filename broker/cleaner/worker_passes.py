@@ -121,7 +121,7 @@ class _Desk:
         asks_each_bytes = 0
         if throttle.bytes_per_s < _UNTHROTTLED_BYTES_PER_S:
             asks_each_bytes = max(_ASKED_BYTES, int(throttle.bytes_per_s * _ASKS_S))
-        self.worker.send(Order.of(plan, asks_each_bytes))
+        self.worker.send(Order(plan, asks_each_bytes))
 
     def received(self, message: Any) -> None:
         """What the worker says."""

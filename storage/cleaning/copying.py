@@ -3,7 +3,7 @@
 Source: Cleaner.cleanInto, MemoryRecords.filterTo.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from struct import Struct
 
 from protocol.records.batch import (
@@ -17,7 +17,7 @@ from storage.cleaning.batch_filter import BatchRebuild, RecordFilter, empty_batc
 from storage.cleaning.cleaned_files import CleanedFiles
 from storage.cleaning.keyed_records import RECORDS_AT_ONCE
 from storage.cleaning.offset_map import OffsetMap
-from storage.cleaning.plan import CleaningPlan, LastBatch, Progress
+from storage.cleaning.plan import CleaningPlan, Progress
 from storage.cleaning.segment_batches import SegmentBatches
 from storage.cleaning.tally import STEP_COST, Tally
 from storage.cleaning.transactions import CleanedTransactions
@@ -34,7 +34,10 @@ class Copying:
         self._now_ms = plan.now_ms
         self._new_horizon_ms = plan.now_ms + plan.settings.delete_retention_ms
         self._end_offset = plan.first_uncleanable_offset
-        self._last_batches: Mapping[int, LastBatch] = plan.last_batches
+        count = len(plan.producers) // 3
+        producer_ids = plan.producers[:count]
+        self._epochs = dict(zip(producer_ids, plan.producers[count : 2 * count], strict=True))
+        self._last_data_offsets = dict(zip(producer_ids, plan.producers[2 * count :], strict=True))
         self._map = offset_map
         self._transactions = transactions
         self._tally = tally
@@ -58,18 +61,19 @@ class Copying:
         yield tally.step()
 
     def _keeps_empty(self, header: BatchHeader) -> bool:
-        """Whether the batch stays though nothing is left of it: it says where its producer is, or where the cleaned
-        part of the log ends."""
+        """Whether the batch stays though nothing is left of it: it says where the cleaned part of the log ends, or
+        where an active producer is, so that whoever reads the log from its start finds its epoch and its sequence. Of
+        one without a batch of data in its epoch all control batches of that epoch stay."""
         if header.last_offset + 1 == self._end_offset:
             return True
         if header.producer_id < 0:
             return False
-        last = self._last_batches.get(header.producer_id)
-        if last is None:
+        last_data_offset = self._last_data_offsets.get(header.producer_id)
+        if last_data_offset is None:
             return False
-        if last.last_data_offset >= 0:
-            return header.last_offset == last.last_data_offset
-        return header.is_control and header.producer_epoch == last.epoch
+        if last_data_offset >= 0:
+            return header.last_offset == last_data_offset
+        return header.is_control and header.producer_epoch == self._epochs[header.producer_id]
 
     def _copy_control(
         self, reading: SegmentBatches, header: BatchHeader, batch: memoryview, target: CleanedFiles

@@ -1,8 +1,14 @@
 """What a log gives to the cleaner. Source: org.apache.kafka.storage.internals.log LogToClean, UnifiedLog."""
 
-from storage.cleaning.plan import CleaningPlan, CleaningSettings, LastBatch, SegmentSizes
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+
+from storage.cleaning.plan import CleaningPlan, CleaningSettings, SegmentSizes
 from storage.indexes import offset_index, time_index
 from storage.log.log_state import LogState
+from storage.producers.producer_state import Producer
 
 
 def cleaning_plan(
@@ -30,10 +36,7 @@ def cleaning_plan(
         first_uncleanable_offset=segments.base_offsets[end_slot],
         now_ms=now_ms,
         max_keys=max_keys,
-        last_batches={
-            producer.producer_id: LastBatch(producer.epoch, producer.last_data_offset)
-            for producer in log.producers.producers.values()
-        },
+        producers=_last_batches(log.producers.producers),
         keep_txn_index=log.producers.knows_transactions,
         settings=CleaningSettings(
             segment_bytes=config.segment_bytes,
@@ -42,3 +45,10 @@ def cleaning_plan(
             delete_retention_ms=config.delete_retention_ms,
         ),
     )
+
+
+def _last_batches(producers: Mapping[int, Producer]) -> array[int]:
+    found = array("q", producers)
+    found.extend([producer.epoch for producer in producers.values()])
+    found.extend([producer.last_data_offset for producer in producers.values()])
+    return found

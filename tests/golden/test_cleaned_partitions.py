@@ -19,7 +19,7 @@ from storage.cleaning.plan import CleanedSegment, CleaningResult
 from storage.file_names import SEGMENT_SUFFIXES, offset_of
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
-from tests.support.cleaning import plan_of, steps
+from tests.support.cleaning import active_producers, plan_of, steps
 from tests.support.disk import files
 
 FOLDERS = Path(__file__).parents[1] / "data" / "cleaned-partitions"
@@ -76,8 +76,8 @@ def test_a_recorded_partition_comes_out_as_kafkas(name: str, partition: str, tmp
         keep_txn_index=False,
     )
     assert {
-        str(producer_id): {"epoch": last.epoch, "last_data_offset": last.last_data_offset}
-        for producer_id, last in plan.last_batches.items()
+        str(producer_id): {"epoch": epoch, "last_data_offset": last_data_offset}
+        for producer_id, epoch, last_data_offset in active_producers(plan)
     } == recorded["producers"]
     groups: list[list[int]] = []
     result = None

@@ -73,3 +73,14 @@ def steps(
         # a process that was killed removes nothing
         with contextlib.suppress(Killed, MachineDied):
             running.close()
+
+
+def active_producers(plan: CleaningPlan) -> Iterator[tuple[int, int, int]]:
+    """Of each id, epoch, and offset of its last batch of data."""
+    count = len(plan.producers) // 3
+    return zip(
+        plan.producers[:count],
+        plan.producers[count : 2 * count],
+        plan.producers[2 * count :],
+        strict=True,
+    )

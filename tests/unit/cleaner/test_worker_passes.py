@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from broker.cleaner.throttle import Throttle
 from broker.cleaner.worker import GO, Failure, Order, Rest
 from broker.cleaner.worker_passes import KEPT_IDLE_S, WorkerPasses
 from broker.environment.framing import framed, taken
-from storage.cleaning.plan import CleaningPlan, CleaningSettings, LastBatch, UncleanableError
+from storage.cleaning.plan import CleaningPlan, CleaningSettings, UncleanableError
 
 UNTHROTTLED = 1.7976931348623157e308
 PLAN = CleaningPlan(
@@ -23,7 +24,7 @@ PLAN = CleaningPlan(
     first_uncleanable_offset=0,
     now_ms=0,
     max_keys=1,
-    last_batches={7: LastBatch(1, 10), 8: LastBatch(0, -1)},
+    producers=array("q", [7, 8, 1, 0, 10, -1]),
     keep_txn_index=False,
     settings=CleaningSettings(1, 1, 1, 1),
 )
@@ -119,7 +120,7 @@ def test_an_idle_process_is_used_again_and_a_busy_one_is_not() -> None:
     office.workers.started[0].received(Failure("partition", "why"))
     office.begin()
     assert len(office.workers.started) == 2
-    assert office.workers.started[0].sent == [Order.of(PLAN, 0)] * 2
+    assert office.workers.started[0].sent == [Order(PLAN, 0)] * 2
 
 
 def test_an_idle_process_is_dismissed_after_a_while_unless_there_is_something_to_do() -> None:
@@ -170,7 +171,7 @@ def test_a_throttled_pass_rests_as_long_as_it_is_told_to() -> None:
     office = Office(rate=1_000_000.0)
     office.begin()
     [worker] = office.workers.started
-    assert worker.sent == [Order.of(PLAN, 100_000)]
+    assert worker.sent == [Order(PLAN, 100_000)]
     office.scheduler.now_s = 0.5
     worker.received(Rest(1_000_000))
     assert office.scheduler.run() == [0.5]
@@ -195,4 +196,4 @@ def test_a_stop_says_whether_all_processes_are_gone() -> None:
 
 
 def test_a_plan_comes_out_of_its_order_as_it_was() -> None:
-    assert taken(bytearray(framed(Order.of(PLAN, 0))))[0].whole_plan() == PLAN
+    assert taken(bytearray(framed(Order(PLAN, 0))))[0].plan == PLAN

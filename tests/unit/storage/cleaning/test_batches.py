@@ -1,5 +1,6 @@
 """What becomes of a batch without transactions: copied, made anew, emptied, or gone."""
 
+from array import array
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from protocol.records.batch import (
 )
 from protocol.records.records import build_batch
 from storage.log.partition_log import PartitionLog
+from storage.producers.producer_state import CachedBatch, Producer
 from tests.support.cleaning import clean_log, plan_of
 from tests.support.partition_logs import NOW_MS, append, batches, names
 from tests.unit.storage.cleaning.compacted_logs import (
@@ -215,3 +217,11 @@ def test_the_uncleanable_offset_is_rounded_down_to_its_segment(log: PartitionLog
     assert plan.first_uncleanable_offset == 1
     assert clean_log(log, plan).first_dirty_offset == 1
     assert offsets(log) == [0, 1, 2]
+
+
+def test_a_plan_says_of_its_producers_in_numbers_alone_what_is_known(log: PartitionLog) -> None:
+    log.producers.producers[7] = Producer(
+        7, 1, batches=[CachedBatch(0, 0, 9, 9, 0), CachedBatch(1, 2, 10, 11, 0)]
+    )
+    log.producers.producers[8] = Producer(8, 3)
+    assert plan_of(log).producers == array("q", [7, 8, 1, 3, 11, -1])
