@@ -3,7 +3,7 @@
 It has the paths of files and nothing else of the broker: no lock of a folder, no socket of a client. What it writes is
 under names of its own until the broker renames them, so that it may be killed at any time. It ends with the broker.
 
-To it: `Order`, `GO`. From it: steps of a pass, a `Rest` where the broker has to say `GO`, and a `Failure`.
+To it: `Order`, `GO`. From it: `HELLO`, then steps of a pass, a `Rest` where the broker has to say `GO`, a `Failure`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _NICENESS = 5
 
+HELLO = "hello"
 GO = "go"
 
 
@@ -55,6 +56,7 @@ class Failure(NamedTuple):
 def main() -> None:
     os.nice(_NICENESS)
     broker = WorkerChannel()
+    broker.send(HELLO)
     files = DiskFiles()
     while True:
         _work(broker.receive(), files, broker)

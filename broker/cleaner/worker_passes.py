@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.cleaner.passes import PassLostError
-from broker.cleaner.worker import GO, Failure, Order, Rest
+from broker.cleaner.worker import GO, HELLO, Failure, Order, Rest
 from storage.cleaning.plan import CleanedSegment, CleaningResult
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _ASKED_BYTES = 64 * 1024
 
 
 class WorkerPasses:
-    """By processes; by `instead` where none can be started."""
+    """By processes; by `instead` where none can be started, or one ends before it has said a word."""
 
     def __init__(self, workers: Workers, scheduler: Scheduler, instead: Passes) -> None:
         self._workers = workers
@@ -57,6 +58,7 @@ class WorkerPasses:
             except OSError as error:
                 log.warning("no process can be started to compact logs, so it is done here: %s", error)
                 return self._instead.begin(plan, told, throttle)
+            desk.instead = partial(self._instead.begin, plan, told, throttle)
         self._busy.append(desk)
         desk.begin(plan, told, throttle)
         return desk
@@ -99,6 +101,8 @@ class _Desk:
     """A worker, and the pass that it is at."""
 
     worker: Worker
+    instead: Callable[[], Pass] | None = None
+    """Makes its first pass otherwise: until the worker is known to live."""
 
     def __init__(
         self,
@@ -114,6 +118,7 @@ class _Desk:
         self._told: Told | None = None
         self._throttle: Throttle | None = None
         self._next: Scheduled | None = None
+        self._made_instead: Pass | None = None
 
     def begin(self, plan: CleaningPlan, told: Told, throttle: Throttle) -> None:
         self._told = told
@@ -126,9 +131,11 @@ class _Desk:
     def received(self, message: Any) -> None:
         """What the worker says."""
         told = self._told
-        if told is None:
+        if message == HELLO:
+            self.instead = None
+        elif told is None:
             return
-        if isinstance(message, Rest):
+        elif isinstance(message, Rest):
             assert self._throttle is not None
             rest_s = self._throttle.rest_s(message.handled, self._scheduler.time())
             self._next = self._scheduler.call_later(rest_s, self._go)
@@ -154,10 +161,18 @@ class _Desk:
         self._lost(self)
         self._left(self)
         told, self._told = self._told, None
-        if told is not None:
+        if told is None:
+            return
+        if self.instead is None:
             told.failed(PassLostError("the process that compacted it has ended"))
+        else:
+            log.warning("a process to compact logs has ended before it began, so it is done here")
+            self._made_instead = self.instead()
 
     def end(self, ended: Callable[[], None]) -> None:
+        if self._made_instead is not None:
+            self._made_instead.end(ended)
+            return
         if self._next is not None:
             self._next.cancel()
         self._told = None

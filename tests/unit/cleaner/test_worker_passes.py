@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.cleaner.passes import PassLostError
 from broker.cleaner.throttle import Throttle
-from broker.cleaner.worker import GO, Failure, Order, Rest
+from broker.cleaner.worker import GO, HELLO, Failure, Order, Rest
 from broker.cleaner.worker_passes import KEPT_IDLE_S, WorkerPasses
 from broker.environment.framing import framed, taken
 from storage.cleaning.plan import CleaningPlan, CleaningSettings, UncleanableError
@@ -96,15 +96,29 @@ class Told:
         self.errors.append(error)
 
 
+class DoneHere:
+    def __init__(self) -> None:
+        self.is_ended = False
+
+    def end(self, ended: Callable[[], None]) -> None:
+        self.is_ended = True
+        ended()
+
+
 class Instead:
+    def __init__(self) -> None:
+        self.begun: list[DoneHere] = []
+
     def begin(self, plan: Any, told: Any, throttle: Any) -> Any:
-        return "done here"
+        self.begun.append(DoneHere())
+        return self.begun[-1]
 
 
 class Office:
     def __init__(self, rate: float = UNTHROTTLED) -> None:
         self.scheduler, self.workers = Scheduler(), Workers()
-        self.passes: Any = WorkerPasses(self.workers, self.scheduler, Instead())  # type: ignore[arg-type]
+        self.instead = Instead()
+        self.passes: Any = WorkerPasses(self.workers, self.scheduler, self.instead)  # type: ignore[arg-type]
         self.throttle = Throttle(rate, 0.0)
 
     def begin(self) -> tuple[Any, Told]:
@@ -148,6 +162,7 @@ def test_each_failure_is_told_as_what_it_is_and_leaves_the_process_usable() -> N
 def test_a_process_that_dies_costs_its_pass_and_is_used_no_more() -> None:
     office = Office()
     _pass, told = office.begin()
+    office.workers.started[0].received(HELLO)
     office.workers.started[0].ended()
     assert [type(error) for error in told.errors] == [PassLostError]
     office.begin()
@@ -182,7 +197,20 @@ def test_where_no_process_can_be_started_the_pass_is_made_here() -> None:
     office = Office()
     office.workers.refuses = True
     begun, _told = office.begin()
-    assert begun == "done here"
+    assert [begun] == office.instead.begun
+
+
+def test_the_pass_of_a_process_that_could_not_begin_is_made_here_and_may_be_ended() -> None:
+    office = Office()
+    begun, told = office.begin()
+    office.workers.started[0].ended()
+    assert told.errors == []
+    [made_here] = office.instead.begun
+    ended: list[bool] = []
+    begun.end(lambda: ended.append(True))
+    assert (made_here.is_ended, ended) == (True, [True])
+    office.begin()
+    assert len(office.workers.started) == 2
 
 
 def test_a_stop_says_whether_all_processes_are_gone() -> None:
