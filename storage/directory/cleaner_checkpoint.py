@@ -50,7 +50,7 @@ class CleanerCheckpoint:
         self._write()
 
     def lower(self, key: TopicPartition, offset: int) -> None:
-        """The log was truncated: what comes behind the offset now is new."""
+        """The log was truncated, or cut by recovery: what comes behind the offset now is new."""
         if self._offsets.get(key, 0) > offset:
             self.set(key, offset)
 

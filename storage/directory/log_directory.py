@@ -154,6 +154,8 @@ class LogDirectory(DirectoryState):
             found_topic_id=None if folder is None else folder.topic_id,
         )
         self.attach(log)
+        # where recovery has cut it, what comes behind the cut is new
+        self.cleaner_offsets.lower(key, log.log_end_offset)
         self.logs[key] = log
         self.unopened.pop(key, None)
         return log

@@ -10,7 +10,7 @@ from storage.checkpoints import TopicPartition
 from storage.directory import future_log_copying
 from storage.directory.log_directory import LogDirectory
 from tests.support.disk import files
-from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch
+from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, file
 from tests.unit.storage.log_directories import UNIQUE, log_of, opened
 
 NAME = "cleaner-offset-checkpoint"
@@ -170,4 +170,23 @@ def test_many_changes_in_a_turn_are_encoded_as_it_is_written_not_each(
     background.run_all()
     assert encoded == [99, 1]
     assert text(tmp_path) == "0\n1\nt99 0 99\n"
+    directory.close()
+
+
+def test_a_log_that_recovery_has_cut_is_compacted_again_from_there(tmp_path: Path) -> None:
+    directory = filled(tmp_path)
+    log = directory.logs[ORDERS]
+    append(log, batch(4))
+    directory.cleaner_offsets.set(ORDERS, 8)
+    directory.close(clean=False)
+    path = file(log, 0, ".log")
+    path.write_bytes(path.read_bytes()[:-1])
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    assert log.log_end_offset == 4
+    assert directory.cleaner_offsets.get(ORDERS) == 4
+    assert text(tmp_path) == "0\n1\norders 0 4\n"
+    for _ in range(3):
+        append(log, batch(4))
+    assert directory.cleaner_offsets.get(ORDERS) == 4
     directory.close()
