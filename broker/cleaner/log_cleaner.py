@@ -119,15 +119,13 @@ class LogCleaner:
 
         Something that was compacted already is so again, for what has become old enough to go since.
         """
-        waiting = self._asked_for.setdefault(partition, [])
-        waiting.append(then)
         if roll:
             try:
                 partition.log.roll(self._clock.now_ms())
             except KafkaError as error:
-                waiting.pop()
                 self._scheduler.call_soon(then, error)
                 return
+        self._asked_for.setdefault(partition, []).append(then)
         if partition not in self._under_way:
             self._scheduler.call_soon(self._begin_asked, partition)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from broker.cleaner.cleaning import PassEndedError
-from protocol.errors import Error
+from broker.replicas.partition import Partition
+from protocol.errors import Error, KafkaError
 from tests.node.compacted import (
     append,
     checkpoint,
@@ -77,3 +80,37 @@ async def test_a_changed_setting_says_nothing_of_a_topic_that_was_deleted_under_
     assert checkpoint(node) is None
     await until(lambda: bool(done))
     assert checkpoint(node) is None
+
+
+async def test_who_could_not_have_a_segment_rolled_is_told_and_no_pass_is_made_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await with_topic(tmp_path)
+    fill(node)
+    append(node, b"k0")
+    begun: list[Partition] = []
+    begin = node.cleaner._begin
+
+    def noted(partition: Partition, first_dirty_offset: int, first_uncleanable_offset: int) -> None:
+        begun.append(partition)
+        begin(partition, first_dirty_offset, first_uncleanable_offset)
+
+    monkeypatch.setattr(node.cleaner, "_begin", noted)
+    first: list[Exception | None] = []
+    node.cleaner.clean_now(partition_of(node), first.append)
+    await until(lambda: partition_of(node).log.cleaning is not None)
+
+    def full(operation: str, path: str, _size: int) -> None:
+        if operation == "create" and path.endswith("21.log"):
+            raise OSError(28, "No space left on device", path)
+
+    files.set_fault_hook(full)
+    second: list[Exception | None] = []
+    node.cleaner.clean_now(partition_of(node), second.append, roll=True)
+    files.set_fault_hook(None)
+    assert partition_of(node) not in node.cleaner._asked_for
+    await until(lambda: bool(first) and bool(second))
+    assert first == [None]
+    assert isinstance(second[0], KafkaError)
+    assert await cleaned(node) is None
+    assert len(begun) == 2
