@@ -21,6 +21,8 @@ from storage.indexes.offset_index import MAX_RELATIVE_OFFSET
 from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
 
 _BUFFER_BYTES = 1 << 18
+_MAX_BYTES = 2**31 - 1
+"""Of a `.log`: the offset index has four bytes for a position."""
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
 
@@ -48,10 +50,17 @@ class CleanedFiles:
         """What its `.txnindex` will say."""
 
     def append(self, batch: Bytes, last_offset: int, max_timestamp_ms: int) -> None:
-        """Raises `UncleanableError` where the batch lies too far from the base, `OSError`."""
+        """Raises `UncleanableError` where the batch lies too far from the base or the segment gets too large, which
+        batches that are compressed anew may do; `OSError`."""
         if last_offset - self._base_offset > MAX_RELATIVE_OFFSET:
             raise UncleanableError(
                 f"{self._path(LOG_SUFFIX)}: the offset {last_offset} is too far from the segment's base"
+            )
+        size = self._written + len(self._buffer) + len(batch)
+        if size > _MAX_BYTES:
+            raise UncleanableError(
+                f"{self._path(LOG_SUFFIX)}: with the batch at offset {last_offset} it would have {size} bytes, "
+                f"of {_MAX_BYTES} that a segment may have"
             )
         if max_timestamp_ms > self._max_timestamp_ms:
             self._max_timestamp_ms = max_timestamp_ms

@@ -1,6 +1,7 @@
 """What makes a partition uncleanable, and what only looks odd."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from protocol.records.batch import (
     read_header,
 )
 from protocol.records.records import append_record, build_batch, seal_batch
+from storage.cleaning.cleaned_files import CleanedFiles
 from storage.cleaning.plan import UncleanableError
 from storage.log.partition_log import PartitionLog
 from tests.support.cleaning import clean_log
@@ -64,6 +66,25 @@ def test_a_header_that_cant_be_one_makes_the_partition_uncleanable(
     path.write_bytes(data)
     with pytest.raises(UncleanableError, match=reason):
         clean_log(log)
+
+
+def test_a_segment_that_would_get_larger_than_its_index_can_say_makes_the_partition_uncleanable(
+    log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(log, "a=1")
+    put(log, "b=1")
+    closed(log)
+    begin = CleanedFiles.__init__
+
+    def begin_near_the_bound(self: CleanedFiles, *args: Any) -> None:
+        begin(self, *args)
+        self._written = 2**31 - 100  # of which nothing is on the disk
+
+    monkeypatch.setattr(CleanedFiles, "__init__", begin_near_the_bound)
+    with pytest.raises(UncleanableError, match=r"offset 1 it would have 21474836\d\d bytes, of 2147483647"):
+        clean_log(log)
+    assert not [name for name in names(log) if name.endswith(".cleaned")]
+    assert offsets(log) == [0, 1]
 
 
 def test_records_that_dont_parse_make_the_partition_uncleanable(log: PartitionLog) -> None:
