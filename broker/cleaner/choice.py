@@ -7,8 +7,8 @@ calculateCleanableBytes, maxCompactionDelay), LogToClean.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from storage.log.log_config import LogConfig
@@ -113,11 +113,3 @@ def is_wanted(cleanable: Cleanable, config: LogConfig) -> bool:
     if cleanable.overdue_ms > 0 and cleanable.cleanable_bytes > 0:
         return True
     return cleanable.ratio > config.min_cleanable_dirty_ratio
-
-
-_Key = TypeVar("_Key")
-
-
-def filthiest(wanted: Iterable[tuple[_Key, Cleanable]]) -> tuple[_Key, Cleanable] | None:
-    """The dirtiest of those that are wanted; that one is overdue gives it no precedence."""
-    return max(wanted, key=lambda found: found[1].ratio, default=None)

@@ -169,7 +169,8 @@ class LogCleaner:
                 if cleanable is not None and is_wanted(cleanable, partition.topic.config):
                     wanted.append((cleanable.ratio, partition))
             yield
-        wanted.sort(key=lambda found: found[0])  # the dirtiest last; of equals the one that was found last
+        # the dirtiest last; that one is overdue gives it no precedence
+        wanted.sort(key=lambda found: found[0])
         while wanted and len(self._under_way) < self._settings.threads:
             self._begin_wanted(wanted.pop()[1])
             yield

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.cleaner.choice import is_wanted
 from broker.cleaner.passes import SlicedPasses, Told
 from broker.cleaner.throttle import Throttle
 from storage.cleaning.plan import CleaningPlan
@@ -57,6 +58,29 @@ async def test_a_process_is_let_go_of_after_a_pass_that_was_asked_for_though_the
     monkeypatch.setattr(SlicedPasses, "rest", lambda _passes: rests.append(True))
     assert await cleaned(node) is None
     await until(lambda: rests == [True])
+    await node.stop()
+
+
+async def test_the_dirtiest_goes_first_and_being_overdue_gives_no_precedence(tmp_path: Path) -> None:
+    node = await with_topic(tmp_path, max_compaction_lag_ms="1")
+    for name in ("dirty", "overdue"):
+        create(node, name, max_compaction_lag_ms="1")
+    for name in ("t", "overdue"):
+        fill(node, topic=name)
+        assert await cleaned(node, name) is None
+    await until(lambda: node.cleaner._round is None)
+    node.cleaner._passes = EndlessPasses()
+    for name in ("t", "dirty", "overdue"):
+        fill(node, topic=name)
+    clock_of(node).advance_ms(1000)
+    for name in ("t", "overdue"):
+        cleanable = node.cleaner._judge(partition_of(node, name))
+        assert cleanable is not None
+        assert is_wanted(cleanable, partition_of(node, name).topic.config)
+        assert cleanable.ratio < 1.0
+    node.cleaner.look()
+    await until(lambda: bool(node.cleaner._under_way))
+    assert [*node.cleaner._under_way] == [partition_of(node, "dirty")]
     await node.stop()
 
 

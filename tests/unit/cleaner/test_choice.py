@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from broker.cleaner.choice import Cleanable, LogToJudge, filthiest, is_wanted, judge
+from broker.cleaner.choice import Cleanable, LogToJudge, is_wanted, judge
 from storage.log.log_config import LogConfig
 
 NOW_MS = 1_700_000_000_000
@@ -84,13 +84,6 @@ def test_any_dirty_byte_is_enough_where_the_ratio_is_0() -> None:
     log_config = LogConfig(min_cleanable_dirty_ratio=0.0)
     assert is_wanted(judged(Segment(0, size=10**9), Segment(10, size=1), 20, checkpointed=10), log_config)
     assert not is_wanted(judged(0, 10, 20, checkpointed=20), log_config)
-
-
-def test_the_dirtiest_goes_first_and_being_overdue_gives_no_precedence() -> None:
-    overdue = Cleanable(0, 20, 150, 50, False, 10**9)
-    dirty = Cleanable(0, 20, 50, 150, False, 0)
-    assert filthiest([("overdue", overdue), ("dirty", dirty)]) == ("dirty", dirty)
-    assert filthiest([]) is None
 
 
 def test_an_open_transaction_keeps_its_whole_segment_and_all_behind_it() -> None:
