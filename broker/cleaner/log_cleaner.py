@@ -343,9 +343,13 @@ class LogCleaner:
             return  # who is at it looks here when it is done
         waiting = self._asked_for.pop(partition)
         opened, config = partition.log, partition.topic.config
-        if not config.compacts or not self._may_be_cleaned(partition):
-            why = self.uncleanable.get(partition, "it isn't compacted, or is deleted, moved or offline")
+        if not config.compacts or partition.is_gone or partition in self.uncleanable:
+            why = self.uncleanable.get(partition, "it isn't compacted, or is deleted")
             _tell_all(waiting, KafkaError(Error.POLICY_VIOLATION, why))
+            return
+        if not self._may_be_cleaned(partition):
+            why = "its segments can't be touched now: they are moved, put in place, or offline"
+            _tell_all(waiting, KafkaError(Error.KAFKA_STORAGE_ERROR, why))
             return
         cleanable = self._judge(partition, replace(config, min_compaction_lag_ms=0))
         if cleanable is None:

@@ -13,6 +13,7 @@ import pytest
 from broker.cleaner.choice import is_wanted
 from broker.cleaner.passes import SlicedPasses, Told
 from broker.cleaner.throttle import Throttle
+from protocol.errors import Error, KafkaError
 from storage.cleaning.plan import CleaningPlan
 from tests.node.compacted import checkpoint, cleaned, create, fill, partition_of, until, with_topic
 from tests.support.disk import files
@@ -58,6 +59,20 @@ async def test_a_process_is_let_go_of_after_a_pass_that_was_asked_for_though_the
     monkeypatch.setattr(SlicedPasses, "rest", lambda _passes: rests.append(True))
     assert await cleaned(node) is None
     await until(lambda: rests == [True])
+    await node.stop()
+
+
+async def test_who_asks_while_segments_are_put_in_place_is_told_that_it_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await with_topic(tmp_path)
+    fill(node)
+    with monkeypatch.context() as patched:
+        patched.setattr(partition_of(node).log, "replacement", object())
+        error = await cleaned(node)
+    assert isinstance(error, KafkaError)
+    assert error.error is Error.KAFKA_STORAGE_ERROR
+    assert await cleaned(node) is None
     await node.stop()
 
 
