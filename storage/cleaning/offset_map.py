@@ -1,6 +1,6 @@
 """For each key of a log's dirty part the offset of its latest record.
 
-Keys are known by their MD5 alone, as in Kafka, so that an entry takes 24 bytes whatever the key; 32 with the room that
+Keys are known by their MD5 alone, as in Kafka, so that an entry takes 24 bytes whatever the key; 27 with the room that
 an open table needs. Source: org.apache.kafka.storage.internals.log SkimpyOffsetMap, LogCleaner.
 """
 
@@ -8,6 +8,8 @@ import hashlib
 import mmap
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain, count
+from math import isqrt
 from struct import Struct
 
 ENTRY_BYTES = 24
@@ -15,6 +17,7 @@ NOT_FOUND = -1
 
 _HASH_BYTES = 16
 _OFFSET = Struct("<q")
+_STEP = Struct("<I")
 _NO_HASH = bytes(_HASH_BYTES)
 _MAX_BUFFER_BYTES = 2**31 - 1
 
@@ -28,8 +31,25 @@ def keys_for(buffer_bytes: int, load_factor: float) -> int:
     return int(min(buffer_bytes, _MAX_BUFFER_BYTES) // ENTRY_BYTES * load_factor)
 
 
+def _slots_for(keys: int, max_keys: int) -> int:
+    """A prime: a third more than keys while that is within the buffer, which by the default load factor has room for a
+    ninth more than it may take keys."""
+    most = min(keys * 4 // 3, max_keys * 10 // 9) + 1
+    return next(slots for slots in chain(range(most, keys, -1), count(most + 1)) if _is_prime(slots))
+
+
+def _is_prime(number: int) -> bool:
+    return all(number % divisor for divisor in range(2, isqrt(number) + 1))
+
+
 class OffsetMap:
-    """Memory is taken as it is filled, up to 32 bytes for each key that it has room for.
+    """24 bytes for each slot, all together no more than the buffer.
+
+    The kernel provides the pages that are touched. Keys lie all over them, so that is most of them after some ten
+    thousand.
+
+    A key whose slot is taken goes on by a step of its own: in a full table a lookup has a fifth of the way that it has
+    from slot to slot. The number of slots is a prime, so that each step comes to all of them.
 
     `latest` is the offset up to which the log is in the map; -1 before anything is.
     """
@@ -39,7 +59,7 @@ class OffsetMap:
     def __init__(self, max_keys: int, offsets: int) -> None:
         """Room for `max_keys`, or less where there are only so many offsets. Raises `MemoryError`."""
         self.max_keys = max(1, max_keys)
-        self._slots = min(self.max_keys, max(1, offsets)) * 4 // 3 + 1
+        self._slots = _slots_for(min(self.max_keys, max(1, offsets)), self.max_keys)
         # zeros, of which the kernel provides only what is touched
         try:
             self._hashes = mmap.mmap(-1, self._slots * _HASH_BYTES)
@@ -52,22 +72,26 @@ class OffsetMap:
     def put(self, key: bytes, offset: int) -> bool:
         """The key has a record at the offset, later than all before. False, and nothing done, where the map is full:
         even a key that is in it isn't taken any more, as in Kafka."""
-        count = self.count
-        if count >= self.max_keys:
+        known = self.count
+        if known >= self.max_keys:
             return False
         hashed = md5(key).digest()
         hashes = self._hashes
-        slot = hash(hashed) % self._slots
+        slots = self._slots
+        step = 0
+        slot = hash(hashed) % slots
         at = slot * _HASH_BYTES
         found = hashes[at : at + _HASH_BYTES]
         while found != hashed:
             if found == _NO_HASH:
                 hashes[at : at + _HASH_BYTES] = hashed
-                self.count = count + 1
+                self.count = known + 1
                 break
-            slot += 1
-            if slot == self._slots:
-                slot = 0
+            if not step:
+                step = 1 + _STEP.unpack_from(hashed)[0] % (slots - 1)
+            slot += step
+            if slot >= slots:
+                slot -= slots
             at = slot * _HASH_BYTES
             found = hashes[at : at + _HASH_BYTES]
         _OFFSET.pack_into(self._offsets, slot * 8, offset)
@@ -78,15 +102,19 @@ class OffsetMap:
         """The offset of the key's latest record, `NOT_FOUND` of a key that isn't in the map."""
         hashed = md5(key).digest()
         hashes = self._hashes
-        slot = hash(hashed) % self._slots
+        slots = self._slots
+        step = 0
+        slot = hash(hashed) % slots
         at = slot * _HASH_BYTES
         found = hashes[at : at + _HASH_BYTES]
         while found != hashed:
             if found == _NO_HASH:
                 return NOT_FOUND
-            slot += 1
-            if slot == self._slots:
-                slot = 0
+            if not step:
+                step = 1 + _STEP.unpack_from(hashed)[0] % (slots - 1)
+            slot += step
+            if slot >= slots:
+                slot -= slots
             at = slot * _HASH_BYTES
             found = hashes[at : at + _HASH_BYTES]
         offset: int = _OFFSET.unpack_from(self._offsets, slot * 8)[0]

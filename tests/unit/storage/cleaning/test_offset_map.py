@@ -73,3 +73,18 @@ def test_memory_that_is_not_to_be_had_is_no_error_of_a_disk(monkeypatch: pytest.
     monkeypatch.setattr(mmap, "mmap", refused)
     with pytest.raises(MemoryError):
         OffsetMap(100, 100)
+
+
+def test_the_map_of_kafkas_default_buffer_takes_no_more_than_the_buffer() -> None:
+    found = OffsetMap(keys_for(134_217_728, 0.9), 1 << 40)
+    assert len(found._hashes) + len(found._offsets) <= 134_217_728
+    found.close()
+
+
+@pytest.mark.parametrize("room", range(1, 40))
+def test_a_map_of_any_size_can_be_filled_and_still_says_what_is_not_in_it(room: int) -> None:
+    found = OffsetMap(room, room)
+    for offset in range(room):
+        assert found.put(b"%d" % offset, offset)
+    assert [found.get(b"%d" % offset) for offset in range(room)] == [*range(room)]
+    assert all(found.get(b"no %d" % number) == NOT_FOUND for number in range(100))
