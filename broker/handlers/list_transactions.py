@@ -7,9 +7,10 @@ expression of RE2 (KIP-1152).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.turns import PER_TURN, portions
+from broker.network.turns import in_turns
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.java.re2 import Pattern, PatternSyntaxError, compile_pattern
 from coordinator.transaction.admin import TransactionFilter, states_named
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from broker.network.later import Later
     from broker.network.turns import Steps, Turns
     from broker.security.authorizer import Authorizer
+    from coordinator.transaction.metadata import TransactionMetadata
     from coordinator.transaction.shard import TransactionShard
 
 
@@ -58,20 +60,21 @@ def _listed(
     states, unknown = states_named([*dict.fromkeys(request.state_filters)])
     wanted = TransactionFilter(frozenset(request.producer_id_filters), states, request.duration_filter)
     response = ListTransactionsResponse(unknown_state_filters=unknown)
+
+    def take(shard: TransactionShard, some: Sequence[TransactionMetadata]) -> None:
+        response.transaction_states += [
+            ListedTransaction(
+                transactional_id=metadata.transactional_id,
+                producer_id=metadata.producer_id,
+                transaction_state=STATE_NAMES[metadata.state],
+            )
+            for metadata in shard.list_transactions(wanted, some)
+            if (pattern is None or pattern.matches(metadata.transactional_id))
+            and may_see(metadata.transactional_id)
+        ]
+
     for shard in shards:
-        for some in portions([*shard.transactions.values()]):
-            response.transaction_states += [
-                ListedTransaction(
-                    transactional_id=metadata.transactional_id,
-                    producer_id=metadata.producer_id,
-                    transaction_state=STATE_NAMES[metadata.state],
-                )
-                for metadata in shard.list_transactions(wanted, some)
-                if (pattern is None or pattern.matches(metadata.transactional_id))
-                and may_see(metadata.transactional_id)
-            ]
-            if len(some) == PER_TURN:
-                yield
+        yield from in_turns([*shard.transactions.values()], partial(take, shard))
     return response
 
 
@@ -81,8 +84,5 @@ def _pattern(request: ListTransactionsRequest, shards: Sequence[TransactionShard
         return None
     chars: set[str] = set()
     for shard in shards:
-        for some in portions([*shard.transactions]):
-            chars.update(*some)
-            if len(some) == PER_TURN:
-                yield
+        yield from in_turns([*shard.transactions], lambda some: chars.update(*some))
     return compile_pattern(request.transactional_id_pattern, frozenset(chars))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.controller.assigned_directories import offline_replicas
 from broker.controller.image import NO_LEADER, PartitionImage, TopicImage
 from broker.controller.topic_names import invalid_name_reason, is_internal
-from broker.network.turns import PER_TURN, portions
+from broker.network.turns import in_turns
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC, Operation
 from protocol.errors import Error
@@ -53,18 +53,16 @@ class _Topics(NamedTuple):
 
     def all(self) -> Steps[_Described]:
         found = _Described()
-        for some in portions([*self.metadata.image.topics.values()]):
-            found.known += [self._described(topic) for topic in some if self._allows(DESCRIBE, topic.name)]
-            if len(some) == PER_TURN:
-                yield
+
+        def describe(some: Sequence[TopicImage]) -> None:
+            found.known.extend(self._described(topic) for topic in some if self._allows(DESCRIBE, topic.name))
+
+        yield from in_turns([*self.metadata.image.topics.values()], describe)
         return found
 
     def by_id(self, ids: Sequence[bytes]) -> Steps[_Described]:
         found = _Described()
-        for some in portions(ids):
-            self._find_by_id(some, found)
-            if len(some) == PER_TURN:
-                yield
+        yield from in_turns(ids, lambda some: self._find_by_id(some, found))
         return found
 
     def _find_by_id(self, ids: Sequence[bytes], found: _Described) -> None:
@@ -80,10 +78,7 @@ class _Topics(NamedTuple):
     def by_name(self, names: Sequence[str], *, create: bool) -> Steps[_Described]:
         """What is missing is created, and described, a portion at a time."""
         found = _Described()
-        for some in portions(names):
-            self._find_by_name(some, found, create=create)
-            if len(some) == PER_TURN:
-                yield
+        yield from in_turns(names, lambda some: self._find_by_name(some, found, create=create))
         return found
 
     def _find_by_name(self, names: Sequence[str], found: _Described, *, create: bool) -> None:
@@ -116,6 +111,14 @@ class _Topics(NamedTuple):
             if invalid_name_reason(name) is not None:
                 error = Error.INVALID_TOPIC_EXCEPTION
             found.missing.append(_refused(error, name, internal=is_internal(name)))
+
+    def tell_operations(self, described: Sequence[MetadataResponseTopic]) -> None:
+        """What may be done with each of them."""
+        for topic in described:
+            assert topic.name is not None
+            topic.topic_authorized_operations = authorized_operations(
+                self.authorizer, self.context, TOPIC, topic.name
+            )
 
     def _not_to_be_created(self, names: Sequence[str]) -> Sequence[str]:
         """Who may create in the cluster may create any topic."""
@@ -220,14 +223,7 @@ def _answer(of_node: _Topics, cluster: _Cluster, request: MetadataRequest) -> St
             authorized_operations(authorizer, context, CLUSTER, CLUSTER_NAME) if may_describe else 0
         )
     if version >= 8 and request.include_topic_authorized_operations:
-        for some in portions(found.known + found.missing):
-            for topic in some:
-                assert topic.name is not None
-                topic.topic_authorized_operations = authorized_operations(
-                    authorizer, context, TOPIC, topic.name
-                )
-            if len(some) == PER_TURN:
-                yield
+        yield from in_turns(found.known + found.missing, of_node.tell_operations)
     response.topics = found.in_order()
     endpoint = cluster.endpoint
     if endpoint is None:

@@ -5,10 +5,7 @@
 
     def _described(names):
         found = []
-        for some in portions(names):
-            found += map(describe, some)
-            if len(some) == PER_TURN:
-                yield
+        yield from in_turns(names, lambda some: found.extend(map(describe, some)))
         return Response(found)
 
 The generator goes on after each `yield` in a later turn of the loop: one step of one request in each turn, and those
@@ -20,7 +17,7 @@ the rest as it is by then.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.network.later import Later
@@ -45,6 +42,14 @@ def portions(entries: Sequence[T]) -> Iterator[Sequence[T]]:
         return
     for start in range(0, len(entries), PER_TURN):
         yield entries[start : start + PER_TURN]
+
+
+def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) -> Steps[None]:
+    """Takes the entries by portions; after each that is whole a turn may end."""
+    for some in portions(entries):
+        take(some)
+        if len(some) == PER_TURN:
+            yield
 
 
 class Turns:
