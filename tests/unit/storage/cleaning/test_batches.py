@@ -24,11 +24,6 @@ from tests.unit.storage.cleaning.compacted_logs import (
 )
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> PartitionLog:
-    return compacted_log(tmp_path)
-
-
 def test_the_latest_record_of_each_key_stays(log: PartitionLog) -> None:
     put(log, "a=1", "b=2")
     put(log, "a=3", "c=4")

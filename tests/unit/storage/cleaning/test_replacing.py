@@ -34,6 +34,24 @@ def cleaned_segments(log: PartitionLog) -> list[CleanedSegment]:
     return [step for step in clean(files, plan_of(log)) if isinstance(step, CleanedSegment)]
 
 
+def answers_where_no_rename_of(
+    suffix: str, log: PartitionLog, cleaned: CleanedSegment
+) -> list[Exception | None]:
+    """What is told of the replacement where the disk refuses to give files that end so another name."""
+
+    def refuse(operation: str, path: str, size: int) -> None:
+        if operation == "rename" and path.endswith(suffix):
+            raise OSError(5, "no")
+
+    files.set_fault_hook(refuse)
+    answers: list[Exception | None] = []
+    try:
+        log.replace_segments(cleaned, answers.append)
+    finally:
+        files.set_fault_hook(None)
+    return answers
+
+
 def test_the_fixture_is_what_it_says(log: PartitionLog) -> None:
     assert log.base_offsets == [0, 4, 8, 12, 13]
 
@@ -223,17 +241,7 @@ def test_a_stop_in_between_leaves_it_to_the_next_start(log: PartitionLog, tmp_pa
 def test_a_disk_that_refuses_the_first_names_leaves_the_log_as_it_was(log: PartitionLog) -> None:
     cleaned = cleaned_segments(log)
     before = list(batches(log))
-
-    def refuse(operation: str, path: str, size: int) -> None:
-        if operation == "rename" and path.endswith(".timeindex.cleaned"):
-            raise OSError(5, "no")
-
-    files.set_fault_hook(refuse)
-    answers: list[Exception | None] = []
-    try:
-        log.replace_segments(cleaned[0], answers.append)
-    finally:
-        files.set_fault_hook(None)
+    answers = answers_where_no_rename_of(".timeindex.cleaned", log, cleaned[0])
     [failure] = answers
     assert isinstance(failure, OSError)
     assert list(batches(log)) == before
@@ -243,17 +251,7 @@ def test_a_disk_that_refuses_the_first_names_leaves_the_log_as_it_was(log: Parti
 
 def test_a_disk_that_refuses_in_the_midst_of_it_ends_the_log(log: PartitionLog) -> None:
     cleaned = cleaned_segments(log)
-
-    def refuse(operation: str, path: str, size: int) -> None:
-        if operation == "rename" and path.endswith(".log.swap"):
-            raise OSError(5, "no")
-
-    files.set_fault_hook(refuse)
-    answers: list[Exception | None] = []
-    try:
-        log.replace_segments(cleaned[0], answers.append)
-    finally:
-        files.set_fault_hook(None)
+    answers = answers_where_no_rename_of(".log.swap", log, cleaned[0])
     assert answers == [log.failure]
     with pytest.raises(KafkaError):
         put(log, "a=1")

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from protocol.records.batch import (
     BATCH_OVERHEAD,
 )
@@ -20,11 +18,6 @@ from tests.unit.storage.cleaning.compacted_logs import (
     put,
     stored,
 )
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> PartitionLog:
-    return compacted_log(tmp_path)
 
 
 def test_a_tombstone_gets_a_horizon_first_and_goes_when_it_has_passed(log: PartitionLog) -> None:

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from protocol.records.batch import BATCH_OVERHEAD
 from storage.log.partition_log import PartitionLog
 from tests.support.cleaning import clean_log, plan_of
@@ -20,11 +18,6 @@ from tests.unit.storage.cleaning.compacted_logs import (
 )
 
 LATER_MS = NOW_MS + RETENTION_MS
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> PartitionLog:
-    return compacted_log(tmp_path)
 
 
 def send(log: PartitionLog, *pairs: str, producer_id: int = 7, epoch: int = 0, sequence: int = 0) -> int:

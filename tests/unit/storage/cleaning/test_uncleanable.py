@@ -29,11 +29,6 @@ from tests.unit.storage.cleaning.compacted_logs import (
 )
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> PartitionLog:
-    return compacted_log(tmp_path)
-
-
 def test_a_batch_that_doesnt_match_its_crc_isnt_cleaned(log: PartitionLog) -> None:
     put(log, "a=1", "b=1")
     put(log, "a=2")
