@@ -274,6 +274,7 @@ def _load(
     end_offset = log.segments.base_offsets[0]
     first_unflushed = len(log.segments) if clean else log.segments.slot_of(recovery_point)
     first_unsynced = None
+    recovered_slot = -1
     slot = 0
     while slot < len(log.segments.row):
         segment = log.segments.row[slot]
@@ -281,8 +282,11 @@ def _load(
         if end is not None:
             end_offset = end
         else:
-            if states is None or states.map_end_offset != segment.base_offset:
+            if states is None or recovered_slot != slot - 1:
                 states = _states_at(log, slot, now_ms, checkpointed_start)
+            elif states.map_end_offset != segment.base_offset:
+                _go_on_behind_gap(log, states, segment.base_offset)
+            recovered_slot = slot
             if slot < first_unflushed:
                 logger.warning("%s: side files are made anew", segment.log.path)
             if slot < first_unflushed:
@@ -312,6 +316,14 @@ def _load(
         producer_replay.rebuild(log, end_offset, now_ms)
     if cut:
         logger.warning("%s was cut at offset %d", log.directory, end_offset)
+
+
+def _go_on_behind_gap(log: LogState, states: ProducerStates, base_offset: int) -> None:
+    """The segment read just now ends before the next one begins: compaction has emptied its end, or a power loss took
+    it from the disk. A snapshot at that base may say what was lost, a transaction whose marker never comes among it:
+    it is made anew from what is there. Kafka believes it."""
+    states.map_end_offset = base_offset
+    log.snapshots.take(states)
 
 
 def _states_at(log: LogState, slot: int, now_ms: int, checkpointed_start: int) -> ProducerStates:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from protocol.errors import Error
-from protocol.records.batch import CorruptRecordError, walk_batches
-from tests.simulation import node_states
+from tests.simulation import log_contents, node_states
 from tests.simulation.machine import Machine
 from tests.simulation.offsets import fetch_offset
 from tests.simulation.reader import Reader
+from tests.simulation.virtual_disk import Directory
 from tests.simulation.work import MOST_TRANSACTIONAL, PLACES, Outcome, Place, Transaction
 
 if TYPE_CHECKING:
@@ -17,48 +19,83 @@ if TYPE_CHECKING:
 
 REBUILT = (".index", ".timeindex", ".txnindex", ".snapshot")
 
-Written = dict[str, tuple[int, bytes]]
-"""By folder: up to which offset it is synced, and what its log holds."""
+
+@dataclass
+class Written:
+    """Of a partition's log, before a death."""
+
+    recovery_point: int
+    data: bytes
+    """What its broker had in it."""
+    compacts: bool
+    may_be: list[bytes]
+    """What its folder may say after a power loss, as far as names go."""
 
 
 # --- at a death -----------------------------------------------------------------------------------------------
 
 
-def written(machine: Machine) -> Written:
-    """What the broker's logs hold, before it dies."""
-    found: Written = {}
+def written(machine: Machine) -> dict[str, Written]:
+    """What the broker's logs hold, before it dies: by folder."""
+    found: dict[str, Written] = {}
     for partition in machine.server.partitions.all() if machine.server is not None else ():
         log = partition.log
-        if machine.disk.find(log.directory) is not None:
-            found[log.directory] = (log.recovery_point, node_states.log_bytes(machine, log.directory))
+        folder = machine.disk.find(log.directory)
+        if isinstance(folder, Directory):
+            found[log.directory] = Written(
+                log.recovery_point,
+                node_states.log_bytes(machine, log.directory),
+                log.config.compacts,
+                log_contents.contents(folder),
+            )
     return found
 
 
-def what_is_lost(machine: Machine, before: Written, *, power_lost: bool) -> list[str]:
+def what_is_lost(machine: Machine, before: dict[str, Written], *, power_lost: bool) -> list[str]:
     """Complaints: of what was synced nothing may be, nor anything where the power stayed."""
     complaints = []
-    for folder, (recovery_point, data) in before.items():
-        there = node_states.log_bytes(machine, folder) if machine.disk.find(folder) is not None else b""
+    for folder, was in before.items():
+        found = machine.disk.find(folder)
+        there = log_contents.content(found.names) if isinstance(found, Directory) else b""
         if not power_lost:
-            if there != data:
+            # a swap that is under way is finished by the start: by names the last change of them says how
+            if there != (was.may_be[-1] if was.compacts else was.data):
                 complaints.append(f"{folder} changed with a killed process")
             continue
-        synced = _size_below(data, recovery_point)
-        if there[:synced] != data[:synced]:
-            complaints.append(f"{folder} was synced up to offset {recovery_point}, and isn't")
+        point = was.recovery_point
+        if not was.compacts:
+            synced = log_contents.below(was.data, point)
+            if there[: len(synced)] != synced:
+                complaints.append(f"{folder} was synced up to offset {point}, and isn't")
+            continue
+        may_be = [log_contents.below(each, point) for each in was.may_be]
+        synced = log_contents.below(there, point)
+        if synced not in may_be:
+            complaints.append(
+                f"{folder} was synced up to offset {point}, and is neither as before nor compacted"
+            )
+        complaints += [
+            f"{folder}: {complaint}"
+            for first, second in pairwise(dict.fromkeys(may_be))
+            for complaint in _what_compaction_changed(first, second)
+        ]
     return complaints
 
 
-def _size_below(data: bytes, offset: int) -> int:
-    size = 0
-    try:
-        for position, header in walk_batches(data):
-            if header.last_offset >= offset:
-                break
-            size = position + header.size_bytes
-    except CorruptRecordError:
-        pass
-    return size
+def _what_compaction_changed(before: bytes, after: bytes) -> list[str]:
+    """Complaints of what a swap changed that is under way: nothing that a reader by key is told, or the partition knows
+    of its producers."""
+    old, new = log_contents.view(before), log_contents.view(after)
+    complaints = []
+    if old.values != new.values:
+        complaints.append(f"compaction changed what is read: {old.values} to {new.values}")
+    if old.producers != new.producers:
+        complaints.append(f"compaction changed the producers: {old.producers} to {new.producers}")
+    if old.open_transactions != new.open_transactions:
+        complaints.append(
+            f"compaction changed what is open: {old.open_transactions} to {new.open_transactions}"
+        )
+    return complaints
 
 
 # --- at the end -----------------------------------------------------------------------------------------------

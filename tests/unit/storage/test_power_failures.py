@@ -7,7 +7,7 @@ import pytest
 
 from storage.checkpoints import CheckpointError
 from tests.support.disk import files
-from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, file, open_log
+from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, file, open_log, produced
 
 
 @pytest.fixture
@@ -106,3 +106,27 @@ def test_a_partitions_metadata_that_the_power_cut_short_is_made_anew(tmp_path: P
     again = open_log(tmp_path, clean=False)
     assert path.read_bytes() == whole
     assert again.log_end_offset == 1
+
+
+def test_a_transaction_whose_segment_was_lost_amid_the_log_is_not_open_though_a_snapshot_says_so(
+    tmp_path: Path,
+) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(2))
+    log.roll(NOW_MS)
+    append(log, produced(0, 2, transactional=True))
+    log.roll(NOW_MS)
+    append(log, batch())
+    log.close(clean=False)
+    # the disk has the segment's name and the snapshot behind it, and none of its bytes
+    file(log, 2, ".log").write_bytes(b"")
+    again = open_log(tmp_path, clean=False, recovery_point=2)
+    assert again.log_end_offset == 5
+    assert again.first_unstable_offset == -1
+    assert again.producers.producers == {}
+    again.close(clean=False)
+    # what lies beside the log says the same to the next start
+    third = open_log(tmp_path, clean=False, recovery_point=5)
+    assert third.first_unstable_offset == -1
+    assert third.producers.producers == {}
+    third.close()
