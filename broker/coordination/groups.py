@@ -17,7 +17,7 @@ from broker.coordination.hosted_shards import HostedShards
 from broker.network.later import Later
 from coordinator.group.client import Client
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
-from protocol.errors import KafkaError
+from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -58,6 +58,7 @@ class Groups:
             runtime_of,
             self._new_shard,
             content="groups",
+            unreadable=Error.NOT_COORDINATOR,
             reloads_in_new_epoch=False,
         )
 
@@ -89,7 +90,7 @@ class Groups:
         return self._shards.partition_of(group_id)
 
     def shard_of(self, group_id: str) -> GroupShard:
-        """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for a partition that can't be read."""
+        """Raises KafkaError (NOT_COORDINATOR), also for a partition that can't be read."""
         return self._shards.of(group_id)
 
     def shard_at(self, index: int) -> GroupShard:
@@ -97,8 +98,8 @@ class Groups:
         return self._shards.at(index)
 
     def all_shards(self) -> list[GroupShard]:
-        """Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them can't be read."""
-        return self._shards.all()
+        """But for those that can't be read: Kafka's ListGroups passes them over, too."""
+        return self._shards.readable()
 
     # --- asking ---------------------------------------------------------------------------------------------
 

@@ -5,14 +5,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from broker.replicas.leader import Leader
-from coordinator.ports import Bytes, Record, Then, append_error
-from protocol.errors import Error, KafkaError
-from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from protocol.records.records import COMMIT, build_batch_of_one_time, read_control_type, read_records
+from coordinator.ports import Bytes, Then, append_error
+from coordinator.ports import Record as NewRecord
+from protocol.errors import CodecError, Error, KafkaError
+from protocol.records.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    CorruptRecordError,
+    crc_is_valid,
+)
+from protocol.records.records import (
+    COMMIT,
+    Record,
+    build_batch_of_one_time,
+    read_control_type,
+    read_records,
+)
 from storage.log.results import COORDINATOR
 from storage.producers.verification_guards import VerificationGuard
 
@@ -21,6 +35,15 @@ if TYPE_CHECKING:
     from broker.environment.timers import LoopTimers
     from broker.replicas.partition import Partition
     from storage.log.partition_log import PartitionLog
+
+log = logging.getLogger("barnabas.coordination")
+
+
+class ReplayError(Exception):
+    """A shard can't be made of its partition; the text says at which offset, and why."""
+
+    def __init__(self, offset: int, cause: Exception) -> None:
+        super().__init__(f"at offset {offset}: {reason(cause)}")
 
 
 class ReplayedShard(Protocol):
@@ -47,7 +70,7 @@ class PartitionRuntime:
 
     def append(
         self,
-        records: Sequence[Record],
+        records: Sequence[NewRecord],
         *,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
@@ -118,24 +141,51 @@ def _told(error: KafkaError) -> KafkaError:
     return KafkaError(append_error(error.error), error.message)
 
 
-def replay(log: PartitionLog, shard: ReplayedShard) -> None:
-    """Feed a shard the whole log. Raises CodecError, CorruptRecordError, KafkaError where it can't be read."""
+def replay(partition_log: PartitionLog, shard: ReplayedShard) -> None:
+    """Feed a shard the whole log. Raises ReplayError where that makes no sense: whatever a record does to the shard
+    that takes it, as in Kafka (`CoordinatorLoaderImpl`), but for a lack of memory.
+
+    The checksums are looked at, which Kafka leaves out here: a flipped bit would be an offset that nobody committed.
+    """
     last: dict[bytes, tuple[bytes | None, int, int]] = {}
-    for header, batch in log.batches(log.log_start_offset, upper_bound=log.log_end_offset):
-        records = read_records(batch)
-        if header.is_control:
-            for record in records:
-                commit = read_control_type(record.key) == COMMIT
-                shard.end_transaction(header.producer_id, commit=commit)
-            continue
-        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-        for record in records:
-            if record.key is None:
-                continue
-            if shard.last_record_counts:
-                value = None if record.value is None else bytes(record.value)
-                last[bytes(record.key)] = (value, record.offset, producer_id)
-            else:
-                shard.replay(record.key, record.value, record.offset, producer_id)
-    for key, (value, offset, producer_id) in last.items():
-        shard.replay(key, value, offset, producer_id)
+    offset = partition_log.log_start_offset
+    try:
+        for header, batch in partition_log.batches(
+            partition_log.log_start_offset, upper_bound=partition_log.log_end_offset
+        ):
+            offset = header.base_offset
+            for record in _records_of(header, batch):
+                offset = record.offset
+                if header.is_control:
+                    commit = read_control_type(record.key) == COMMIT
+                    shard.end_transaction(header.producer_id, commit=commit)
+                    continue
+                if record.key is None:
+                    raise CodecError("a record without a key")
+                producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+                if shard.last_record_counts:
+                    value = None if record.value is None else bytes(record.value)
+                    last[bytes(record.key)] = (value, record.offset, producer_id)
+                else:
+                    shard.replay(record.key, record.value, record.offset, producer_id)
+            offset = header.last_offset + 1
+        for key, (value, offset, producer_id) in last.items():
+            shard.replay(key, value, offset, producer_id)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ReplayError(offset, error) from error
+
+
+def _records_of(header: BatchHeader, batch: memoryview) -> list[Record]:
+    if not crc_is_valid(batch, 0, header.size_bytes):
+        raise CorruptRecordError("the batch's checksum doesn't match its bytes")
+    return read_records(batch)
+
+
+def reason(error: Exception) -> str:
+    """In one line. What nobody foresaw is told with its kind; where it came from is in the log of level debug."""
+    if isinstance(error, CodecError | CorruptRecordError | KafkaError | ReplayError):
+        return str(error)
+    log.debug("what nobody foresaw", exc_info=error)
+    return f"{type(error).__name__} {error}".rstrip()

@@ -1,7 +1,9 @@
 """The shards of one internal topic that this broker hosts: one for each partition of it that is led here.
 
 A shard is loaded in the same turn of the loop in which its partition comes to be led here, at a start before the
-listeners open: nobody is ever told COORDINATOR_LOAD_IN_PROGRESS but for a partition that can't be read.
+listeners open: nobody ever has to wait for that. A partition that makes no sense costs its own shard and no other: the
+log says where and why, its files stay as they are, and who asks for it is told what Kafka tells (`unreadable`), until
+it comes to be led here in a later leader epoch.
 Sources: `CoordinatorRuntime`, `TransactionStateManager`.
 """
 
@@ -11,11 +13,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from broker.coordination.hosted_shard import PartitionRuntime, ReplayedShard, replay
+from broker.coordination.hosted_shard import PartitionRuntime, ReplayedShard, ReplayError, reason, replay
 from broker.replicas.leader import Leader
 from coordinator.java.hashes import partition_of_key
-from protocol.errors import CodecError, Error, KafkaError
-from protocol.records.batch import CorruptRecordError
+from protocol.broken_invariant import stops_the_broker
+from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.replicas.partition import Partition
@@ -61,10 +63,15 @@ class HostedShards(Generic[ShardT]):
         make: Callable[[PartitionRuntime, int], ShardT],
         *,
         content: str,
+        unreadable: Error,
         reloads_in_new_epoch: bool,
     ) -> None:
         """`partition_count` of the topic once it is made; `make(runtime, leader_epoch)` is an empty shard; `content` is
         what a log calls that which is in it.
+
+        `unreadable` is what is said of a partition that can't be read: NOT_COORDINATOR of groups, whose
+        `CoordinatorRuntime` has failed then; COORDINATOR_LOAD_IN_PROGRESS of transactions, where Kafka's loading never
+        ends.
 
         `reloads_in_new_epoch`: whether a partition that goes on to be led here, in a later leader epoch, is loaded
         anew. Kafka's `TransactionCoordinator.onElection` does so; `CoordinatorRuntime` keeps a shard that is active and
@@ -76,6 +83,7 @@ class HostedShards(Generic[ShardT]):
         self._runtime_of = runtime_of
         self._make = make
         self._content = content
+        self._unreadable = unreadable
         self._reloads_in_new_epoch = reloads_in_new_epoch
         self._hosted: dict[int, _Hosted[ShardT]] = {}
 
@@ -87,14 +95,14 @@ class HostedShards(Generic[ShardT]):
         return partition_of_key(key, self._partition_count)
 
     def of(self, key: str) -> ShardT:
-        """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for a partition that can't be read."""
+        """Raises KafkaError: NOT_COORDINATOR, `unreadable` for a partition that can't be read."""
         # written out, since it is asked with each request of a group or a transaction
         found = self._hosted.get(partition_of_key(key, self._partition_count))
         if found is None:
             raise KafkaError(Error.NOT_COORDINATOR)
         shard = found.shard
         if shard is None:
-            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
+            raise KafkaError(self._unreadable)
         return shard
 
     def at(self, index: int) -> ShardT:
@@ -102,11 +110,11 @@ class HostedShards(Generic[ShardT]):
         found = self._hosted.get(index)
         if found is None:
             raise KafkaError(Error.NOT_COORDINATOR)
-        return _loaded(found)
+        return self._loaded(found)
 
     def all(self) -> list[ShardT]:
-        """Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them can't be read."""
-        return [_loaded(hosted) for hosted in self._hosted.values()]
+        """Raises KafkaError (`unreadable`) where one of them can't be read."""
+        return [self._loaded(hosted) for hosted in self._hosted.values()]
 
     def readable(self) -> list[ShardT]:
         """Those that could be loaded."""
@@ -129,13 +137,12 @@ class HostedShards(Generic[ShardT]):
             if index not in led or not self._goes_on(hosted, led[index][1]):
                 self._give_up(index)
         loaded = [
-            (self._load(index, partition, leader), leader.log.log_end_offset)
+            index
             for index, (partition, leader) in led.items()
-            if index not in self._hosted
+            if index not in self._hosted and self._load(index, partition, leader)
         ]
-        for shard, end_offset in loaded:
-            if shard is not None:
-                shard.start(end_offset)
+        for index in loaded:
+            self._start(index, self._hosted[index])
 
     def unload(self) -> None:
         """The node stops: all shards are given up."""
@@ -156,20 +163,37 @@ class HostedShards(Generic[ShardT]):
         finally:
             hosted.runtime.cancel_all()
 
-    def _load(self, index: int, partition: Partition, leader: Leader) -> ShardT | None:
+    def _load(self, index: int, partition: Partition, leader: Leader) -> bool:
+        """Whether all of the partition could be read."""
         runtime = self._runtime_of(partition)
         made = self._make(runtime, leader.leader_epoch)
         shard: ShardT | None = made
         try:
             replay(leader.log, made)
-        except (CodecError, CorruptRecordError, KafkaError) as error:
-            log.error("the %s of %s-%d can't be loaded: %s", self._content, self._topic, index, error)
+        except ReplayError as error:
+            self._tell(index, error)
             shard = None
         self._hosted[index] = _Hosted(leader, leader.leader_epoch, runtime, shard)
-        return shard
+        return shard is not None
 
+    def _start(self, index: int, hosted: _Hosted[ShardT]) -> None:
+        """A shard that can't begin with what was read is none, either."""
+        assert hosted.shard is not None
+        try:
+            hosted.shard.start(hosted.leader.log.log_end_offset)
+        except MemoryError:
+            raise
+        except Exception as error:
+            if stops_the_broker(error):
+                raise
+            self._tell(index, error)
+            self._give_up(index)
+            self._hosted[index] = hosted._replace(shard=None)
 
-def _loaded(hosted: _Hosted[ShardT]) -> ShardT:
-    if hosted.shard is None:
-        raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
-    return hosted.shard
+    def _tell(self, index: int, error: Exception) -> None:
+        log.error("the %s of %s-%d can't be loaded: %s", self._content, self._topic, index, reason(error))
+
+    def _loaded(self, hosted: _Hosted[ShardT]) -> ShardT:
+        if hosted.shard is None:
+            raise KafkaError(self._unreadable)
+        return hosted.shard

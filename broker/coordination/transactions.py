@@ -48,6 +48,7 @@ class Transactions:
             runtime_of,
             self._new_shard,
             content="transactions",
+            unreadable=Error.COORDINATOR_LOAD_IN_PROGRESS,
             reloads_in_new_epoch=True,
         )
 

@@ -22,10 +22,7 @@ def handle(
 ) -> ListGroupsResponse | Later[ListGroupsResponse]:
     """Who may describe the cluster sees all groups, others those that they may describe."""
     sees_all = authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-    try:
-        shards = groups.all_shards()
-    except KafkaError as error:
-        return ListGroupsResponse(error_code=error.error)
+    shards = groups.all_shards()
     later: Later[ListGroupsResponse] = Later()
 
     def reply(found: list[list[ListedGroup] | KafkaError]) -> None:

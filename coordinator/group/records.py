@@ -50,6 +50,10 @@ OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 
 CONSUMER_GROUP_VERSION = 0
+
+HIGHEST_EPOCH_READ = 2**31 - 2**16
+"""Of a group's epoch or generation. Nobody rebalances so often; from there on a next one would have no room in its
+record soon (Kafka's would begin anew below zero)."""
 _SHARE_AND_STREAMS = frozenset({*range(10, 16), STREAMS_GROUP_METADATA, *range(19, 24)})
 
 _CONSUMER_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
@@ -179,13 +183,18 @@ def decode_record(key: Bytes, value: Bytes | None, record_offset: int) -> AnyRec
         group_id = decode(GroupMetadataKey, 0, key, 2).group
         if value is None:
             return GroupRecord(group_id, None)
-        return GroupRecord(group_id, decode(GroupMetadataValue, _version(value), value, 2))
+        group = decode(GroupMetadataValue, _version(value), value, 2)
+        _check_epoch(group_id, group.generation)
+        return GroupRecord(group_id, group)
     if key_type in _CONSUMER_GROUP:
         key_class, value_class = _CONSUMER_GROUP[key_type]
-        return ConsumerGroupRecord(
+        record = ConsumerGroupRecord(
             decode(key_class, 0, key, 2),
             None if value is None else decode(value_class, _version(value), value, 2),
         )
+        if isinstance(record.value, ConsumerGroupMetadataValue):
+            _check_epoch(record.group_id, record.value.epoch)
+        return record
     if key_type in _SHARE_AND_STREAMS:
         # Each of these keys begins with the group's id, as a classic group's does.
         group_id = decode(GroupMetadataKey, 0, key, 2).group
@@ -199,6 +208,11 @@ def _version(value: Bytes) -> int:
         raise CodecError(f"a value of {len(value)} bytes")
     version: int = _INT16.unpack_from(value)[0]
     return version
+
+
+def _check_epoch(group_id: str, epoch: int) -> None:
+    if epoch > HIGHEST_EPOCH_READ:
+        raise CodecError(f"group {group_id!r} is at epoch {epoch}")
 
 
 def _decode_offset(key_type: int, key: Bytes, value: Bytes | None, record_offset: int) -> OffsetRecord:

@@ -12,7 +12,7 @@ from struct import Struct
 
 from coordinator.ports import Bytes
 from coordinator.transaction.metadata import Partitions, TransitMetadata
-from coordinator.transaction.states import EMPTY, TransactionState
+from coordinator.transaction.states import EMPTY, NEVER_LOGGED, STATE_NAMES, TransactionState
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -102,6 +102,13 @@ def _to_transit(value: TransactionLogValue) -> TransitMetadata:
         state = TransactionState(value.transaction_status)
     except ValueError:
         raise CodecError(f"{value.transaction_status} is the id of no state of a transaction") from None
+    if state in NEVER_LOGGED:
+        raise CodecError(f"state {STATE_NAMES[state]} is in no log")
+    if value.producer_id < 0:
+        raise CodecError(f"{value.producer_id} is the id of no producer")
+    if value.producer_epoch < 0:
+        # A move from there is refused ever after; a prepared transaction would hang (Kafka: `prepareTransitionTo`).
+        raise CodecError(f"producer {value.producer_id} has the epoch {value.producer_epoch}")
     if not 0 <= value.client_transaction_version <= HIGHEST_LEVEL:
         raise CodecError(f"transactions have no version {value.client_transaction_version}")
     partitions: Partitions = {}

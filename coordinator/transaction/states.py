@@ -59,6 +59,7 @@ ENTERED_FROM: dict[TransactionState, frozenset[TransactionState]] = {
     PREPARE_EPOCH_FENCE: frozenset({ONGOING}),
 }
 
+NEVER_LOGGED = frozenset({DEAD, PREPARE_EPOCH_FENCE})
 EXPIRES = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
 TIMES_OUT = frozenset({ONGOING})
 AWAITS_MARKERS = frozenset({PREPARE_COMMIT, PREPARE_ABORT})

@@ -66,6 +66,7 @@ class Hosting:
             self.runtime_of,
             lambda runtime, leader_epoch: RecordedShard(runtime, leader_epoch, self.events),
             content="things",
+            unreadable=Error.COORDINATOR_LOAD_IN_PROGRESS,
             reloads_in_new_epoch=reloads_in_new_epoch,
         )
 
@@ -189,7 +190,7 @@ async def test_a_partition_that_can_not_be_read_holds_up_no_other(
     with caplog.at_level(logging.ERROR, "barnabas.coordination"):
         hosting.shards.follow()
 
-    assert caplog.messages == ["the things of t-0 can't be loaded: nonsense"]
+    assert caplog.messages == ["the things of t-0 can't be loaded: at offset 0: nonsense"]
     assert hosting.error_at(0) is Error.COORDINATOR_LOAD_IN_PROGRESS
     assert hosting.shards.readable() == [hosting.shards.at(1)]
     assert hosting.events == ["start"]

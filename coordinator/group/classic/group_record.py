@@ -8,6 +8,7 @@ from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.classic.member import ClassicMember, Identity, MemberTimeouts
 from coordinator.group.classic.states import COMPLETING, EMPTY, STABLE
 from coordinator.group.records import GroupRecord
+from protocol.errors import CodecError
 from protocol.messages.group_records import GroupMetadataValue, MemberMetadata
 
 
@@ -37,13 +38,14 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Group
 
 
 def group_from(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group as a restart finds it: Stable with members, else Empty."""
+    """The group as a restart finds it: Stable with members, else Empty. Raises CodecError for one that can't be."""
+    check_members(group_id, value)
     group = ClassicGroup(group_id, value.current_state_timestamp)
     group.protocol_type = value.protocol_type or None
     group.protocol = value.protocol
     group.generation = value.generation
-    group.leader_id = value.leader
     if value.members:
+        group.leader_id = value.leader
         group.state = STABLE
     for written in value.members:
         timeout_ms = written.rebalance_timeout
@@ -59,6 +61,22 @@ def group_from(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         group.add(member)
     group.compute_subscribed_topics()
     return group
+
+
+def check_members(group_id: str, value: GroupMetadataValue) -> None:
+    """Raises CodecError where an id stands twice, or somebody leads who is no member.
+
+    Kafka's load fails at the first, too; with the second its group fails at its next rebalance, and at each one after
+    that (`ClassicGroup.maybeElectNewJoinedLeader`).
+    """
+    members = {member.member_id for member in value.members}
+    if len(members) != len(value.members):
+        raise CodecError(f"group {group_id!r} has a member twice")
+    instances = [member.group_instance_id for member in value.members if member.group_instance_id is not None]
+    if len({*instances}) != len(instances):
+        raise CodecError(f"group {group_id!r} has two members of one instance id")
+    if members and value.leader is not None and value.leader not in members:
+        raise CodecError(f"group {group_id!r} is led by {value.leader!r}, who is no member of it")
 
 
 def is_of_this_generation(group: ClassicGroup, value: GroupMetadataValue) -> bool:

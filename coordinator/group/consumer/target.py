@@ -41,6 +41,16 @@ class TargetStep:
             decision.target = group.target_of_member(decision.new)
             return
         name = group.preferred_assignor(decision.old, decision.new) or self._assignors[0]
+        if (
+            name not in ASSIGNORS
+        ):  # no member can ask for one, but the log may say so: of a Kafka with its own
+            log.warning(
+                "group %s: assignor %r isn't known here, %s is taken",
+                group.group_id,
+                name,
+                self._assignors[0],
+            )
+            name = self._assignors[0]
         members = _specs(group, decision.new, self._topics)
         spec = GroupSpec(members, decision.homogeneous, group.inverted_targets, self._partition_count)
         try:

@@ -216,3 +216,31 @@ def test_a_key_of_an_unknown_type_is_passed_over() -> None:
 def test_what_makes_no_sense_is_an_error(key: bytes, value: bytes) -> None:
     with pytest.raises(CodecError):
         decode_record(key, value, 0)
+
+
+def test_a_record_of_a_group_that_can_not_be_is_refused() -> None:
+    def group(
+        leader: str | None, *members: tuple[str, str | None], generation: int = 1
+    ) -> GroupMetadataValue:
+        return GroupMetadataValue(
+            protocol_type="consumer",
+            generation=generation,
+            protocol="range",
+            leader=leader,
+            members=[
+                MemberMetadata(member_id=member_id, group_instance_id=instance_id, session_timeout=1000)
+                for member_id, instance_id in members
+            ],
+        )
+
+    for senseless, why in (
+        (group("a", ("a", "i"), ("b", "i")), "two members of one instance id"),
+        (group("a", ("a", None), ("a", None)), "a member twice"),
+        (group("c", ("a", None)), "led by 'c', who is no member"),
+        (group("a", ("a", None), generation=2**31 - 1), "at epoch 2147483647"),
+    ):
+        with pytest.raises(CodecError, match=why):
+            Groups().shard.replay(*encode_record(GroupRecord("g", senseless)), 0, -1)
+    shard = Groups().shard
+    shard.replay(*encode_record(GroupRecord("g", group("gone"))), 0, -1)
+    assert shard.groups.classic["g"].leader_id is None, "nobody has to be there to lead nobody"

@@ -201,3 +201,17 @@ def test_a_level_that_goes_down_again_writes_version_0_from_then_on() -> None:
     it.end(*me, commit=True, version=0)
     assert [value[:2] for (_, value), _ in it.runtime.log if value] == [b"\0\1"] * 2 + [b"\0\0"] * 2
     assert it.restarted().state == "CompleteCommit"
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"state": TransactionState.DEAD}, "state Dead is in no log"),
+        ({"state": TransactionState.PREPARE_EPOCH_FENCE}, "state PrepareEpochFence is in no log"),
+        ({"state": PREPARE_COMMIT, "producer_epoch": -1}, "producer 7 has the epoch -1"),
+        ({"producer_id": -1}, "-1 is the id of no producer"),
+    ],
+)
+def test_a_record_of_a_transaction_that_can_not_be_is_refused(fields: dict[str, object], why: str) -> None:
+    with pytest.raises(CodecError, match=why):
+        decode_record(encode_key("pay"), encode_value(transit(**fields), 1))  # type: ignore[arg-type]
