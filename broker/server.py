@@ -24,6 +24,7 @@ from broker.coordination.transactions import Transactions
 from broker.disks.failures import LogDirFailures
 from broker.disks.moves import LogDirMoves
 from broker.environment.timers import LoopTimers
+from broker.environment.watchdog import Watchdog
 from broker.housekeeping import Housekeeping
 from broker.metadata_publisher import BrokerMetadataPublisher, Followers
 from broker.network.dispatch import Dispatcher
@@ -84,12 +85,13 @@ class Server:
         self.rack = config.get_string("broker.rack")
         self.cluster_id = opened.log_dirs.cluster_id
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
-        self.timers = LoopTimers(self.clock, self.scheduler, self.stop_on_failure)
+        self.watchdog = Watchdog(self.clock.monotonic_s)
+        self.timers = LoopTimers(self.clock, self.scheduler, self.stop_on_failure, self.watchdog)
         self.authorizer: Authorizer = AllowEverything()
         self.quotas = ClientQuotas(config)
         self.endpoints = opened.endpoints
         self.connection_limits = opened.connection_limits
-        self.turns = Turns(self.scheduler)
+        self.turns = Turns(self.scheduler, environment.computing, self.watchdog)
 
         # the cluster's metadata
         self.metadata = opened.metadata
@@ -173,7 +175,7 @@ class Server:
                 self.cleaner,
             ),
         )
-        self.dispatcher = Dispatcher(self, self.quotas, self.clock, self.stop_on_failure)
+        self.dispatcher = Dispatcher(self, self.quotas, self.clock, self.watchdog, self.stop_on_failure)
         self.listeners = self._listeners()
         self.housekeeping = Housekeeping(
             config,

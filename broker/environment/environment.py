@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.environment.background import BackgroundThreads, Lanes
 from broker.environment.chance import Chance
 from broker.environment.clock import Clock, SystemClock
+from broker.environment.computing import Computing, ComputingAtOnce, ComputingThreads
 from broker.environment.network import Network, SocketNetwork
 from broker.environment.scheduler import LoopScheduler, Scheduler
 from broker.environment.workers import WorkerProcesses, Workers
@@ -27,6 +28,7 @@ class Environment:
     network: Network
     workers: Workers | None = None
     """Processes beside the broker; None where all is done in this one."""
+    computing: Computing = field(default_factory=ComputingAtOnce)
 
     @classmethod
     def of_this_machine(cls, clock: Clock | None = None, files: Files | None = None) -> Environment:
@@ -40,4 +42,5 @@ class Environment:
             background=BackgroundThreads(),
             network=SocketNetwork(),
             workers=WorkerProcesses() if files is None else None,
+            computing=ComputingThreads(),
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 
 from broker.environment.clock import Clock
 from broker.environment.scheduler import Scheduled, Scheduler
+from broker.environment.watchdog import LONGEST_HOLD_S, Watchdog
 from coordinator.timer_queue import TimerQueue
 from protocol.broken_invariant import stops_the_broker
 
@@ -16,8 +17,15 @@ log = logging.getLogger("barnabas.coordination")
 class LoopTimers:
     """A queue of timers that the loop looks at when the next one is due; `failed` learns of broken invariants."""
 
-    def __init__(self, clock: Clock, scheduler: Scheduler, failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        scheduler: Scheduler,
+        failed: Callable[[BaseException], None],
+        watchdog: Watchdog | None = None,
+    ) -> None:
         self._clock = clock
+        self._watchdog = watchdog
         self._call_later = scheduler.call_later
         self._failed = failed
         self._queue = TimerQueue(self._now_ms)
@@ -51,6 +59,7 @@ class LoopTimers:
             self._handle.cancel()
             self._handle = None
         self._firing = True
+        began_s = self._watchdog.monotonic_s() if self._watchdog is not None else 0.0
         try:
             while True:
                 try:
@@ -64,6 +73,10 @@ class LoopTimers:
                     break
         finally:
             self._firing = False
+        if self._watchdog is not None:
+            took_s = self._watchdog.monotonic_s() - began_s
+            if took_s > LONGEST_HOLD_S:
+                self._watchdog.held("A timer", "", took_s)
         self._look_again()
 
     def _look_again(self) -> None:

@@ -16,7 +16,9 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
+from broker.environment.watchdog import LONGEST_HOLD_S, TURN_S
 from broker.network.connection_states import REACTIONS, Action, ConnectionState, Event
+from broker.network.frames import JOINED_ANSWER_BYTES, hint, joined
 from broker.security.principal import ANONYMOUS
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import CodecError
@@ -30,7 +32,6 @@ _SIZE = struct.Struct(">i")
 
 INITIAL_BUFFER_BYTES = 16 * 1024  # what each idle connection holds
 RETAINED_BUFFER_BYTES = 4 * 1024 * 1024  # a buffer that once held a larger frame is let go
-JOINED_ANSWER_BYTES = 256 * 1024  # below this, one copy is cheaper than a vector of buffers
 UNWRITTEN_BYTES = 1024 * 1024  # of answers that are gathered for one write
 WRITTEN_CHUNKS = (
     1024  # what one system call takes (IOV_MAX); uvloop breaks off a connection that is given 2^20 and more
@@ -67,8 +68,14 @@ class PendingAnswer(Protocol):
 class Requests(Protocol):
     """Who serves the frames (`broker.network.dispatch`)."""
 
+    monotonic_s: Callable[[], float]
+
     def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
         """Raises CodecError, CloseConnectionError where the connection has to close."""
+        ...
+
+    def held(self, connection: Connection, frame: memoryview, took_s: float) -> None:
+        """Serving the frame took so long, which may be too long."""
         ...
 
     def failed(self, connection: Connection, error: BaseException) -> None:
@@ -99,6 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         "_call_soon",
         "_end",
         "_max_frame_bytes",
+        "_next_turn",
         "_pending",
         "_requests",
         "_start",
@@ -136,6 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         self._state = _SERVING
         self._pending: PendingAnswer | None = None
         self._throttle: Scheduled | None = None  # until it is over
+        self._next_turn: Scheduled | None = None  # where frames are at hand that others go before
         self._time = scheduler.time
         self._call_soon = scheduler.call_soon
         self._call_later = scheduler.call_later
@@ -191,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
         self.last_active_s = self._time()
-        if self._state is _SERVING:
+        if self._state is _SERVING and self._next_turn is None:
             self._serve()
         else:
             self._bound_backlog()
@@ -227,11 +236,14 @@ class Connection(asyncio.BufferedProtocol):
         self._start, self._end = 0, left
 
     def _serve(self) -> None:
-        """Serve every whole frame at hand, for as long as nothing keeps us from it."""
+        """Serve every whole frame at hand, for as long as nothing keeps us from it; others are let in between."""
         if self.transport is None or self.transport.is_closing():
             return
         out: list[bytes | bytearray | memoryview] = []
         waiting_bytes = 0
+        monotonic_s = self._requests.monotonic_s
+        turn_began_s = began_s = monotonic_s()
+        frame = self._view[:0]
         try:
             while self._state is _SERVING:
                 start = self._start
@@ -241,12 +253,20 @@ class Connection(asyncio.BufferedProtocol):
                 size = _SIZE.unpack_from(self._buffer, start)[0]
                 if size < 0 or size > self._max_frame_bytes:
                     raise CloseConnectionError(
-                        f"a frame of {size} bytes{_hint(size)}; socket.request.max.bytes is {self._max_frame_bytes}"
+                        f"a frame of {size} bytes{hint(size)}; socket.request.max.bytes is {self._max_frame_bytes}"
                     )
                 if have < size + 4:
                     break
+                if began_s - turn_began_s > TURN_S:
+                    self._next_turn = self._call_soon(self._serve_on)
+                    break
                 self._start = start + 4 + size
-                answer = self._requests.serve(self, self._view[start + 4 : start + 4 + size])
+                frame = self._view[start + 4 : start + 4 + size]
+                answer = self._requests.serve(self, frame)
+                now_s = monotonic_s()
+                if now_s - began_s > LONGEST_HOLD_S:
+                    self._requests.held(self, frame, now_s - began_s)
+                began_s = now_s
                 if answer is None:
                     continue
                 if isinstance(answer, list):
@@ -262,15 +282,17 @@ class Connection(asyncio.BufferedProtocol):
                     answer.when_answered(self._answer_is_there)
                     break
         except (CodecError, CloseConnectionError) as error:
+            self._requests.held(self, frame, monotonic_s() - began_s)
             self._write(out)
             self.close(str(error))
             return
         except Exception as error:
+            self._requests.held(self, frame, monotonic_s() - began_s)
             self._write(out)
             self.fail(error)
             return
         self._write(out)
-        if self._state is not _SERVING:
+        if self._state is not _SERVING or self._next_turn is not None:
             self._bound_backlog()
             return
         if self._start == self._end:
@@ -281,6 +303,12 @@ class Connection(asyncio.BufferedProtocol):
         if self.reading_paused and self.transport is not None and not self.transport.is_closing():
             self.reading_paused = False
             self.transport.resume_reading()
+
+    def _serve_on(self) -> None:
+        """The turn is over that others were let in for."""
+        self._next_turn = None
+        if self._state is _SERVING:
+            self._serve()
 
     def _answer_is_there(self) -> None:
         """Called by who replies, in the middle of other work: what follows from it gets its own turn of the loop."""
@@ -344,7 +372,7 @@ class Connection(asyncio.BufferedProtocol):
         elif sum(map(len, chunks)) <= JOINED_ANSWER_BYTES:
             self.transport.write(b"".join(chunks))
         else:
-            self.transport.writelines(chunks if len(chunks) <= WRITTEN_CHUNKS else _joined(chunks))
+            self.transport.writelines(chunks if len(chunks) <= WRITTEN_CHUNKS else joined(chunks))
 
     def close(self, reason: str) -> None:
         """Close after what is already written, with the reason logged."""
@@ -363,31 +391,3 @@ class Connection(asyncio.BufferedProtocol):
         if self.transport is not None:
             log.info("aborting the connection of %s: %s", self, reason)
             self.transport.abort()
-
-
-def _joined(chunks: list[bytes | bytearray | memoryview]) -> list[bytes | bytearray | memoryview]:
-    """Fewer chunks of the same bytes: neighbours are joined, but for what is large by itself."""
-    joined: list[bytes | bytearray | memoryview] = []
-    small = bytearray()
-    for chunk in chunks:
-        if len(small) + len(chunk) > JOINED_ANSWER_BYTES:
-            if small:
-                joined.append(small)
-                small = bytearray()
-            if len(chunk) > JOINED_ANSWER_BYTES:
-                joined.append(chunk)
-                continue
-        small += chunk
-    if small:
-        joined.append(small)
-    return joined
-
-
-def _hint(size: int) -> str:
-    """What else the four bytes of a size may be: the beginning of TLS's hello, or of a line of HTTP."""
-    start = size.to_bytes(4, "big", signed=True)
-    if start[:2] == b"\x16\x03":
-        return " (this looks like TLS, and the listener is plaintext)"
-    if start in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"):
-        return " (this looks like HTTP)"
-    return ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from protocol.apis import APIS
+
 if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.security.principal import Principal
@@ -27,6 +29,16 @@ class RequestContext:
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
+
+    def __str__(self) -> str:
+        """Which API in which version."""
+        api = APIS.get(self.api_key)
+        return f"{self.api_key if api is None else api.name} v{self.api_version}"
+
+    @property
+    def sender(self) -> str:
+        """Who sent it, as the end of a text."""
+        return f" of {self.connection} client {self.client_id}"
 
     @property
     def principal(self) -> Principal:

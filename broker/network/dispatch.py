@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.environment.watchdog import LONGEST_HOLD_S
 from broker.handlers import HANDLERS
 from broker.network import request_log
 from broker.network.connection import Answer, CloseConnectionError
@@ -26,6 +27,7 @@ from protocol.wire.codec import decoder, encoder
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
+    from broker.environment.watchdog import Watchdog
     from broker.network.connection import Connection
     from broker.network.later import Later
     from broker.quotas.client_quotas import ClientQuotas
@@ -111,12 +113,14 @@ class Dispatcher:
         node: object,
         quotas: ClientQuotas,
         clock: Clock,
+        watchdog: Watchdog,
         stop_on_failure: Callable[[BaseException], None],
     ) -> None:
         """`node`: whose attributes are the ports of handlers, by their names."""
+        self.monotonic_s = self._monotonic_s = clock.monotonic_s
         self._node = node
+        self._watchdog = watchdog
         self._quotas = quotas
-        self._monotonic_s = clock.monotonic_s
         self._now_ms = clock.now_ms
         self._stop_on_failure = stop_on_failure
         self._routes: dict[int, Route] = {}
@@ -157,7 +161,26 @@ class Dispatcher:
             self._charge(pending.context, response, pending.frame_bytes, began_s)
         if response is None:
             return None
-        return frame_answer(pending.route, pending.context.correlation_id, response)
+        began_s = self.monotonic_s()
+        answer = frame_answer(pending.route, pending.context.correlation_id, response)
+        took_s = self.monotonic_s() - began_s
+        if took_s > LONGEST_HOLD_S:
+            self._watchdog.held(f"The answer to {pending.context}", pending.context.sender, took_s)
+        return answer
+
+    def held(self, connection: Connection, frame: memoryview, took_s: float) -> None:
+        """Serving the request in the frame took so long, whatever came of it."""
+        if took_s <= LONGEST_HOLD_S:
+            return
+        try:
+            header = decode_request_header(frame, 0, len(frame))
+        except (CodecError, CloseConnectionError):
+            self._watchdog.held("A request", f" of {connection}", took_s)
+            return
+        context = RequestContext(
+            connection, header.api_key, header.api_version, header.correlation_id, header.client_id
+        )
+        self._watchdog.held(str(context), context.sender, took_s)
 
     def _charge(self, context: RequestContext, response: Any, frame_bytes: int, began_s: float) -> None:
         handling_s = self._monotonic_s() - began_s if began_s else 0.0

@@ -77,6 +77,18 @@ class Later(Generic[R]):
 
         return call
 
+    def pass_on(self, other: Later[R]) -> None:
+        """What this is answered with, the other is answered with, too; the client of the other may give this up."""
+
+        def then() -> None:
+            if self._state is _FAILED:
+                other.fail(self._outcome)
+            else:
+                other.reply(self._outcome)
+
+        other.on_abandon = self.abandon
+        self.when_answered(then)
+
     def _settle(self, state: _State, outcome: Any) -> None:
         if self._state is _ABANDONED:
             return

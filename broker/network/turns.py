@@ -9,7 +9,11 @@
         return Response(found)
 
 The generator goes on after each `yield` in a later turn of the loop: one step of one request in each turn, and those
-that wait take turns. One that never yields, as with a list that isn't long, is done when `answer` returns, and costs no
+that wait take turns. What is long to compute and looks at no state goes beside the loop:
+
+    checked = yield partial(validate, batch)
+
+One that never yields, as with a list that isn't long, is done when `answer` returns, and costs no
 more than the generator. What it reads may change between two steps: it takes a copy of what it walks over, and looks up
 the rest as it is by then.
 """
@@ -20,16 +24,20 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.environment.computing import Compute, Computing, ComputingAtOnce
+from broker.environment.watchdog import LONGEST_HOLD_S, TURN_S
 from broker.network.later import Later
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.environment.watchdog import Watchdog
+    from broker.network.context import RequestContext
 
 R = TypeVar("R")
 T = TypeVar("T")
 
-Steps = Generator[None, None, R]
-"""A request's work, which yields where a turn may end, and returns the answer."""
+Steps = Generator[Compute | None, Any, R]
+"""A request's work, which yields where a turn may end, or what is to be computed meanwhile; it returns the answer."""
 
 PER_TURN = 1_000
 """So many entries of a list are gone through in one turn of the loop, at some 10 µs each."""
@@ -49,41 +57,112 @@ def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) -> Ste
     for some in portions(entries):
         take(some)
         if len(some) == PER_TURN:
-            yield
+            yield None
+
+
+class _UnderWay:
+    """A request's work, and what its next step is to be given."""
+
+    __slots__ = ("context", "error", "found", "later", "steps")
+
+    def __init__(self, steps: Steps[Any], context: RequestContext | None) -> None:
+        self.steps = steps
+        self.context = context
+        self.later: Later[Any] = Later()
+        self.found: Any = None
+        self.error: BaseException | None = None
+
+    def step(self) -> Compute | None:
+        """One step; what is to be computed before the next one. Raises StopIteration with the answer."""
+        found, self.found = self.found, None
+        error, self.error = self.error, None
+        return self.steps.send(found) if error is None else self.steps.throw(error)
 
 
 class Turns:
     """The requests that are under way, the next one first."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        computing: Computing | None = None,
+        watchdog: Watchdog | None = None,
+    ) -> None:
+        """Without `computing` all is computed in the turn that asks for it."""
         self._call_soon = scheduler.call_soon
-        self._waiting: deque[tuple[Steps[Any], Later[Any]]] = deque()
+        self._computing: Computing = computing or ComputingAtOnce()
+        self._watchdog = watchdog
+        self._waiting: deque[_UnderWay] = deque()
         self._turn: Scheduled | None = None
+        self._stopped = False
+        self._turn_began_s = 0.0
 
-    def answer(self, steps: Steps[R]) -> R | Later[R]:
-        """The answer where one step makes it. Raises what that raises."""
-        try:
-            next(steps)
-        except StopIteration as end:
-            answer: R = end.value
-            return answer
-        later: Later[R] = Later()
-        under_way = (steps, later)
-        self._waiting.append(under_way)
-        later.on_abandon = lambda: self._abandon(under_way)
-        self._again()
+    def answer(
+        self,
+        steps: Steps[R],
+        context: RequestContext | None = None,
+        *,
+        to_the_end: bool = False,
+        always_later: bool = False,
+    ) -> R | Later[R]:
+        """The answer where one step makes it. Raises what that raises.
+
+        `context`: who is to be told of where a step takes long. `to_the_end`: the steps go on where the client hangs
+        up, as those of a request that changes something. `always_later`: a first step is in a later turn, too.
+        """
+        under_way = _UnderWay(steps, context)
+        compute = None
+        if not always_later:
+            self.begin()
+            try:
+                compute = under_way.step()
+            except StopIteration as end:
+                answer: R = end.value
+                return answer
+        later = under_way.later
+        if not to_the_end:
+            later.on_abandon = lambda: self._abandon(under_way)
+        self._go_on(under_way, compute)
         return later
+
+    def begin(self) -> None:
+        """A turn begins here."""
+        if self._watchdog is not None:
+            self._turn_began_s = self._watchdog.monotonic_s()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the turn that is being taken has been long enough."""
+        return self._watchdog is not None and self._watchdog.monotonic_s() - self._turn_began_s > TURN_S
 
     def stop(self) -> None:
         """Nobody is answered any more."""
+        self._stopped = True
+        self._computing.stop()
         self._waiting.clear()
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
 
-    def _abandon(self, under_way: tuple[Steps[Any], Later[Any]]) -> None:
+    def _abandon(self, under_way: _UnderWay) -> None:
         if under_way in self._waiting:
             self._waiting.remove(under_way)
+        under_way.steps.close()
+
+    def _go_on(self, under_way: _UnderWay, compute: Compute | None) -> None:
+        if compute is None:
+            self._waiting.append(under_way)
+            self._again()
+            return
+
+        def then(found: Any, error: BaseException | None) -> None:
+            if self._stopped:
+                return
+            under_way.found, under_way.error = found, error
+            self._waiting.append(under_way)
+            self._again()
+
+        self._computing(compute, then)
 
     def _again(self) -> None:
         if self._turn is None and self._waiting:
@@ -94,13 +173,20 @@ class Turns:
         if not self._waiting:
             return
         under_way = self._waiting.popleft()
-        steps, later = under_way
+        self.begin()
         try:
-            next(steps)
+            compute = under_way.step()
         except StopIteration as end:
-            later.reply(end.value)
+            under_way.later.reply(end.value)
         except Exception as error:
-            later.fail(error)
+            under_way.later.fail(error)
         else:
-            self._waiting.append(under_way)
+            self._go_on(under_way, compute)
         self._again()
+        if self._watchdog is not None:
+            took_s = self._watchdog.monotonic_s() - self._turn_began_s
+            if took_s > LONGEST_HOLD_S:
+                context = under_way.context
+                self._watchdog.held(
+                    f"A turn of {context or 'a request'}", context.sender if context else "", took_s
+                )

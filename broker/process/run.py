@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from broker.environment.computing import SWITCH_INTERVAL_S
 from broker.environment.environment import Environment
 from broker.process.log_lines import LineFormatter, printable
 from broker.process.readiness import READY, STOPPING, notify
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from broker.server import Server
 
 log = logging.getLogger("barnabas")
+
+GARBAGE_THRESHOLDS = (10_000, 10, 1_000)
+"""Of Python's collector of cycles. It stops the world to go over all objects that are young, or for the oldest of them
+over all there are: by Python's thresholds a few times while one large request is read, some tenths of a second each."""
 
 
 def run(options: Options) -> int:
@@ -64,7 +69,9 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
         print(f"barnabas: {printable(str(error))}", file=sys.stderr)
         return 1
     gc.freeze()  # what a start made is there to stay
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.enable()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     # A parent may have a service manager of its own, which isn't ours to talk to.
     manager = os.environ if parent is None else {}
     try:

@@ -6,14 +6,15 @@ A batch is checked, patched and written where it was received, without an object
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.replicas.delayed_produce import AwaitedAppend
 from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
-from protocol.records.checks import validate
+from protocol.records.checks import CheckedBatch, validate
+from protocol.records.effort import LITTLE, TooMuchEffortError
 from protocol.records.record_errors import RecordValidationError
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ Key = tuple[str | bytes, int]
 
 Batches = dict[Key, tuple["Partition", memoryview]]
 Answers = dict[Key, PartitionProduceResponse]
+Checked = CheckedBatch | KafkaError
+"""A batch fit to be stored, or what is wrong with it."""
 
 ALL_IN_SYNC = -1
 VALID_ACKS = (ALL_IN_SYNC, 0, 1)
@@ -46,13 +49,15 @@ _TOLD_WITH_LOG_START = frozenset(
 class Appends:
     """The appends of one request: their answers so far, and what these have to wait for."""
 
-    __slots__ = ("_acks", "_internal_topics_allowed", "answers", "are_done", "awaited")
+    __slots__ = ("_acks", "_internal_topics_allowed", "answers", "are_done", "awaited", "left")
 
     def __init__(self, acks: int, internal_topics_allowed: bool) -> None:
         self._acks = acks
         self._internal_topics_allowed = internal_topics_allowed
         self.answers: Answers = {}
         self.awaited: list[AwaitedAppend] = []
+        self.left: Batches = {}
+        """What takes too long to check in passing, and waits for `checking` and `append_checked`."""
         self.are_done = True
         """Whether all were appended, and are to be acknowledged at once."""
 
@@ -68,10 +73,27 @@ class Appends:
                 self.answers[key] = self._refused(partition, Error.INVALID_TOPIC_EXCEPTION)
             else:
                 guard = guards.get(partition) if guards else None
-                self.answers[key] = self._append(partition, batch, now_ms, guard)
+                try:
+                    self.answers[key] = self._append(partition, batch, now_ms, guard)
+                except TooMuchEffortError:
+                    self.left[key] = (partition, batch)
+                    self.are_done = False
+
+    def append_checked(
+        self, key: Key, checked: Checked, now_ms: int, guards: Mapping[Partition, VerificationGuard]
+    ) -> None:
+        """Append one that was left: what was found out beside the loop holds, all else is as it is by now."""
+        partition, batch = self.left[key]
+        guard = guards.get(partition) if guards else None
+        self.answers[key] = self._append(partition, batch, now_ms, guard, checked)
 
     def _append(
-        self, partition: Partition, batch: memoryview, now_ms: int, guard: VerificationGuard | None
+        self,
+        partition: Partition,
+        batch: memoryview,
+        now_ms: int,
+        guard: VerificationGuard | None,
+        checked: Checked | None = None,
     ) -> PartitionProduceResponse:
         """Check one batch and append it; whatever is wrong with it becomes the partition's answer."""
         leader = partition.role
@@ -81,7 +103,12 @@ class Appends:
         try:
             if leader.is_under_min_isr and self._acks == ALL_IN_SYNC:
                 raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
-            checked = validate(batch, partition.topic.rules, now_ms, partition.topic.name, partition.index)
+            if checked is None:
+                checked = validate(
+                    batch, partition.topic.rules, now_ms, partition.topic.name, partition.index, LITTLE
+                )
+            elif isinstance(checked, KafkaError):
+                raise checked
             appended = log.append(
                 checked.batch,
                 leader_epoch=leader.leader_epoch,
@@ -121,6 +148,19 @@ class Appends:
     ) -> PartitionProduceResponse:
         self.are_done = False
         return refused(partition.index, error, message, log_start_offset)
+
+
+def checking(partition: Partition, batch: memoryview, now_ms: int) -> Callable[[], Checked]:
+    """What checks the batch however long it takes, by what is known now; it looks at nothing else."""
+    rules, topic, index = partition.topic.rules, partition.topic.name, partition.index
+
+    def check() -> Checked:
+        try:
+            return validate(batch, rules, now_ms, topic, index)
+        except KafkaError as failure:
+            return failure
+
+    return check
 
 
 def refused(

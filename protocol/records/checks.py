@@ -43,6 +43,7 @@ from protocol.records.batch import (
     patch_max_timestamp,
     read_header,
 )
+from protocol.records.effort import ANY, Effort, TooMuchEffortError
 from protocol.records.record_errors import Suspects, all_are_fine
 from protocol.records.records import build_batch, parse_records, seal_batch
 from protocol.records.rules import TARGET_CODECS, RecordRules
@@ -126,14 +127,19 @@ def _whole_batch_size(records: memoryview | bytes, pos: int) -> int | None:
 
 
 def validate(
-    batch: WritableBytes, rules: RecordRules, now_ms: int, topic: str, partition: int
+    batch: WritableBytes,
+    rules: RecordRules,
+    now_ms: int,
+    topic: str,
+    partition: int,
+    effort: Effort = ANY,
 ) -> CheckedBatch:
     """Checks the one whole batch that `batch` is (see `check_shape`), and makes it what is to be stored.
 
     Patched in place are its largest timestamp, the type of its timestamps, and the CRC where these were different.
     `topic` and `partition` are named in texts alone. Raises `KafkaError`: INVALID_RECORD, MESSAGE_TOO_LARGE,
     CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR where Kafka fails on the batch; as `RecordValidationError` INVALID_RECORD and
-    INVALID_TIMESTAMP.
+    INVALID_TIMESTAMP. `TooMuchEffortError`, with nothing patched yet, where it takes more than `effort` allows.
     """
     header = _check_header(batch, rules)
     codec = header.attributes & compression.CODEC_MASK
@@ -145,14 +151,14 @@ def validate(
         if codec == compression.ZSTD and not payload:
             raise KafkaError(Error.INVALID_RECORD)  # to Kafka's decompressor a stream of nothing
         try:
-            payload = compression.decompress(codec, payload)
+            payload = compression.decompress(codec, payload, effort)
         except compression.CodecUnavailableError:
             return _store(batch, header, rules, now_ms, _largest_unread(header, rules, now_ms))
         except compression.DecompressedTooLargeError as error:
             raise KafkaError(Error.MESSAGE_TOO_LARGE) from error
         except compression.DecompressionError as error:
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from error
-    shape = _walk(payload, header)
+    shape = _walk(payload, header, effort)
     skimmed = codec == target != compression.NONE
     # The least and the largest timestamp, if they don't overflow.
     if header.attributes & TIMESTAMP_TYPE_BIT:
@@ -161,9 +167,13 @@ def validate(
         least = header.base_timestamp + shape.min_timestamp_delta
         largest = header.base_timestamp + shape.max_timestamp_delta
     if not all_are_fine(header, shape, rules, now_ms, least, largest):
+        if header.records_count > effort.suspects:
+            raise TooMuchEffortError
         suspects = Suspects(header, rules, now_ms, f"{topic}-{partition}", skimmed)
         least, largest = suspects.check(bytes(payload))
     if target != codec:
+        if len(payload) > effort.rebuilt_bytes:
+            raise TooMuchEffortError
         return _rebuild(header, payload, shape, least, largest, target, rules, now_ms)
     if skimmed and not shape.offsets_are_consecutive:
         # Kafka means to build such a batch anew, and fails since it has only skimmed the records.
@@ -193,9 +203,9 @@ def _check_header(batch: WritableBytes, rules: RecordRules) -> BatchHeader:
     return header
 
 
-def _walk(payload: bytes | memoryview, header: BatchHeader) -> RecordsShape:
+def _walk(payload: bytes | memoryview, header: BatchHeader, effort: Effort) -> RecordsShape:
     try:
-        return walk_records(payload, header.records_count)
+        return walk_records(payload, header.records_count, effort)
     except RecordSizeVarintError as error:
         compressed = header.compression != compression.NONE
         raise KafkaError(Error.INVALID_RECORD if compressed else Error.UNKNOWN_SERVER_ERROR) from error

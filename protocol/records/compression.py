@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from protocol.records.effort import ANY, Effort, TooMuchEffortError
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -32,6 +34,8 @@ MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 be (`max.message.bytes`), and more than twice what a request may be (`socket.request.max.bytes`)."""
 
 _GZIP_WINDOW_BITS = 31
+_PACKED_PIECE_BYTES = 16 * 1024
+_UNPACKED_PIECE_BYTES = 4 * 1024 * 1024
 
 
 class CodecUnavailableError(Exception):
@@ -53,28 +57,30 @@ def is_available(codec: int) -> bool:
     return codec in (SNAPPY, LZ4, ZSTD) and find_spec("cramjam") is not None
 
 
-def decompress(codec: int, data: bytes | bytearray | memoryview) -> bytes:
+def decompress(codec: int, data: bytes | bytearray | memoryview, effort: Effort = ANY) -> bytes:
     """The uncompressed bytes, at most `MAX_DECOMPRESSED_BYTES` of them.
 
-    Raises `DecompressionError`, `CodecUnavailableError`.
+    Raises `DecompressionError`, `CodecUnavailableError`, `TooMuchEffortError`.
     """
     if codec == NONE:
         return bytes(data)
+    if len(data) > effort.packed_bytes:
+        raise TooMuchEffortError
     try:
         if codec == GZIP:
-            return _join_bounded(_gunzip(data))
+            return _join_bounded(_gunzip(data), effort)
         cramjam = _cramjam()
         try:
             if codec == SNAPPY:
                 from protocol.records.snappy_framing import decompress_blocks
 
-                return _join_bounded(decompress_blocks(bytes(data), MAX_DECOMPRESSED_BYTES))
+                return _join_bounded(decompress_blocks(bytes(data), MAX_DECOMPRESSED_BYTES, effort), effort)
             if codec == LZ4:
                 from protocol.records.lz4_frame import decompress_frame
 
-                return _join_bounded(decompress_frame(bytes(data)))
+                return _join_bounded(decompress_frame(bytes(data)), effort)
             if codec == ZSTD:
-                return _decompress_zstd(data)
+                return _decompress_zstd(data, effort)
         except cramjam.DecompressionError as error:
             raise DecompressionError(f"{CODEC_NAMES[codec]}: {error}") from error
     except (ValueError, struct.error, zlib.error) as error:
@@ -113,7 +119,7 @@ def _cramjam() -> ModuleType:
     return module
 
 
-def _join_bounded(chunks: Iterable[bytes]) -> bytes:
+def _join_bounded(chunks: Iterable[bytes], effort: Effort) -> bytes:
     parts = []
     size = 0
     for chunk in chunks:
@@ -121,36 +127,70 @@ def _join_bounded(chunks: Iterable[bytes]) -> bytes:
         size += len(chunk)
         if size > MAX_DECOMPRESSED_BYTES:
             raise DecompressedTooLargeError(f"more than {MAX_DECOMPRESSED_BYTES} bytes when decompressed")
+        if size > effort.unpacked_bytes or len(parts) > effort.pieces:
+            raise TooMuchEffortError
     return b"".join(parts)
 
 
 def _gunzip(data: bytes | bytearray | memoryview) -> Iterator[bytes]:
-    """Members one behind the other; what follows them and is none is passed over, as in Java's GZIPInputStream."""
-    rest = bytes(data)
+    """Members one behind the other; what follows them and is none is passed over, as in Java's GZIPInputStream.
+
+    What is packed and what is unpacked go through in pieces: a thread holds the interpreter while it copies, and what
+    is left behind a member is copied for each of them.
+    """
+    pos, end = 0, len(data)
+    view = memoryview(data)
     first = True
-    while first or rest[:2] == b"\x1f\x8b":
+    while first or bytes(view[pos : pos + 2]) == b"\x1f\x8b":
         member = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        yield member.decompress(rest, MAX_DECOMPRESSED_BYTES + 1)
+        while not member.eof and pos < end:
+            fed = view[pos : pos + _PACKED_PIECE_BYTES]
+            pos += len(fed)
+            yield member.decompress(fed, _UNPACKED_PIECE_BYTES)
+            while member.unconsumed_tail and not member.eof:
+                yield member.decompress(member.unconsumed_tail, _UNPACKED_PIECE_BYTES)
         if not member.eof:
             raise ValueError("the stream ends too early")
-        rest = member.unused_data
+        pos -= len(member.unused_data)
         first = False
 
 
-def _decompress_zstd(data: bytes | bytearray | memoryview) -> bytes:
+def _decompress_zstd(data: bytes | bytearray | memoryview, effort: Effort) -> bytes:
     cramjam = _cramjam()
-    likely = bytearray(min(MAX_DECOMPRESSED_BYTES, 4 * len(data) + 16384))
+    likely = bytearray(min(MAX_DECOMPRESSED_BYTES, effort.unpacked_bytes, 4 * len(data) + 16384))
     try:
         size: int = cramjam.zstd.decompress_into(data, likely)
         return bytes(memoryview(likely)[:size])
-    except cramjam.DecompressionError:
+    except cramjam.DecompressionError as error:
+        if effort is not ANY:
+            return _decompress_little_zstd(data, effort, error)
         # It packs better than most, or it is corrupt. Of the largest buffer the kernel provides only the pages that
         # are written to, but at a price that the likely case need not pay.
         with mmap.mmap(-1, MAX_DECOMPRESSED_BYTES) as largest:
             try:
                 size = cramjam.zstd.decompress_into(data, largest)
             except cramjam.DecompressionError as error:
-                if "whole buffer" in str(error):
+                if _is_too_small_a_buffer(error):
                     raise DecompressedTooLargeError(str(error)) from error
                 raise
-            return largest[:size]
+            piece = _UNPACKED_PIECE_BYTES
+            return b"".join([largest[pos : min(pos + piece, size)] for pos in range(0, size, piece)])
+
+
+def _decompress_little_zstd(data: bytes | bytearray | memoryview, effort: Effort, error: Exception) -> bytes:
+    """What packs better than most, and is still little. Raises `error` where that was for other reasons."""
+    if not _is_too_small_a_buffer(error):
+        raise error
+    cramjam = _cramjam()
+    space = bytearray(effort.unpacked_bytes)
+    try:
+        size: int = cramjam.zstd.decompress_into(data, space)
+    except cramjam.DecompressionError as again:
+        if _is_too_small_a_buffer(again):
+            raise TooMuchEffortError from None
+        raise
+    return bytes(memoryview(space)[:size])
+
+
+def _is_too_small_a_buffer(error: Exception) -> bool:
+    return "whole buffer" in str(error)

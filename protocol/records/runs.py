@@ -21,6 +21,10 @@ from protocol.wire.varint import read_varint, read_varlong
 
 _MIN_RUN = 24
 """Records that a run must have: the columns of fewer cost more than they save."""
+MOST_AT_ONCE = 16_384
+"""Records of a run: a slice with a step holds the interpreter until it is done, and so does a column's unpacking."""
+MOST_HEADERS = 100
+"""Of a record whose neighbours may look like it; millions of them would be as many columns."""
 _FOLLOWED_AT_ONCE = 256
 _CELL_BYTES = 8
 _CONTINUING = bytes(range(0x80, 0x100))
@@ -59,8 +63,8 @@ class Stretch(NamedTuple):
     max_delta: int
 
 
-def layout_of(data: bytes | memoryview, start: int) -> Layout:
-    """The layout of the record at `start`, which must have been proven."""
+def layout_of(data: bytes | memoryview, start: int) -> Layout | None:
+    """The layout of the record at `start`, which must have been proven; None where it has too many headers for that."""
     size, fields = read_varint(data, start)
     _, offset = read_varlong(data, fields + 1)
     _, key = read_varint(data, offset)
@@ -73,6 +77,8 @@ def layout_of(data: bytes | memoryview, start: int) -> Layout:
     lengths.extend(range(value - start, at - start))
     at += max(value_size, 0)
     headers, behind = read_varint(data, at)
+    if headers > MOST_HEADERS:
+        return None
     lengths.extend(range(at - start, behind - start))
     for _ in range(2 * headers):
         at = behind
@@ -98,7 +104,7 @@ def measure_run(data: bytes | memoryview, layout: Layout, pos: int, index: int, 
     """The run of records at `pos`, whose first one has `index`, before the index `stop`. None: hardly any."""
     stride = layout.size
     limit = _OFFSET_LIMITS[min(len(layout.offset), 3)]
-    records = min(stop - index, limit - index, (len(data) - pos) // stride)
+    records = min(stop - index, limit - index, (len(data) - pos) // stride, MOST_AT_ONCE)
     if records < _MIN_RUN or data[pos : pos + 2] != data[layout.start : layout.start + 2]:
         return None
     for at in layout.lengths:

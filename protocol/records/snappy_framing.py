@@ -10,6 +10,8 @@ from struct import Struct
 
 import cramjam
 
+from protocol.records.effort import ANY, Effort, TooMuchEffortError
+
 MAGIC = b"\x82SNAPPY\x00"
 _HEADER = MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version and the least compatible one
 _INT32 = Struct(">i")
@@ -28,13 +30,14 @@ def compress_blocks(data: bytes | bytearray | memoryview) -> bytes:
     return b"".join(parts)
 
 
-def decompress_blocks(data: bytes, max_block_bytes: int) -> Iterator[bytes]:
-    """Each block's uncompressed bytes. Raises `ValueError`, `struct.error`, `cramjam.DecompressionError`.
+def decompress_blocks(data: bytes, max_block_bytes: int, effort: Effort = ANY) -> Iterator[bytes]:
+    """Each block's uncompressed bytes. Raises `ValueError`, `struct.error`, `cramjam.DecompressionError`,
+    `TooMuchEffortError`.
 
     A block names its uncompressed size, and so much is allocated: more than `max_block_bytes` is refused before.
     """
     if not data.startswith(MAGIC):
-        yield _decompress_block(data, max_block_bytes)
+        yield _decompress_block(data, max_block_bytes, effort)
         return
     if len(data) < len(_HEADER):
         raise ValueError("the stream ends within its header")
@@ -47,12 +50,14 @@ def decompress_blocks(data: bytes, max_block_bytes: int) -> Iterator[bytes]:
         pos += _INT32.size
         if not 0 <= size <= len(data) - pos:
             raise ValueError(f"a block of {size} bytes, {len(data) - pos} are left")
-        yield _decompress_block(data[pos : pos + size], max_block_bytes)
+        yield _decompress_block(data[pos : pos + size], max_block_bytes, effort)
         pos += size
 
 
-def _decompress_block(block: bytes, max_block_bytes: int) -> bytes:
+def _decompress_block(block: bytes, max_block_bytes: int, effort: Effort) -> bytes:
     size = cramjam.snappy.decompress_raw_len(block)
     if size > max_block_bytes:
         raise ValueError(f"a block that claims {size} bytes")
+    if size > effort.unpacked_bytes:
+        raise TooMuchEffortError
     return bytes(cramjam.snappy.decompress_raw(block))

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from protocol.records.batch import CorruptRecordError
+from protocol.records.effort import ANY, Effort, TooMuchEffortError
 from protocol.records.runs import follow_shape, layout_of, measure_run
 from protocol.wire.varint import VarintTooLongError, read_varint, read_varlong
 
@@ -39,15 +40,18 @@ class RecordsShape(NamedTuple):
     """Whether the offset deltas are 0, 1, 2 …"""
 
 
-def walk_records(data: bytes | memoryview, count: int) -> RecordsShape:
+def walk_records(data: bytes | memoryview, count: int, effort: Effort = ANY) -> RecordsShape:
     """Proves that `data` is exactly `count` > 0 records, and sums them up.
 
     `data` must end where the batch ends: that is what stops a size that reaches too far.
-    Raises `RecordSizeVarintError`, else `CorruptRecordError`.
+    Raises `RecordSizeVarintError`, else `CorruptRecordError`; `TooMuchEffortError`.
     """
+    if count > effort.records:
+        raise TooMuchEffortError
     if count >= _WORTHWHILE and len(data) < _COPY_BELOW_BYTES * count:
         data = bytes(data)
     walk = _Walk(data)
+    walk.headers_left = effort.pieces
     patience = 1
     try:
         while walk.index < count:
@@ -81,7 +85,17 @@ def walk_stretches(data: bytes, count: int, length: int) -> Iterator[tuple[int, 
 class _Walk:
     """How far the walk has come: the next record has `index` and begins at `pos`, the last one began at `start`."""
 
-    __slots__ = ("consecutive", "data", "has_null_key", "index", "max_delta", "min_delta", "pos", "start")
+    __slots__ = (
+        "consecutive",
+        "data",
+        "has_null_key",
+        "headers_left",
+        "index",
+        "max_delta",
+        "min_delta",
+        "pos",
+        "start",
+    )
 
     def __init__(self, data: bytes | memoryview) -> None:
         self.data = data
@@ -92,6 +106,7 @@ class _Walk:
         self.max_delta = -1 << 63
         self.has_null_key = False
         self.consecutive = True
+        self.headers_left = ANY.pieces
 
     def go_on(self, stop: int) -> None:
         """One record after the other up to the index `stop`. An `IndexError` means the end of the batch."""
@@ -173,7 +188,7 @@ class _Walk:
                     if size > 0:
                         at += size
             if data[at]:
-                at = _skip_headers(data, at)
+                at = self._skip_headers(at)
             else:
                 at += 1
             if at != end:
@@ -185,6 +200,8 @@ class _Walk:
     def skip_alike(self, stop: int) -> int:
         """Past the records that look like the last one, at most up to the index `stop`. Returns how many they are."""
         layout = layout_of(self.data, self.start)
+        if layout is None:
+            return 0
         stretch = measure_run(self.data, layout, self.pos, self.index, stop)
         if stretch is None:
             stretch = follow_shape(self.data, layout, self.pos, self.index, stop)
@@ -197,6 +214,32 @@ class _Walk:
         self.max_delta = max(self.max_delta, stretch.max_delta)
         return stretch.records
 
+    def _skip_headers(self, pos: int) -> int:
+        data = self.data
+        count, pos = read_varint(data, pos)
+        if not 0 <= count <= len(data) - pos:
+            raise CorruptRecordError(f"a count of {count} headers")
+        self.headers_left -= count
+        if self.headers_left < 0:
+            raise TooMuchEffortError
+        for _ in range(count):
+            byte = data[pos]
+            if byte < 0x80 and not byte & 1:
+                pos += 1 + (byte >> 1)
+            else:
+                size, pos = read_varint(data, pos)
+                if size < 0:
+                    raise CorruptRecordError("a null header key")
+                pos += size
+            byte = data[pos]
+            if byte < 0x80 and not byte & 1:
+                pos += 1 + (byte >> 1)
+            else:
+                size, pos = read_varint(data, pos)
+                if size > 0:
+                    pos += size
+        return pos
+
 
 def _read_record_size(data: bytes | memoryview, pos: int) -> tuple[int, int]:
     """Where the record's fields begin and where they end."""
@@ -207,26 +250,3 @@ def _read_record_size(data: bytes | memoryview, pos: int) -> tuple[int, int]:
     if size < 0:
         raise CorruptRecordError(f"a record of {size} bytes")
     return at, at + size
-
-
-def _skip_headers(data: bytes | memoryview, pos: int) -> int:
-    count, pos = read_varint(data, pos)
-    if not 0 <= count <= len(data) - pos:
-        raise CorruptRecordError(f"a count of {count} headers")
-    for _ in range(count):
-        byte = data[pos]
-        if byte < 0x80 and not byte & 1:
-            pos += 1 + (byte >> 1)
-        else:
-            size, pos = read_varint(data, pos)
-            if size < 0:
-                raise CorruptRecordError("a null header key")
-            pos += size
-        byte = data[pos]
-        if byte < 0x80 and not byte & 1:
-            pos += 1 + (byte >> 1)
-        else:
-            size, pos = read_varint(data, pos)
-            if size > 0:
-                pos += size
-    return pos

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.environment.scheduler import LoopScheduler
+from broker.environment.watchdog import LONGEST_HOLD_S
 from broker.network.connection import INITIAL_BUFFER_BYTES, WRITTEN_CHUNKS, CloseConnectionError, Connection
 from broker.network.later import Later
 from protocol.errors import CodecError
@@ -100,8 +101,19 @@ class FakeDispatcher:
         self.served: list[bytes] = []
         self.waiting: list[Waiting] = []
         self.failures: list[BaseException] = []
+        self.now_s = 0.0
+        self.takes_s = 0.0
+        self.holds: list[tuple[bytes, float]] = []
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def held(self, connection: Connection, frame: memoryview, took_s: float) -> None:
+        if took_s > LONGEST_HOLD_S:
+            self.holds.append((bytes(frame), took_s))
 
     def serve(self, connection: Connection, frame: memoryview) -> Any:
+        self.now_s += self.takes_s
         data = bytes(frame)
         self.served.append(data)
         if data.startswith(b"wait"):

@@ -1,0 +1,370 @@
+"""What Produce is made of: what a request asks for, sorted; what is appended later, or in turns; the answer.
+
+`produce` goes the short way that nearly every request takes, with the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from broker.coordination.produce_verification import (
+    Verifying,
+    is_transactional,
+    told_to_producer,
+    transactional_producer,
+)
+from broker.network.connection import CloseConnectionError
+from broker.network.later import Later
+from broker.network.turns import PER_TURN
+from broker.replicas.appending import Answers, Appends, Batches, Key, checking, refused
+from broker.replicas.delayed_produce import DelayedProduce
+from broker.security.authorizer import TOPIC, TRANSACTIONAL_ID, WRITE
+from protocol.errors import Error, KafkaError
+from protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from protocol.records.checks import RequestFailedError, check_shape
+
+if TYPE_CHECKING:
+    from broker.coordination.add_partitions_to_txn_manager import Verified
+    from broker.coordination.produce_verification import ProduceVerification
+    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Scheduler
+    from broker.network.context import RequestContext
+    from broker.network.turns import Steps, Turns
+    from broker.replicas.current_leaders import CurrentLeaders
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
+    from broker.security.authorizer import Authorizer
+    from storage.producers.verification_guards import VerificationGuard
+
+ADMIN_CLIENT_ID = "__admin_client"  # AdminUtils: the one client that may write to internal topics
+FIRST_VERSION_TOLD_LEADERS = 10
+FIRST_VERSION_WITH_IDS = 13
+MOST_TOLD = 100  # partitions of a refused request that the log's line names
+
+ID_REFUSED = RequestFailedError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+NO_GUARDS: Mapping[Partition, VerificationGuard] = MappingProxyType({})
+
+Answer = ProduceResponse | None
+
+
+class SortedRequest:
+    """What of a request can be appended, and what is refused before."""
+
+    __slots__ = ("_authorizer", "_by_id", "_context", "_partitions", "batches", "refusals")
+
+    def __init__(self, partitions: Partitions, authorizer: Authorizer, context: RequestContext) -> None:
+        self._partitions = partitions
+        self._authorizer = authorizer
+        self._context = context
+        self._by_id = context.api_version >= FIRST_VERSION_WITH_IDS
+        self.batches: Batches = {}
+        self.refusals: Answers = {}
+
+    def take(self, topics: Sequence[TopicProduceData], sizes: Iterator[int | KafkaError]) -> None:
+        """`sizes`: what the check of shapes said of each partition in turn."""
+        by_id, batches, refusals = self._by_id, self.batches, self.refusals
+        partitions = self._partitions
+        for topic in topics:
+            name: str | bytes = topic.topic_id if by_id else topic.name
+            hosted = partitions.by_id.get(topic.topic_id) if by_id else partitions.by_name.get(topic.name)
+            known_name = topic.name if hosted is None else hosted.name
+            refusal = None
+            if by_id and hosted is None:
+                refusal = Error.UNKNOWN_TOPIC_ID
+            elif not self._authorizer.allows(self._context, WRITE, TOPIC, known_name):
+                refusal = Error.TOPIC_AUTHORIZATION_FAILED
+            elif hosted is None:
+                refusal = Error.UNKNOWN_TOPIC_OR_PARTITION
+            for data in topic.partition_data:
+                key = (name, data.index)
+                size = next(sizes)
+                if refusal is not None or hosted is None:
+                    refusals[key] = refused(data.index, refusal or Error.UNKNOWN_TOPIC_OR_PARTITION)
+                    continue
+                partition = hosted.partitions.get(data.index)
+                if partition is None:
+                    refusals[key] = refused(data.index, hosted.missing(data.index))
+                elif isinstance(size, KafkaError):
+                    refusals[key] = refused(data.index, size.error)
+                else:
+                    assert data.records is not None
+                    batches[key] = (partition, data.records[:size])
+
+
+def pieces(request: ProduceRequest) -> Iterator[list[TopicProduceData]]:
+    """Its topics, as much of them at a time as one turn goes through."""
+    piece: list[TopicProduceData] = []
+    room = PER_TURN
+    for topic in request.topic_data:
+        data = topic.partition_data
+        for start in range(0, len(data) or 1, PER_TURN):
+            some = data[start : start + PER_TURN]
+            piece.append(TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=some))
+            room -= 1 + len(some)
+            if room <= 0:
+                yield piece
+                piece, room = [], PER_TURN
+    yield piece
+
+
+def may_use_id(request: ProduceRequest, authorizer: Authorizer, context: RequestContext) -> bool:
+    return request.transactional_id is not None and authorizer.allows(
+        context, WRITE, TRANSACTIONAL_ID, request.transactional_id
+    )
+
+
+def check_shapes(topics: Sequence[TopicProduceData], version: int) -> tuple[list[int | KafkaError], bool]:
+    """For each partition in turn the size of its batch, or what is wrong with its records; nothing is looked up yet.
+
+    And whether the first batch of any has the flag of a transaction (Kafka: `RequestUtils.hasTransactionalRecords`).
+    """
+    found: list[int | KafkaError] = []
+    transactional = False
+    for topic in topics:
+        for data in topic.partition_data:
+            try:
+                found.append(check_shape(data.records, version))
+            except KafkaError as failure:
+                found.append(failure)
+            transactional = transactional or is_transactional(data.records)
+    return found, transactional
+
+
+def refuse(batches: Batches, verified: Verified, refusals: Answers, version: int) -> None:
+    """Take out what the transaction's coordinator refuses."""
+    for key, (partition, _) in [*batches.items()]:
+        error = verified.errors.get(partition)
+        if error is not None:
+            told, message = told_to_producer(error, version)
+            refusals[key] = refused(partition.index, told, message)
+            del batches[key]
+
+
+def response_of(acks: int, answers: Answers) -> Answer:
+    """The answer; with acks=0 none, and an error closes the connection, being all that the client can be told."""
+    if acks == 0:
+        failed = [
+            f"{key[1]}: {Error(answer.error_code).name}"
+            for key, answer in answers.items()
+            if answer.error_code
+        ]
+        if failed:
+            raise CloseConnectionError(
+                f"Produce with acks=0 failed on partition {', '.join(failed[:MOST_TOLD])}"
+            )
+        return None
+    topics: dict[str | bytes, TopicProduceResponse] = {}
+    for (name, _), answer in answers.items():
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = (
+                TopicProduceResponse(topic_id=name)
+                if isinstance(name, bytes)
+                else TopicProduceResponse(name=name)
+            )
+        topic.partition_responses.append(answer)
+    return ProduceResponse(responses=[*topics.values()])
+
+
+def fail_all(request: ProduceRequest, failure: RequestFailedError, context: RequestContext) -> Answer:
+    """The whole request fails: each of its partitions is answered with the error."""
+    by_id = context.api_version >= FIRST_VERSION_WITH_IDS
+    answers: Answers = {}
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            key: Key = (topic.topic_id if by_id else topic.name, data.index)
+            answers[key] = refused(data.index, failure.error, failure.message)
+    return response_of(request.acks, answers)
+
+
+class Producing:
+    """A request that isn't simply appended and answered."""
+
+    __slots__ = ("_clock", "_context", "_leaders", "_request", "_scheduler", "_turns")
+
+    def __init__(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        leaders: CurrentLeaders,
+        clock: Clock,
+        scheduler: Scheduler,
+        turns: Turns,
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._leaders = leaders
+        self._clock = clock
+        self._scheduler = scheduler
+        self._turns = turns
+
+    def in_turns(
+        self, found: SortedRequest, verification: ProduceVerification, authorizer: Authorizer
+    ) -> Answer | Later[Answer]:
+        """A request of many partitions: what `handle` does at once, in the same order."""
+        later: Later[Answer] = Later()
+        self._carry_out(self._long(found, verification, authorizer, later), later)
+        return later.answer()
+
+    def _carry_out(self, steps: Steps[None], later: Later[Answer]) -> None:
+        """To the end, for what is written counts, whether its client waits or not. They reply to `later` by
+        themselves, unless they fail."""
+        ended = self._turns.answer(steps, self._context, to_the_end=True)
+        if isinstance(ended, Later):
+
+            def then() -> None:
+                try:
+                    ended.result()
+                except Exception as error:
+                    later.fail(error)
+
+            ended.when_answered(then)
+
+    def _long(
+        self,
+        found: SortedRequest,
+        verification: ProduceVerification,
+        authorizer: Authorizer,
+        later: Later[Answer],
+    ) -> Steps[None]:
+        request, context = self._request, self._context
+        gone_through: list[list[TopicProduceData]] = []
+        shapes: list[list[int | KafkaError]] = []
+        transactional = False
+        try:
+            for piece in pieces(request):
+                sizes, any_of_piece = check_shapes(piece, context.api_version)
+                transactional = transactional or any_of_piece
+                gone_through.append(piece)
+                shapes.append(sizes)
+                yield None
+        except RequestFailedError as failure:
+            later.reply(fail_all(request, failure, context))
+            return
+        if transactional and not may_use_id(request, authorizer, context):
+            later.reply(fail_all(request, ID_REFUSED, context))
+            return
+        for piece, sizes in zip(gone_through, shapes, strict=True):
+            found.take(piece, iter(sizes))
+            yield None
+        guards = NO_GUARDS
+        if transactional:
+            assert request.transactional_id is not None
+            try:
+                sender = transactional_producer(request.transactional_id, found.batches.values())
+            except RequestFailedError as failure:
+                later.reply(fail_all(request, failure, context))
+                return
+            if sender is not None:
+                verified = verification.verify(*sender, context.api_version)
+                if isinstance(verified, Verifying):
+                    verifying = self.append_once_verified(verified, found)
+                    if isinstance(verifying, Later):
+                        verifying.pass_on(later)
+                    else:
+                        later.reply(verifying)
+                    return
+                refuse(found.batches, verified, found.refusals, context.api_version)
+                guards = verified.guards
+        yield from self._append(found, guards, later)
+
+    def _append(
+        self, found: SortedRequest, guards: Mapping[Partition, VerificationGuard], later: Later[Answer]
+    ) -> Steps[None]:
+        appends = Appends(self._request.acks, self._context.client_id == ADMIN_CLIENT_ID)
+        for key, batch in found.batches.items():
+            appends.append({key: batch}, self._clock.now_ms(), guards)
+            if self._turns.is_over:
+                yield None
+        yield from self._append_left(appends, found.refusals, guards, later)
+
+    def append_left(
+        self,
+        appends: Appends,
+        refusals: Answers,
+        guards: Mapping[Partition, VerificationGuard],
+        later: Later[Answer],
+    ) -> None:
+        """Append what takes long to check; the connection's next request waits, and others may append before."""
+        self._carry_out(self._append_left(appends, refusals, guards, later), later)
+
+    def _append_left(
+        self,
+        appends: Appends,
+        refusals: Answers,
+        guards: Mapping[Partition, VerificationGuard],
+        later: Later[Answer],
+    ) -> Steps[None]:
+        for key, (partition, batch) in appends.left.items():
+            checked = yield checking(partition, batch, self._clock.now_ms())
+            appends.append_checked(key, checked, self._clock.now_ms(), guards)
+        self.reply(appends, refusals, later)
+
+    def append_once_verified(self, verifying: Verifying, found: SortedRequest) -> Answer | Later[Answer]:
+        """Append what the transaction's coordinator lets pass, once it has said so."""
+        later: Later[Answer] = Later()
+
+        def then(verified: Verified) -> None:
+            later.on_abandon = None
+            try:
+                refuse(found.batches, verified, found.refusals, self._context.api_version)
+                self._carry_out(self._append(found, verified.guards, later), later)
+            except Exception as error:
+                later.fail(error)
+
+        later.on_abandon = verifying.abandon
+        verifying.when_verified(then)
+        return later.answer()
+
+    def reply(self, appends: Appends, refusals: Answers, later: Later[Answer]) -> None:
+        """Answer once nothing is waited for any more. Raises CloseConnectionError, as `response_of`."""
+        answers = appends.answers
+        answers.update(refusals)
+        if not appends.awaited:
+            later.reply(self._told(answers))
+            return
+
+        def then() -> None:
+            try:
+                answer = self._told(answers)
+            except Exception as error:
+                later.fail(error)
+            else:
+                later.reply(answer)
+
+        delayed = DelayedProduce(appends.awaited, then)
+        later.on_abandon = delayed.abandon
+        delayed.start(self._scheduler, self._request.timeout_ms)
+
+    def _told(self, answers: Answers) -> Answer:
+        response = response_of(self._request.acks, answers)
+        if response is not None and self._context.api_version >= FIRST_VERSION_TOLD_LEADERS:
+            for topic in response.responses:
+                for each in topic.partition_responses:
+                    if each.error_code == Error.NOT_LEADER_OR_FOLLOWER:
+                        self._tell_leader(response, topic, each)
+        return response
+
+    def _tell_leader(
+        self, response: ProduceResponse, topic: TopicProduceResponse, answer: PartitionProduceResponse
+    ) -> None:
+        if self._context.api_version >= FIRST_VERSION_WITH_IDS:
+            leader_id, leader_epoch = self._leaders.of_topic_id(topic.topic_id, answer.index)
+        else:
+            leader_id, leader_epoch = self._leaders.of(topic.name, answer.index)
+        answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        node = self._leaders.node(leader_id, self._context.listener_name)
+        if node is not None and all(each.node_id != leader_id for each in response.node_endpoints):
+            response.node_endpoints.append(
+                NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            )

@@ -1,0 +1,31 @@
+"""The bytes of frames: what the size in front of one may be where it is none, and chunks of answers."""
+
+JOINED_ANSWER_BYTES = 256 * 1024  # below this, one copy is cheaper than a vector of buffers
+
+
+def hint(size: int) -> str:
+    """What else the four bytes of a size may be: the beginning of TLS's hello, or of a line of HTTP."""
+    start = size.to_bytes(4, "big", signed=True)
+    if start[:2] == b"\x16\x03":
+        return " (this looks like TLS, and the listener is plaintext)"
+    if start in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"):
+        return " (this looks like HTTP)"
+    return ""
+
+
+def joined(chunks: list[bytes | bytearray | memoryview]) -> list[bytes | bytearray | memoryview]:
+    """Fewer chunks of the same bytes: neighbours are joined, but for what is large by itself."""
+    fewer: list[bytes | bytearray | memoryview] = []
+    small = bytearray()
+    for chunk in chunks:
+        if len(small) + len(chunk) > JOINED_ANSWER_BYTES:
+            if small:
+                fewer.append(small)
+                small = bytearray()
+            if len(chunk) > JOINED_ANSWER_BYTES:
+                fewer.append(chunk)
+                continue
+        small += chunk
+    if small:
+        fewer.append(small)
+    return fewer

@@ -1,0 +1,40 @@
+"""How much work the check of one batch may be, for those who can't be held up by it.
+
+A few kilobytes unpack to hundreds of megabytes, and one record may have millions of headers. How much it is shows only
+on the way: a check that was allowed little breaks off, with nothing changed, and is done again where it harms nobody.
+"""
+
+from typing import Final, NamedTuple
+
+
+class TooMuchEffortError(Exception):
+    """The check takes more than was allowed. It says nothing about the batch."""
+
+
+class Effort(NamedTuple):
+    """How much may be done."""
+
+    packed_bytes: int
+    """Of a compressed batch."""
+    unpacked_bytes: int
+    pieces: int
+    """Blocks or members of a compressed batch; headers of all records."""
+    records: int
+    suspects: int
+    """Records of a batch in which some may be wrong, or need none of the checks that they take."""
+    rebuilt_bytes: int
+    """Of a batch that is compressed anew."""
+
+
+LITTLE: Final = Effort(
+    packed_bytes=4 << 20,
+    unpacked_bytes=4 << 20,
+    pieces=2_000,
+    records=25_000,
+    suspects=4_000,
+    rebuilt_bytes=64 << 10,
+)
+"""Some 15 ms at most, and what nearly all producers send."""
+
+_NO_END = 1 << 62
+ANY: Final = Effort(_NO_END, _NO_END, _NO_END, _NO_END, _NO_END, _NO_END)

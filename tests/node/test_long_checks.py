@@ -1,0 +1,186 @@
+"""Batches that take long to check: others are served meanwhile, and what is so by then counts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.environment.computing import AT_ONCE, ComputingThreads
+from broker.network.turns import PER_TURN
+from broker.server import Server
+from protocol.errors import Error
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.records.compression import ZSTD
+from protocol.records.effort import LITTLE
+from tests.node.admin_requests import create
+from tests.support.record_bytes import batch, record
+from tests.support.straight import Straight
+from tests.support.wire import Client, Outcome
+
+LONG = batch([record(0, value=bytes(LITTLE.unpacked_bytes))], attributes=ZSTD)
+SHORT = batch([record(0)])
+
+
+class Held:
+    """What was to be computed waits until the test lets it be."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Any, Any]] = []
+
+    def __call__(self, compute: Any, then: Any) -> None:
+        self.waiting.append((compute, then))
+
+    def stop(self) -> None:
+        self.waiting.clear()
+
+    async def let_go(self) -> None:
+        compute, then = self.waiting.pop(0)
+        then(compute(), None)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def held(node: Server, monkeypatch: pytest.MonkeyPatch) -> Held:
+    create(node, ("t", 2))
+    computing = Held()
+    monkeypatch.setattr(node.turns, "_computing", computing)
+    return computing
+
+
+def produce(*batches: tuple[int, bytes | bytearray], acks: int = -1) -> ProduceRequest:
+    data = [PartitionProduceData(index=index, records=bytes(records)) for index, records in batches]
+    return ProduceRequest(
+        acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=data)]
+    )
+
+
+def told(answer: Any) -> list[tuple[int, Error, int]]:
+    assert not isinstance(answer, Outcome)
+    return [
+        (each.index, Error(each.error_code), each.base_offset)
+        for topic in answer.message.responses
+        for each in topic.partition_responses
+    ]
+
+
+async def test_others_append_before_and_the_connection_s_next_request_waits(node: Server, held: Held) -> None:
+    long, other = Client(Straight(node)), Client(Straight(node))
+    sent = long.send(produce((0, LONG)), 9)
+    after = long.send(produce((0, SHORT)), 9)
+    assert long.receive(sent, within_s=0) is Outcome.SILENCE
+    assert other.ask(produce((0, SHORT)), 9).responses[0].partition_responses[0].base_offset == 0
+    await held.let_go()
+    assert told(long.receive(sent)) == [(0, Error.NONE, 1)]
+    assert told(long.receive(after)) == [(0, Error.NONE, 2)]
+
+
+async def test_a_batch_of_the_same_request_that_is_short_is_appended_at_once(
+    node: Server, held: Held
+) -> None:
+    client = Client(Straight(node))
+    sent = client.send(produce((0, LONG), (1, SHORT)), 9)
+    assert node.partitions.by_name["t"].partitions[1].log.log_end_offset == 1
+    await held.let_go()
+    assert sorted(told(client.receive(sent))) == [(0, Error.NONE, 0), (1, Error.NONE, 0)]
+
+
+async def test_a_partition_that_is_deleted_meanwhile_takes_nothing(node: Server, held: Held) -> None:
+    client, other = Client(Straight(node)), Client(Straight(node))
+    sent = client.send(produce((0, LONG)), 9)
+    other.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000), 6)
+    await held.let_go()
+    [(_, error, offset)] = told(client.receive(sent))
+    assert (error, offset) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+async def test_what_is_wrong_with_the_batch_is_told_as_of_any_other(node: Server, held: Held) -> None:
+    client = Client(Straight(node))
+    broken = batch([record(0, value=bytes(LITTLE.unpacked_bytes)) + b"!"], attributes=ZSTD)
+    sent = client.send(produce((0, broken)), 9)
+    await held.let_go()
+    assert told(client.receive(sent)) == [(0, Error.INVALID_RECORD, -1)]
+
+
+async def test_it_is_appended_where_its_client_has_gone_meanwhile(node: Server, held: Held) -> None:
+    client = Client(Straight(node))
+    client.send(produce((0, LONG), acks=0), 9)
+    client.close()
+    await asyncio.sleep(0)
+    await held.let_go()
+    assert node.partitions.by_name["t"].partitions[0].log.log_end_offset == 1
+
+
+async def test_a_request_of_many_partitions_is_gone_through_in_turns(node: Server) -> None:
+    create(node, ("t", 2))
+    client, other = Client(Straight(node)), Client(Straight(node))
+    wanted = [(0, SHORT), *((index, SHORT) for index in range(2, 4 * PER_TURN)), (1, SHORT)]
+    sent = client.send(produce(*wanted), 9)
+    served = 0
+    while (answer := client.receive(sent, within_s=0)) is Outcome.SILENCE:
+        await other.answer(MetadataRequest(topics=[]), 12)
+        await asyncio.sleep(0)
+        served += 1
+    assert served >= 4
+    found = {index: (error, offset) for index, error, offset in told(answer)}
+    assert len(found) == 4 * PER_TURN
+    assert found[0] == found[1] == (Error.NONE, 0)
+    assert found[2] == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+@pytest.mark.limit("broker.handlers.producing.MOST_TOLD")
+async def test_a_refused_request_without_acks_names_some_of_its_partitions(
+    node: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    create(node, ("t", 1))
+    client = Client(Straight(node))
+    client.send(produce(*((index, SHORT) for index in range(1, 500)), acks=0), 9)
+    [line] = [text for text in caplog.messages if "acks=0" in text]
+    assert line.count("UNKNOWN_TOPIC_OR_PARTITION") == 100
+
+
+@pytest.mark.limit("broker.environment.computing.AT_ONCE")
+async def test_threads_compute_beside_the_loop_and_so_many_at_once() -> None:
+    import threading
+
+    computing = ComputingThreads()
+    begun = threading.Semaphore(0)
+    go_on = threading.Event()
+    found: list[object] = []
+
+    def compute() -> str:
+        begun.release()
+        go_on.wait()
+        return threading.current_thread().name
+
+    for _ in range(AT_ONCE + 1):
+        computing(compute, lambda value, error: found.append(value))
+    for _ in range(AT_ONCE):
+        await asyncio.to_thread(begun.acquire)
+    assert not begun.acquire(blocking=False)
+    go_on.set()
+    while len(found) < AT_ONCE + 1:
+        await asyncio.sleep(0)
+    assert all(str(name).startswith("computing") for name in found)
+    computing.stop()
+
+
+async def test_what_fails_in_a_thread_is_told_and_after_a_stop_nothing_is(tmp_path: Path) -> None:
+    computing = ComputingThreads()
+    told_of: list[object] = []
+    computing(lambda: 1 / 0, lambda value, error: told_of.append(error))
+    while not told_of:
+        await asyncio.sleep(0)
+    assert isinstance(told_of[0], ZeroDivisionError)
+    computing(lambda: 1, lambda value, error: told_of.append(value))
+    computing.stop()
+    computing(lambda: 2, lambda value, error: told_of.append(value))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert len(told_of) == 1

@@ -1,0 +1,132 @@
+"""Who holds the loop for long: it is logged, and a connection that sends much at once lets others in between."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from broker.environment.scheduler import LoopScheduler
+from broker.environment.timers import LoopTimers
+from broker.environment.watchdog import LONGEST_HOLD_S, QUIET_S, TURN_S, Watchdog
+from broker.network.turns import Steps, Turns
+from broker.server import Server
+from protocol.messages.metadata import MetadataRequest
+from tests.node.test_connection import Client as Fed
+from tests.node.test_connection import frame
+from tests.support.manual_clock import ManualClock
+from tests.support.straight import Straight
+from tests.support.wire import Client
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "barnabas.watchdog"]
+
+
+async def turns_of_the_loop() -> None:
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+class Time:
+    """A clock that goes on by itself, as each reading finds out."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.step_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += self.step_s
+        return self.now_s
+
+
+@pytest.mark.limit("broker.environment.watchdog.LONGEST_HOLD_S")
+def test_a_request_that_takes_long_is_told_with_who_sent_it(
+    node: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    time = Time()
+    monkeypatch.setattr(node.dispatcher, "monotonic_s", time)
+    client = Client(Straight(node), client_id="me")
+    client.ask(MetadataRequest(topics=[]), 12)
+    assert not lines(caplog)
+    time.step_s = LONGEST_HOLD_S * 2
+    client.ask(MetadataRequest(topics=[]), 12)
+    [line] = lines(caplog)
+    assert line == "Metadata v12 of 127.0.0.1:1 client me held up everybody for 100 ms"
+
+
+def test_what_comes_often_is_told_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    time = Time()
+    watchdog = Watchdog(time)
+    for took_s in (0.1, 0.2, 0.9, 0.3):
+        watchdog.held("Fetch v12", " of me", took_s)
+    watchdog.held("Produce v9", "", 0.06)
+    time.now_s = QUIET_S
+    watchdog.held("Fetch v12", " of you", 0.1)
+    assert lines(caplog) == [
+        "Fetch v12 of me held up everybody for 100 ms",
+        "Produce v9 held up everybody for 60 ms",
+        "Fetch v12 of you held up everybody for 100 ms, and 3 of the kind did before, for up to 900 ms",
+    ]
+
+
+async def test_a_turn_of_a_long_request_and_a_timer_are_told_of_too(caplog: pytest.LogCaptureFixture) -> None:
+    time = Time()
+    watchdog = Watchdog(time)
+    turns = Turns(LoopScheduler(), None, watchdog)
+
+    def steps() -> Steps[None]:
+        yield None
+        time.now_s += 0.2
+
+    turns.answer(steps())
+    await turns_of_the_loop()
+    clock = ManualClock()
+    timers = LoopTimers(clock, LoopScheduler(), lambda error: None, watchdog)
+
+    def slow() -> None:
+        time.now_s += 0.3
+
+    timers.schedule("a", 0, slow)
+    timers.fire_due()
+    assert lines(caplog) == [
+        "A turn of a request held up everybody for 200 ms",
+        "A timer held up everybody for 300 ms",
+    ]
+
+
+async def test_a_connection_that_has_sent_much_lets_others_in_between() -> None:
+    client = Fed().connect()
+    client.dispatcher.takes_s = TURN_S * 0.6
+    client.send(b"".join(frame(b"%d" % number) for number in range(5)))
+    assert client.dispatcher.served == [b"0", b"1"]
+    client.send(frame(b"5"))
+    assert client.dispatcher.served == [b"0", b"1"]
+    await turns_of_the_loop()
+    assert client.dispatcher.served == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert not client.connection.reading_paused
+
+
+async def test_what_waits_for_its_turn_is_bounded() -> None:
+    client = Fed().connect()
+    client.dispatcher.takes_s = TURN_S
+    many = b"".join(frame(bytes(1000)) for _ in range(16))
+    client.send(many)
+    client.send(many)
+    assert client.connection.reading_paused
+    await turns_of_the_loop()
+    assert len(client.dispatcher.served) == 32
+    assert not client.connection.reading_paused
+
+
+async def test_a_long_request_that_makes_no_sense_is_told_as_well() -> None:
+    client = Fed().connect()
+    client.dispatcher.takes_s = LONGEST_HOLD_S * 2
+    client.send(frame(b"nonsense"))
+    assert client.dispatcher.holds == [(b"nonsense", pytest.approx(0.1))]
+
+
+def test_the_lines_go_out_as_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    Watchdog(Time()).held("Fetch v12", "", 1)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
