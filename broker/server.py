@@ -143,13 +143,14 @@ class Server:
         self.producer_ids = ProducerIds(
             ProducerIdBlocks(self.controller, opened.incarnation, self.metadata.flush).allocate
         )
-        self.groups = Groups(config, self.partitions, self._runtime_of, self.metadata)
+        self.groups = Groups(config, self.partitions, self.scheduler, self._runtime_of, self.metadata)
         self.markers = TxnMarkers(
             image, self.partitions, self.groups, clock=self.clock, scheduler=self.scheduler
         )
         self.transactions = Transactions(
             config,
             self.partitions,
+            self.scheduler,
             self._runtime_of,
             markers=self.markers,
             next_producer_id=self.producer_ids.next,
@@ -207,7 +208,7 @@ class Server:
         return self.endpoints.bootstrap
 
     def open_partitions(self, moves_found: Sequence[tuple[str, int, bytes]]) -> None:
-        """Open the logs that the metadata says are here, and load the coordinators in them.
+        """Open the logs that the metadata says are here, and begin to load the coordinators in them.
 
         `moves_found`: by topic, partition and directory id, the moves between directories to go on with. Raises one of
         `replicas.partitions.FAULTS`.
@@ -250,6 +251,8 @@ class Server:
         self.timers.stop()
         self.markers.stop()
         self.turns.stop()
+        self.groups.stop_loading()
+        self.transactions.stop_loading()
         for listener in self.listeners.values():
             listener.close_connections()
 

@@ -191,6 +191,7 @@ class LogCleaner:
         opened = partition.log
         return (
             not partition.is_gone
+            and not partition.is_being_loaded
             and partition not in self._under_way
             and partition not in self.uncleanable
             and partition.move is None
@@ -348,7 +349,7 @@ class LogCleaner:
             _tell_all(waiting, KafkaError(Error.POLICY_VIOLATION, why))
             return
         if not self._may_be_cleaned(partition):
-            why = "its segments can't be touched now: they are moved, put in place, or offline"
+            why = "its segments can't be touched now: they are moved, put in place, loaded, or offline"
             _tell_all(waiting, KafkaError(Error.KAFKA_STORAGE_ERROR, why))
             return
         cleanable = self._judge(partition, replace(config, min_compaction_lag_ms=0))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from broker.controller.image import TopicChanges
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.hosted_shard import PartitionRuntime
+    from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
@@ -46,6 +47,7 @@ class Groups:
         self,
         config: BrokerConfig,
         partitions: Partitions,
+        scheduler: Scheduler,
         runtime_of: Callable[[Partition], PartitionRuntime],
         metadata: MetadataLog,
     ) -> None:
@@ -55,6 +57,7 @@ class Groups:
             OFFSETS_TOPIC,
             config.get_int("offsets.topic.num.partitions"),
             partitions,
+            scheduler,
             runtime_of,
             self._new_shard,
             content="groups",
@@ -90,7 +93,8 @@ class Groups:
         return self._shards.partition_of(group_id)
 
     def shard_of(self, group_id: str) -> GroupShard:
-        """Raises KafkaError (NOT_COORDINATOR), also for a partition that can't be read."""
+        """Raises KafkaError: NOT_COORDINATOR, also for a partition that can't be read; COORDINATOR_LOAD_IN_PROGRESS for
+        one that isn't read yet."""
         return self._shards.of(group_id)
 
     def shard_at(self, index: int) -> GroupShard:
@@ -98,7 +102,8 @@ class Groups:
         return self._shards.at(index)
 
     def all_shards(self) -> list[GroupShard]:
-        """But for those that can't be read: Kafka's ListGroups passes them over, too."""
+        """But for those that can't be read: Kafka's ListGroups passes them over, too. Raises KafkaError
+        (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't read yet."""
         return self._shards.readable()
 
     # --- asking ---------------------------------------------------------------------------------------------
@@ -159,12 +164,14 @@ class Groups:
         self._shards.follow()
         changed, created = self._topics.follow(changes)
         if changed:
-            for shard in self._shards.readable():
-                shard.topics_changed(changed, created=created)
+            self._shards.tell(lambda shard: shard.topics_changed(changed, created=created))
         if changes.removed:
             gone = [(each.name, each.topic_id) for each in changes.removed]
-            for shard in self._shards.readable():
-                self._forget(shard, gone)
+            self._shards.tell(lambda shard: self._forget(shard, gone))
+
+    def stop_loading(self) -> None:
+        """What isn't loaded yet won't be."""
+        self._shards.stop_loading()
 
     def unload(self) -> None:
         """The node stops: who waits is told NOT_COORDINATOR."""

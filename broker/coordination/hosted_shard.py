@@ -1,12 +1,12 @@
 """A coordinator's shard in this broker: its partition's log, its timers (Kafka: `CoordinatorRuntime`).
 
-`PartitionRuntime` is the port `coordinator.ports.Runtime`; `replay` reads a partition into a shard at start.
+`PartitionRuntime` is the port `coordinator.ports.Runtime`; `loading` reads a partition into a shard.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from broker.replicas.leader import Leader
@@ -46,8 +46,13 @@ class ReplayError(Exception):
         super().__init__(f"at offset {offset}: {reason(cause)}")
 
 
-class ReplayedShard(Protocol):
-    """What `replay` needs of a shard."""
+STEP_COST = 500
+"""Of a step of `loading`: some milliseconds. The unit is a record."""
+_BYTES_PER_COST = 1024
+
+
+class LoadedShard(Protocol):
+    """What `loading` needs of a shard."""
 
     last_record_counts: ClassVar[bool]
     """Whether a key's last record says all there is to know, and those before it need not be looked into."""
@@ -141,36 +146,50 @@ def _told(error: KafkaError) -> KafkaError:
     return KafkaError(append_error(error.error), error.message)
 
 
-def replay(partition_log: PartitionLog, shard: ReplayedShard) -> None:
-    """Feed a shard the whole log. Raises ReplayError where that makes no sense: whatever a record does to the shard
-    that takes it, as in Kafka (`CoordinatorLoaderImpl`), but for a lack of memory.
+def loading(partition_log: PartitionLog, shard: LoadedShard) -> Iterator[None]:
+    """Feeds a shard the whole log, with all that comes to it meanwhile. After each `STEP_COST` others may be served.
 
-    The checksums are looked at, which Kafka leaves out here: a flipped bit would be an offset that nobody committed.
+    Raises ReplayError where that makes no sense: whatever a record does to the shard that takes it, as in Kafka
+    (`CoordinatorLoaderImpl`), but for a lack of memory. The checksums are looked at, which Kafka leaves out here: a
+    flipped bit would be an offset that nobody committed.
+
+    What the log was compacted to between two steps says the same as what it was before, as long as no marker goes that
+    ends what was read already: no pass begins while a partition is loaded.
     """
     last: dict[bytes, tuple[bytes | None, int, int]] = {}
-    offset = partition_log.log_start_offset
+    cost = 0
+    offset = following = partition_log.log_start_offset
     try:
-        for header, batch in partition_log.batches(
-            partition_log.log_start_offset, upper_bound=partition_log.log_end_offset
-        ):
-            offset = header.base_offset
-            for record in _records_of(header, batch):
-                offset = record.offset
-                if header.is_control:
-                    commit = read_control_type(record.key) == COMMIT
-                    shard.end_transaction(header.producer_id, commit=commit)
-                    continue
-                if record.key is None:
-                    raise CodecError("a record without a key")
+        while following < partition_log.log_end_offset:
+            end_offset = partition_log.log_end_offset
+            for header, batch in partition_log.batches(following, upper_bound=end_offset):
+                offset = header.base_offset
+                cost += len(batch) // _BYTES_PER_COST
                 producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-                if shard.last_record_counts:
-                    value = None if record.value is None else bytes(record.value)
-                    last[bytes(record.key)] = (value, record.offset, producer_id)
-                else:
-                    shard.replay(record.key, record.value, record.offset, producer_id)
-            offset = header.last_offset + 1
+                for record in _records_of(header, batch):
+                    offset = record.offset
+                    cost += 1
+                    if header.is_control:
+                        commit = read_control_type(record.key) == COMMIT
+                        shard.end_transaction(header.producer_id, commit=commit)
+                    elif record.key is None:
+                        raise CodecError("a record without a key")
+                    elif shard.last_record_counts:
+                        value = None if record.value is None else bytes(record.value)
+                        last[bytes(record.key)] = (value, record.offset, producer_id)
+                    else:
+                        shard.replay(record.key, record.value, record.offset, producer_id)
+                    if cost >= STEP_COST:
+                        cost = 0
+                        yield
+                offset = header.last_offset + 1
+            following = end_offset
         for key, (value, offset, producer_id) in last.items():
             shard.replay(key, value, offset, producer_id)
+            cost += 1
+            if cost >= STEP_COST:
+                cost = 0
+                yield
     except MemoryError:
         raise
     except Exception as error:

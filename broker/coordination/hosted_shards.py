@@ -1,32 +1,38 @@
 """The shards of one internal topic that this broker hosts: one for each partition of it that is led here.
 
-A shard is loaded in the same turn of the loop in which its partition comes to be led here, at a start before the
-listeners open: nobody ever has to wait for that. A partition that makes no sense costs its own shard and no other: the
-log says where and why, its files stay as they are, and who asks for it is told what Kafka tells (`unreadable`), until
-it comes to be led here in a later leader epoch.
+Shards are loaded where their partitions come to be led here. What is read quickly is there when the call returns, at a
+start before the listeners open; the rest is read in turns of the loop, one partition after the other, and until it is
+there who asks for it is told COORDINATOR_LOAD_IN_PROGRESS. A partition that makes no sense costs its own shard and no
+other: the log says where and why, its files stay as they are, and who asks for it is told what Kafka tells
+(`unreadable`), until it comes to be led here in a later leader epoch.
 Sources: `CoordinatorRuntime`, `TransactionStateManager`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from broker.coordination.hosted_shard import PartitionRuntime, ReplayedShard, ReplayError, reason, replay
+from broker.coordination.hosted_shard import LoadedShard, PartitionRuntime, ReplayError, loading, reason
 from broker.replicas.leader import Leader
 from coordinator.java.hashes import partition_of_key
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
+    from broker.environment.scheduler import Scheduled, Scheduler
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
 
 log = logging.getLogger("barnabas.coordination")
 
 
-class Shard(ReplayedShard, Protocol):
+AT_ONCE = 10
+"""Steps of `loading`, of all partitions that come together: some 5,000 records."""
+
+
+class Shard(LoadedShard, Protocol):
     """What hosting needs of a shard."""
 
     def start(self, end_offset: int) -> None:
@@ -42,13 +48,24 @@ class Shard(ReplayedShard, Protocol):
 ShardT = TypeVar("ShardT", bound=Shard)
 
 
-class _Hosted(NamedTuple, Generic[ShardT]):
-    """A partition that is led here since `leader_epoch`, or an earlier one; no shard where it can't be read."""
+class _Hosted(Generic[ShardT]):
+    """A partition that is led here since `leader_epoch`, or an earlier one; no shard while it is loaded, or where it
+    can't be read."""
 
-    leader: Leader
-    leader_epoch: int
-    runtime: PartitionRuntime
-    shard: ShardT | None
+    __slots__ = ("leader", "leader_epoch", "loading", "partition", "runtime", "shard", "steps", "to_tell")
+
+    def __init__(
+        self, partition: Partition, leader: Leader, runtime: PartitionRuntime, shard: ShardT
+    ) -> None:
+        self.partition = partition
+        self.leader = leader
+        self.leader_epoch = leader.leader_epoch
+        self.runtime = runtime
+        self.shard: ShardT | None = None
+        self.loading: ShardT | None = shard
+        self.steps: Iterator[None] = loading(leader.log, shard)
+        self.to_tell: list[Callable[[ShardT], object]] = []
+        """What it has to learn once it is loaded."""
 
 
 class HostedShards(Generic[ShardT]):
@@ -59,6 +76,7 @@ class HostedShards(Generic[ShardT]):
         topic: str,
         partition_count: int,
         partitions: Partitions,
+        scheduler: Scheduler,
         runtime_of: Callable[[Partition], PartitionRuntime],
         make: Callable[[PartitionRuntime, int], ShardT],
         *,
@@ -80,12 +98,15 @@ class HostedShards(Generic[ShardT]):
         self._topic = topic
         self._partition_count = partition_count
         self._partitions = partitions
+        self._call_soon = scheduler.call_soon
         self._runtime_of = runtime_of
         self._make = make
         self._content = content
         self._unreadable = unreadable
         self._reloads_in_new_epoch = reloads_in_new_epoch
         self._hosted: dict[int, _Hosted[ShardT]] = {}
+        self._to_load: dict[int, _Hosted[ShardT]] = {}
+        self._turn: Scheduled | None = None
 
     # --- finding --------------------------------------------------------------------------------------------
 
@@ -95,15 +116,14 @@ class HostedShards(Generic[ShardT]):
         return partition_of_key(key, self._partition_count)
 
     def of(self, key: str) -> ShardT:
-        """Raises KafkaError: NOT_COORDINATOR, `unreadable` for a partition that can't be read."""
+        """Raises KafkaError: NOT_COORDINATOR; COORDINATOR_LOAD_IN_PROGRESS for a partition that isn't read yet,
+        `unreadable` for one that can't be."""
         # written out, since it is asked with each request of a group or a transaction
         found = self._hosted.get(partition_of_key(key, self._partition_count))
         if found is None:
             raise KafkaError(Error.NOT_COORDINATOR)
         shard = found.shard
-        if shard is None:
-            raise KafkaError(self._unreadable)
-        return shard
+        return self._loaded(found) if shard is None else shard
 
     def at(self, index: int) -> ShardT:
         """The shard of a partition. Raises as `of`."""
@@ -113,12 +133,26 @@ class HostedShards(Generic[ShardT]):
         return self._loaded(found)
 
     def all(self) -> list[ShardT]:
-        """Raises KafkaError (`unreadable`) where one of them can't be read."""
+        """Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS where one of them isn't read yet, `unreadable` where one
+        can't be."""
         return [self._loaded(hosted) for hosted in self._hosted.values()]
 
     def readable(self) -> list[ShardT]:
-        """Those that could be loaded."""
-        return [hosted.shard for hosted in self._hosted.values() if hosted.shard is not None]
+        """But for those that can't be read. Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't
+        read yet."""
+        return [
+            self._loaded(hosted)
+            for hosted in self._hosted.values()
+            if hosted.shard is not None or hosted.loading is not None
+        ]
+
+    def tell(self, what: Callable[[ShardT], object]) -> None:
+        """All shards, those that aren't loaded yet once they are; the ones that can't be read learn nothing."""
+        for hosted in self._hosted.values():
+            if hosted.shard is not None:
+                what(hosted.shard)
+            elif hosted.loading is not None:
+                hosted.to_tell.append(what)
 
     # --- following the partitions ---------------------------------------------------------------------------
 
@@ -136,64 +170,104 @@ class HostedShards(Generic[ShardT]):
         for index, hosted in [*self._hosted.items()]:
             if index not in led or not self._goes_on(hosted, led[index][1]):
                 self._give_up(index)
-        loaded = [
-            index
-            for index, (partition, leader) in led.items()
-            if index not in self._hosted and self._load(index, partition, leader)
-        ]
-        for index in loaded:
-            self._start(index, self._hosted[index])
+        new = [index for index in led if index not in self._hosted]
+        for index in new:
+            self._begin(index, *led[index])
+        if new:
+            self._load(AT_ONCE)
+
+    def stop_loading(self) -> None:
+        """What isn't loaded yet won't be."""
+        self._to_load.clear()
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
 
     def unload(self) -> None:
         """The node stops: all shards are given up."""
+        self.stop_loading()
         for index in [*self._hosted]:
             self._give_up(index)
 
     def _goes_on(self, hosted: _Hosted[ShardT], leader: Leader) -> bool:
         if leader is not hosted.leader:
             return False  # led elsewhere in between: what others wrote meanwhile has to be read
-        is_kept = hosted.shard is not None and not self._reloads_in_new_epoch
+        is_loaded_or_loading = hosted.shard is not None or hosted.loading is not None
+        is_kept = is_loaded_or_loading and not self._reloads_in_new_epoch
         return is_kept or leader.leader_epoch == hosted.leader_epoch
 
     def _give_up(self, index: int) -> None:
         hosted = self._hosted.pop(index)
+        if self._to_load.pop(index, None) is not None:
+            hosted.partition.is_being_loaded = False
+        self._end(hosted)
+
+    @staticmethod
+    def _end(hosted: _Hosted[ShardT]) -> None:
+        shard, hosted.shard = hosted.shard, None
         try:
-            if hosted.shard is not None:
-                hosted.shard.unload()
+            if shard is not None:
+                shard.unload()
         finally:
             hosted.runtime.cancel_all()
 
-    def _load(self, index: int, partition: Partition, leader: Leader) -> bool:
-        """Whether all of the partition could be read."""
+    def _begin(self, index: int, partition: Partition, leader: Leader) -> None:
         runtime = self._runtime_of(partition)
-        made = self._make(runtime, leader.leader_epoch)
-        shard: ShardT | None = made
-        try:
-            replay(leader.log, made)
-        except ReplayError as error:
-            self._tell(index, error)
-            shard = None
-        self._hosted[index] = _Hosted(leader, leader.leader_epoch, runtime, shard)
-        return shard is not None
+        hosted = _Hosted(partition, leader, runtime, self._make(runtime, leader.leader_epoch))
+        self._hosted[index] = self._to_load[index] = hosted
+        partition.is_being_loaded = True
+
+    def _load(self, steps: int) -> None:
+        """So many steps; what has come to its end starts, once all that is read in the same call is there."""
+        loaded: list[tuple[int, _Hosted[ShardT]]] = []
+        while steps > 0 and self._to_load:
+            index, hosted = next(iter(self._to_load.items()))
+            is_over = True
+            try:
+                next(hosted.steps)
+                is_over = False
+                steps -= 1
+            except StopIteration:
+                hosted.shard = hosted.loading
+                loaded.append((index, hosted))
+            except ReplayError as error:
+                self._complain(index, error)
+            finally:
+                if is_over:
+                    del self._to_load[index]
+                    hosted.loading = None
+                    hosted.partition.is_being_loaded = False
+        for index, hosted in loaded:
+            self._start(index, hosted)
+        if self._to_load and self._turn is None:
+            self._turn = self._call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._turn = None
+        self._load(1)
 
     def _start(self, index: int, hosted: _Hosted[ShardT]) -> None:
         """A shard that can't begin with what was read is none, either."""
-        assert hosted.shard is not None
+        shard = self._loaded(hosted)
         try:
-            hosted.shard.start(hosted.leader.log.log_end_offset)
+            shard.start(hosted.leader.log.log_end_offset)
         except MemoryError:
             raise
         except Exception as error:
             if stops_the_broker(error):
                 raise
-            self._tell(index, error)
-            self._give_up(index)
-            self._hosted[index] = hosted._replace(shard=None)
+            self._complain(index, error)
+            self._end(hosted)
+            return
+        to_tell, hosted.to_tell = hosted.to_tell, []
+        for what in to_tell:
+            what(shard)
 
-    def _tell(self, index: int, error: Exception) -> None:
+    def _complain(self, index: int, error: Exception) -> None:
         log.error("the %s of %s-%d can't be loaded: %s", self._content, self._topic, index, reason(error))
 
     def _loaded(self, hosted: _Hosted[ShardT]) -> ShardT:
-        if hosted.shard is None:
-            raise KafkaError(self._unreadable)
-        return hosted.shard
+        if hosted.shard is not None:
+            return hosted.shard
+        is_loading = hosted.loading is not None
+        raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS if is_loading else self._unreadable)

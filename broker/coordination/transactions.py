@@ -15,6 +15,7 @@ from protocol.errors import Error, KafkaError
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.coordination.hosted_shard import PartitionRuntime
+    from broker.environment.scheduler import Scheduler
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
@@ -30,6 +31,7 @@ class Transactions:
         self,
         config: BrokerConfig,
         partitions: Partitions,
+        scheduler: Scheduler,
         runtime_of: Callable[[Partition], PartitionRuntime],
         *,
         markers: Markers,
@@ -45,6 +47,7 @@ class Transactions:
             TRANSACTION_TOPIC,
             config.get_int("transaction.state.log.num.partitions"),
             partitions,
+            scheduler,
             runtime_of,
             self._new_shard,
             content="transactions",
@@ -70,17 +73,21 @@ class Transactions:
         return self._shards.partition_of(transactional_id)
 
     def shard_of(self, transactional_id: str) -> TransactionShard:
-        """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for a partition that can't be read."""
+        """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for a partition that isn't read."""
         return self._shards.of(transactional_id)
 
     def all_shards(self) -> list[TransactionShard]:
-        """Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them can't be read."""
+        """Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't read."""
         return self._shards.all()
 
     def follow(self) -> None:
         """The metadata changed, and the partitions with it: shards come and go. What was prepared in those that come
         is driven on to its end."""
         self._shards.follow()
+
+    def stop_loading(self) -> None:
+        """What isn't loaded yet won't be."""
+        self._shards.stop_loading()
 
     def unload(self) -> None:
         """The node stops: nothing is driven on any more, and who waits is told NOT_COORDINATOR."""

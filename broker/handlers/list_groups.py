@@ -22,7 +22,10 @@ def handle(
 ) -> ListGroupsResponse | Later[ListGroupsResponse]:
     """Who may describe the cluster sees all groups, others those that they may describe."""
     sees_all = authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-    shards = groups.all_shards()
+    try:
+        shards = groups.all_shards()
+    except KafkaError as error:
+        return ListGroupsResponse(error_code=error.error)
     later: Later[ListGroupsResponse] = Later()
 
     def reply(found: list[list[ListedGroup] | KafkaError]) -> None:

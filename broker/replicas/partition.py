@@ -29,6 +29,7 @@ class Partition:
         "_partition_epoch",
         "directory",
         "index",
+        "is_being_loaded",
         "is_gone",
         "log",
         "move",
@@ -47,6 +48,7 @@ class Partition:
         self.log = log
         self.move: LogDirMove | None = None
         self.is_gone = False
+        self.is_being_loaded = False
         self.waiting = WaitingFetches()
         self.role: Leader | Follower = Follower(log, self.waiting)
         self._partition_epoch: int | None = None

@@ -8,8 +8,8 @@ from pathlib import Path
 from broker.server import Server
 from protocol.errors import Error
 from tests.node.compacted import cleaned, partition_of, records, until
+from tests.node.hosting import elect_again
 from tests.node.test_groups import commit, committed
-from tests.node.test_hosted_shards import elect_again
 from tests.node.transactional import Producer, coordinating, find, state
 from tests.support.whole_server import clock_of, crash
 

@@ -4,100 +4,20 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
-from broker.coordination.hosted_shard import PartitionRuntime
-from broker.coordination.hosted_shards import HostedShards
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.replicas.follower import Follower
 from broker.replicas.leader import Leader
-from broker.replicas.partition import Partition
 from broker.server import Server
 from coordinator.java.hashes import partition_of_key
-from coordinator.ports import Bytes
-from protocol.errors import CodecError, Error, KafkaError
-from protocol.messages.metadata_records import PartitionChangeRecord
+from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatePartitionsTopic
+from tests.node.hosting import NONSENSE, Hosting, RecordedShard, elect_again
 from tests.node.transactional import Producer, coordinating, create, delete, state
 from tests.support.topics import topics_of
-from tests.support.whole_server import clock_of, started
-
-NONSENSE = b"nonsense"
-
-
-class RecordedShard:
-    """Writes down what becomes of it."""
-
-    last_record_counts: ClassVar[bool] = False
-
-    def __init__(self, runtime: PartitionRuntime, leader_epoch: int, events: list[str]) -> None:
-        self.runtime = runtime
-        self.leader_epoch = leader_epoch
-        self._events = events
-
-    def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None:
-        if key == NONSENSE:
-            raise CodecError("nonsense")
-        self._events.append(f"replay {bytes(key).decode()}")
-
-    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """No transactions here."""
-
-    def start(self, end_offset: int) -> None:
-        self._events.append("start")
-        self.runtime.schedule("timer", 10, lambda: self._events.append("timer"))
-
-    def unload(self) -> None:
-        self._events.append("unload")
-
-
-class Hosting:
-    """The shards of topic `t` of a broker."""
-
-    def __init__(self, node: Server, *, reloads_in_new_epoch: bool = False) -> None:
-        self.node = node
-        self.events: list[str] = []
-        self.shards = HostedShards(
-            "t",
-            7,
-            node.partitions,
-            self.runtime_of,
-            lambda runtime, leader_epoch: RecordedShard(runtime, leader_epoch, self.events),
-            content="things",
-            unreadable=Error.COORDINATOR_LOAD_IN_PROGRESS,
-            reloads_in_new_epoch=reloads_in_new_epoch,
-        )
-
-    def runtime_of(self, partition: Partition) -> PartitionRuntime:
-        return PartitionRuntime(partition, self.node.clock, self.node.timers, lambda: bytes(16))
-
-    def append(self, index: int, key: bytes) -> None:
-        self.runtime_of(self.node.partitions.get("t", index)).append([(key, b"value")])
-
-    def error_at(self, index: int) -> Error:
-        with pytest.raises(KafkaError) as refused:
-            self.shards.at(index)
-        return refused.value.error
-
-    def fire_timers(self) -> None:
-        clock_of(self.node).advance_ms(10)
-        self.node.timers.fire_due()
-
-
-def elect_again(node: Server, topic: str, index: int = 0) -> None:
-    """The partition goes on to be led here, in a new leader epoch."""
-    before = node.partitions.get(topic, index).leader_epoch
-    topic_id = node.metadata.image.topics[topic].topic_id
-    node.metadata.append(
-        [
-            PartitionChangeRecord(
-                topic_id=topic_id, partition_id=index, leader=node.node_id, isr=[node.node_id]
-            )
-        ]
-    )
-    assert node.partitions.get(topic, index).leader_epoch == before + 1
+from tests.support.whole_server import started
 
 
 async def test_shards_start_once_all_that_came_with_them_are_replayed(node: Server) -> None:
@@ -193,6 +113,9 @@ async def test_a_partition_that_can_not_be_read_holds_up_no_other(
     assert caplog.messages == ["the things of t-0 can't be loaded: at offset 0: nonsense"]
     assert hosting.error_at(0) is Error.COORDINATOR_LOAD_IN_PROGRESS
     assert hosting.shards.readable() == [hosting.shards.at(1)]
+    told: list[RecordedShard] = []
+    hosting.shards.tell(told.append)
+    assert told == [hosting.shards.at(1)]
     assert hosting.events == ["start"]
     with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
         hosting.shards.all()

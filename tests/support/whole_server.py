@@ -67,6 +67,8 @@ def crash(node: Server) -> None:
     node.moves.stop()
     node.cleaner.stop()
     node.timers.stop()
+    node.groups.stop_loading()
+    node.transactions.stop_loading()
     node.log_dirs.forget_failures()
     for listener in node.listeners.values():
         listener.stop_accepting()

@@ -23,7 +23,7 @@ UNTOLD_LINES = 8
 
 SOURCES = sources(*FLOORS, "barnabas")
 
-VERBS = {"apply", "decode", "encode", "replay", "validate"}
+VERBS = {"apply", "decode", "encode", "validate"}
 """Functions that are named with their module wherever they are called: `producer_snapshot.encode`."""
 
 
