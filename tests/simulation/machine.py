@@ -101,6 +101,12 @@ class Machine:
         self.serves = self.is_up
         return self.serves
 
+    async def until_loaded(self) -> None:
+        """All coordinators have read what there is to read."""
+        assert self.server is not None
+        while any(partition.is_being_loaded for partition in self.server.partitions.all()):
+            await asyncio.sleep(0)
+
     def _off(self, died: asyncio.Future[None] | None = None) -> None:
         if died is not None and not died.done():
             died.set_result(None)

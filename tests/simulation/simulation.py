@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+from unittest.mock import patch
 
+from broker.coordination import hosted_shard, hosted_shards
 from protocol.errors import Error
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.simulation import checks, node_states
@@ -105,6 +108,14 @@ class Simulation:
             f"log.segment.delete.delay.ms={luck.choice((0, 1000, 60000))}",
         ]
 
+    @contextlib.contextmanager
+    def _loading(self) -> Iterator[None]:
+        """Coordinators load in a turn, or in so many that much comes in between."""
+        luck = self.world.luck("loading")
+        step, at_once = luck.choice([(hosted_shard.STEP_COST, hosted_shards.AT_ONCE), (1, 1), (10, 2)])
+        with patch.object(hosted_shard, "STEP_COST", step), patch.object(hosted_shards, "AT_ONCE", at_once):
+            yield
+
     def client(self, name: str) -> WireClient:
         return WireClient(self.world.network, name, PORT, self.world.luck(name))
 
@@ -112,7 +123,8 @@ class Simulation:
         self.world.history.note("simulation", f"seed {self.world.seed}, {self.deaths.value}")
         self.loop.set_exception_handler(self._uncaught)
         try:
-            await self._course()
+            with self._loading():
+                await self._course()
         except Exception:
             self.work.complain(traceback.format_exc(limit=-6))
         return Result(
