@@ -7,6 +7,7 @@ Source: `GroupCoordinatorRecordSerde`, `GroupCoordinatorRecordHelpers`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -215,13 +216,18 @@ def _check_epoch(group_id: str, epoch: int) -> None:
         raise CodecError(f"group {group_id!r} is at epoch {epoch}")
 
 
-def _decode_offset(key_type: int, key: Bytes, value: Bytes | None, record_offset: int) -> OffsetRecord:
+@lru_cache(1024)  # a group commits the same places again and again
+def _offset_key(key: bytes) -> OffsetKey:
     found: OffsetCommitKey | LegacyOffsetCommitKey
-    if key_type == OFFSET_COMMIT:
+    if key.startswith(_INT16.pack(OFFSET_COMMIT)):
         found = decode(OffsetCommitKey, 0, key, 2)
     else:
         found = decode(LegacyOffsetCommitKey, 0, key, 2)
-    offset_key = OffsetKey(found.group, found.topic, found.partition)
+    return OffsetKey(found.group, found.topic, found.partition)
+
+
+def _decode_offset(key_type: int, key: Bytes, value: Bytes | None, record_offset: int) -> OffsetRecord:
+    offset_key = _offset_key(bytes(key))
     if value is None:
         return OffsetRecord(offset_key, None)
     if key_type == LEGACY_OFFSET_COMMIT:

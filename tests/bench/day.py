@@ -43,7 +43,7 @@ IN_FLIGHT = 4
 KEYS = 1_000
 """Transactional ids, and groups."""
 RECORDS_PER_BATCH = 12
-PARTITIONS = 50
+PARTITIONS = 10
 LOOK_EVERY_S = 0.25
 QUIET_S = 3.0
 PATIENCE_S = 600.0
