@@ -42,7 +42,7 @@ class DiskFiles(Files):
             self._close_one()
 
     def open_files_count(self) -> int:
-        return len(self._open_files)
+        return len(self._open_files) + len(self._retired)
 
     def _close_one(self) -> None:
         open_files = self._open_files
@@ -76,11 +76,13 @@ class DiskFiles(Files):
         self.close(file)
         self._keep(file, os.open(file.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
 
-    def close(self, file: File) -> None:
-        if file.descriptor >= 0:
-            del self._open_files[file]
-            os.close(file.descriptor)
-            file.descriptor = -1
+    def _close(self, file: File) -> None:
+        self._open_files.pop(file, None)
+        os.close(file.descriptor)
+        file.descriptor = -1
+
+    def _disown(self, file: File) -> None:
+        del self._open_files[file]
 
     def append(self, file: File, data: Bytes, position: int) -> None:
         descriptor = file.descriptor
@@ -118,8 +120,13 @@ class DiskFiles(Files):
             self._fault_hook("read", file.path, size)
         return os.pread(descriptor, size, position)
 
+    def send(self, file: File, size: int, position: int, socket: int) -> int:
+        self._ask("send", file.path, size)
+        return os.sendfile(socket, self.open_existing(file), position, size)
+
     def truncate(self, file: File, size: int) -> None:
         self._ask("truncate", file.path, size)
+        self._cut(file, size)
         os.ftruncate(self.open_existing(file), size)
 
     def size_of(self, file: File) -> int:

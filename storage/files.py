@@ -5,6 +5,7 @@ before it acts, so that a test can make any of them fail, write less than it was
 process.
 """
 
+import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,6 +19,10 @@ that writes stop after so many bytes.
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+MOST_RETIRED_FILES = 256
+"""Files out of use that stay open for those who hold them; past it the oldest is lost to its holders. Kafka keeps each
+one that is referred to, as it keeps all files open."""
 
 OPERATIONS: list[str] = []
 """The names of all operations, each a place to inject a fault or a crash."""
@@ -44,12 +49,28 @@ class LockedError(Exception):
 class File:
     """A path, with a descriptor while it is one of the open ones (else `descriptor` is -1)."""
 
-    __slots__ = ("descriptor", "path", "used_lately")
+    __slots__ = ("descriptor", "held", "path", "used_lately")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.descriptor = -1
         self.used_lately = False
+        self.held: HeldFile | None = None
+        """Set while someone is yet to read ranges of it."""
+
+
+class HeldFile:
+    """A file that stays readable for those who hold it, though it is taken out of use meanwhile."""
+
+    __slots__ = ("cuts", "file", "holders", "lost")
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.holders = 0
+        self.cuts: list[int] = []
+        """The sizes that it was cut to while it was held, in order."""
+        self.lost: OSError | None = None
+        """Why it can't be read any more."""
 
 
 class Files(ABC):
@@ -70,10 +91,11 @@ class Files(ABC):
     - Failures are `OSError` with an errno, and those that the operations name.
     """
 
-    __slots__ = ("_fault_hook",)
+    __slots__ = ("_fault_hook", "_retired")
 
     def __init__(self) -> None:
         self._fault_hook: FaultHook | None = None
+        self._retired: dict[HeldFile, None] = {}
 
     def set_fault_hook(self, hook: FaultHook | None) -> None:
         """Sets what every operation asks before it acts; `None` is the ordinary state."""
@@ -102,9 +124,58 @@ class Files(ABC):
     def create(self, file: File) -> None:
         """Makes the file, empty even where one was, and keeps it open."""
 
-    @abstractmethod
     def close(self, file: File) -> None:
-        """Lets the descriptor go; a later use opens the path again."""
+        """Lets the descriptor go; a later use opens the path again. Who holds the file goes on reading what it is."""
+        if file.held is not None:
+            self._retire(file, file.held)
+        if file.descriptor >= 0:
+            self._close(file)
+
+    @abstractmethod
+    def _close(self, file: File) -> None:
+        """Closes the descriptor that the file has."""
+
+    @abstractmethod
+    def _disown(self, file: File) -> None:
+        """The file's descriptor is another's from now on, and doesn't count as one of the open ones."""
+
+    def hold(self, file: File) -> HeldFile:
+        """Keeps the file readable as it is, until `release`, whatever becomes of its path."""
+        held = file.held
+        if held is None:
+            held = file.held = HeldFile(file)
+        held.holders += 1
+        return held
+
+    def release(self, held: HeldFile) -> None:
+        """One holder less."""
+        held.holders -= 1
+        if held.holders:
+            return
+        if held in self._retired:
+            del self._retired[held]
+            self._close(held.file)
+        elif held.file.held is held:
+            held.file.held = None
+
+    def _retire(self, file: File, held: HeldFile) -> None:
+        """The file goes out of use: its descriptor becomes that of its holders alone."""
+        file.held = None
+        try:
+            self.open_existing(file)  # it may have made way for another
+        except OSError as failure:
+            held.lost = failure
+            return
+        held.file = File(file.path)
+        held.file.descriptor = file.descriptor
+        self._disown(file)
+        file.descriptor = -1
+        self._retired[held] = None
+        if len(self._retired) > MOST_RETIRED_FILES:
+            oldest = next(iter(self._retired))
+            del self._retired[oldest]
+            oldest.lost = OSError(errno.EMFILE, "too many files out of use are still read", oldest.file.path)
+            self._close(oldest.file)
 
     @abstractmethod
     @_operation
@@ -122,8 +193,18 @@ class Files(ABC):
 
     @abstractmethod
     @_operation
+    def send(self, file: File, size: int, position: int, socket: int) -> int:
+        """Up to `size` bytes at `position`, given to a socket that doesn't block: how many it took, 0 at the file's
+        end. Raises `BlockingIOError` where it takes none now."""
+
+    @abstractmethod
+    @_operation
     def truncate(self, file: File, size: int) -> None:
-        """Cuts the file to `size` bytes."""
+        """Cuts the file to `size` bytes. Who holds the file must be told, by `_cut`."""
+
+    def _cut(self, file: File, size: int) -> None:
+        if file.held is not None:
+            file.held.cuts.append(size)
 
     @abstractmethod
     @_operation

@@ -15,7 +15,7 @@ from broker.coordination.produce_verification import (
     told_to_producer,
     transactional_producer,
 )
-from broker.network.connection import CloseConnectionError
+from broker.network.answers import CloseConnectionError
 from broker.network.later import Later
 from broker.network.turns import PER_TURN
 from broker.replicas.appending import Answers, Appends, Batches, Key, checking, refused

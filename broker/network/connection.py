@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
 from broker.environment.watchdog import LONGEST_HOLD_S, TURN_S
-from broker.network.connection_states import REACTIONS, Action, ConnectionState, Event
-from broker.network.frames import JOINED_ANSWER_BYTES, hint, joined
+from broker.network.answers import Chunk, CloseConnectionError, PendingAnswer
+from broker.network.connection_states import Action, ConnectionState, Event
+from broker.network.frames import hint
+from broker.network.sending_side import WRITE_HIGH_WATER_BYTES, Requests, SendingSide
 from broker.security.principal import ANONYMOUS
-from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import CodecError
 
 if TYPE_CHECKING:
@@ -33,54 +33,8 @@ _SIZE = struct.Struct(">i")
 INITIAL_BUFFER_BYTES = 16 * 1024  # what each idle connection holds
 RETAINED_BUFFER_BYTES = 4 * 1024 * 1024  # a buffer that once held a larger frame is let go
 UNWRITTEN_BYTES = 1024 * 1024  # of answers that are gathered for one write
-WRITTEN_CHUNKS = (
-    1024  # what one system call takes (IOV_MAX); uvloop breaks off a connection that is given 2^20 and more
-)
-WRITE_HIGH_WATER_BYTES = 4 * 1024 * 1024
-
-
-Answer = list[bytes | bytearray | memoryview] | None
-"""An answer's chunks; None where nothing is answered (acks=0)."""
 
 _SERVING = ConnectionState.SERVING
-
-
-class CloseConnectionError(Exception):
-    """The connection has to close and this is why: what the client sent can't be answered."""
-
-
-class PendingAnswer(Protocol):
-    """The answer to a request that comes later."""
-
-    def when_answered(self, then: Callable[[], None]) -> None:
-        """`then` is called once `take` has the answer, by whoever makes it."""
-        ...
-
-    def take(self) -> Answer:
-        """Raises what the request failed with."""
-        ...
-
-    def abandon(self) -> None:
-        """The client has hung up."""
-        ...
-
-
-class Requests(Protocol):
-    """Who serves the frames (`broker.network.dispatch`)."""
-
-    monotonic_s: Callable[[], float]
-
-    def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
-        """Raises CodecError, CloseConnectionError where the connection has to close."""
-        ...
-
-    def held(self, connection: Connection, frame: memoryview, took_s: float) -> None:
-        """Serving the frame took so long, which may be too long."""
-        ...
-
-    def failed(self, connection: Connection, error: BaseException) -> None:
-        """Serving a request ended with an error of ours."""
-        ...
 
 
 class Admitting(Protocol):
@@ -97,66 +51,40 @@ class Admitting(Protocol):
         ...
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(SendingSide):
     """A connection accepted by a listener."""
 
     __slots__ = (
         "_buffer",
-        "_call_later",
-        "_call_soon",
         "_end",
         "_max_frame_bytes",
         "_next_turn",
         "_pending",
-        "_requests",
         "_start",
-        "_state",
         "_throttle",
-        "_time",
         "_view",
         "client_software",
-        "last_active_s",
         "listener",
-        "peer_host",
-        "peer_port",
         "principal",
         "reading_paused",
-        "transport",
     )
 
     def __init__(
         self, listener: Admitting, requests: Requests, scheduler: Scheduler, max_frame_bytes: int
     ) -> None:
+        super().__init__(requests, scheduler)
         self.listener = listener
-        self.transport: asyncio.Transport | None = None
-        self.peer_host = ""
-        self.peer_port = 0
         self.principal = ANONYMOUS
         self.client_software: tuple[str, str] | None = None
-        self.last_active_s = 0.0
         self.reading_paused = False
-        self._requests = requests
         self._max_frame_bytes = max_frame_bytes
         self._buffer = bytearray(INITIAL_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._start = 0  # where the next frame starts
         self._end = 0  # where the bytes received end
-        self._state = _SERVING
         self._pending: PendingAnswer | None = None
         self._throttle: Scheduled | None = None  # until it is over
         self._next_turn: Scheduled | None = None  # where frames are at hand that others go before
-        self._time = scheduler.time
-        self._call_soon = scheduler.call_soon
-        self._call_later = scheduler.call_later
-
-    def __str__(self) -> str:
-        return f"{self.peer_host}:{self.peer_port}"
-
-    def _happens(self, event: Event) -> Action:
-        self._state, action = REACTIONS[self._state][event]
-        if action is Action.IMPOSSIBLE:
-            raise BrokenInvariantError(f"{event.name} at a connection that is {self._state.name}")
-        return action
 
     # --- asyncio's side -------------------------------------------------------------------------------------
 
@@ -181,6 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._throttle is not None:
             self._throttle.cancel()
             self._throttle = None
+        self._unsent = None
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.abandon()
@@ -206,14 +135,10 @@ class Connection(asyncio.BufferedProtocol):
             self._bound_backlog()
 
     def eof_received(self) -> bool:
+        if self._unsent is not None:
+            self.close("the client has ended its side")
+            return True
         return False  # half-open connections are of no use to Kafka's clients: close
-
-    def pause_writing(self) -> None:
-        self._happens(Event.CLIENT_IS_SLOW)
-
-    def resume_writing(self) -> None:
-        if self._happens(Event.CLIENT_HAS_READ) is Action.SERVE:
-            self._serve()
 
     # --- frames ---------------------------------------------------------------------------------------------
 
@@ -239,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         """Serve every whole frame at hand, for as long as nothing keeps us from it; others are let in between."""
         if self.transport is None or self.transport.is_closing():
             return
-        out: list[bytes | bytearray | memoryview] = []
+        out: list[Chunk] = []
         waiting_bytes = 0
         monotonic_s = self._requests.monotonic_s
         turn_began_s = began_s = monotonic_s()
@@ -360,34 +285,3 @@ class Connection(asyncio.BufferedProtocol):
         self._throttle = None
         if self._happens(Event.THROTTLE_OVER) is Action.SERVE:
             self._serve()
-
-    # --- answers --------------------------------------------------------------------------------------------
-
-    def _write(self, chunks: list[bytes | bytearray | memoryview]) -> None:
-        if not chunks or self.transport is None or self.transport.is_closing():
-            return
-        self.last_active_s = self._time()
-        if len(chunks) == 1:
-            self.transport.write(chunks[0])
-        elif sum(map(len, chunks)) <= JOINED_ANSWER_BYTES:
-            self.transport.write(b"".join(chunks))
-        else:
-            self.transport.writelines(chunks if len(chunks) <= WRITTEN_CHUNKS else joined(chunks))
-
-    def close(self, reason: str) -> None:
-        """Close after what is already written, with the reason logged."""
-        if self.transport is not None and not self.transport.is_closing():
-            log.info("closing the connection of %s: %s", self, reason)
-            self.transport.close()
-
-    def fail(self, error: BaseException) -> None:
-        """An error of our own: this connection can't go on; a broken invariant stops the broker."""
-        self._requests.failed(self, error)
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.close()  # behind the answers to the requests before
-
-    def abort(self, reason: str) -> None:
-        """Close at once, dropping what the client has not read."""
-        if self.transport is not None:
-            log.info("aborting the connection of %s: %s", self, reason)
-            self.transport.abort()

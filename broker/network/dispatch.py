@@ -11,12 +11,12 @@ import logging
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from broker.environment.watchdog import LONGEST_HOLD_S
 from broker.handlers import HANDLERS
 from broker.network import request_log
-from broker.network.connection import Answer, CloseConnectionError
+from broker.network.answers import Answer, Chunk, CloseConnectionError
 from broker.network.context import RequestContext
 from broker.quotas.charging import charge
 from protocol.apis import API_VERSIONS_KEY, APIS
@@ -235,7 +235,7 @@ class Dispatcher:
 
 def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
     """A response as chunks: size, header, body; a small one is a single chunk."""
-    chunks: list[bytes | bytearray | memoryview] = [b""]
+    chunks: list[Chunk] = [b""]
     try:
         route.encode(response, chunks)
     except CodecError as error:
@@ -245,4 +245,4 @@ def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
         chunks[0] = _FLEXIBLE_HEAD.pack(size + 5, correlation_id, 0)
     else:
         chunks[0] = _HEAD.pack(size + 4, correlation_id)
-    return [b"".join(chunks)] if size <= JOINED_CHUNKS_BYTES else chunks
+    return [b"".join(cast("list[bytes]", chunks))] if size <= JOINED_CHUNKS_BYTES else chunks

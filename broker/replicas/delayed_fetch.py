@@ -39,6 +39,7 @@ class DelayedFetch:
         self.is_over = False
         for _, partition in reading.found:
             partition.waiting.add(self)
+        reading.forget()
         self._timer = scheduler.call_later(reading.parameters.max_wait_ms / 1000, self._complete)
         self.recheck()
 

@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from broker.replicas.fetch_sessions import FetchTarget
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
+    from storage.file_range import FileRange
 
 Results = list[tuple["FetchTarget", PartitionData]]
 
 UNDEFINED_OFFSET = -1
 CONSUMER = -1  # as the id of the replica that fetches
+MOST_READ_AT_ONCE = 256 * 1024
+"""What an answer holds of records until its client takes it; all others stay in their files."""
+PARTITION_AT_ONCE_BYTES = 64 * 1024  # of one partition that has no more
 FIRST_VERSION_AT_FOLLOWERS = 11  # KIP-392: a consumer may read from any replica
 
 
@@ -73,6 +77,7 @@ class Reading:
     """
 
     __slots__ = (
+        "_at_once_left",
         "_left",
         "_partitions",
         "bytes_read",
@@ -127,10 +132,15 @@ class Reading:
             self.results.append((target, self._read(partition, target)))
         self.results += self.refused
 
+    def forget(self) -> None:
+        """The fetch waits, and will read anew: what was read needn't be held so long."""
+        self._begin()
+
     def _begin(self) -> None:
         self.bytes_read = 0
         self.must_answer = False
         self._left = self.parameters.max_bytes
+        self._at_once_left = MOST_READ_AT_ONCE
         self.results: Results = []
 
     def _learn_positions(self) -> None:
@@ -151,9 +161,6 @@ class Reading:
         except (KafkaError, OSError, CorruptRecordError) as error:
             self.must_answer = True
             answer = _failed(target, _error_of(error))
-        size = len(answer.records or b"")
-        self.bytes_read += size
-        self._left = max(0, self._left - size)
         if answer.diverging_epoch is not None:
             self.must_answer = True
         return answer
@@ -172,7 +179,7 @@ class Reading:
         diverging = None
         if target.last_fetched_epoch >= 0:
             diverging = _diverging_epoch(partition, target.last_fetched_epoch, offset)
-        records: bytes | memoryview = b""
+        records: bytes | list[bytes | FileRange] = b""
         aborted: list[AbortedTransaction] | None = [] if parameters.read_committed else None
         if diverging is None:
             if offset < log.log_start_offset or offset > log.log_end_offset:
@@ -186,13 +193,17 @@ class Reading:
                     min(target.partition_max_bytes, self._left),
                     upper_bound=bound,
                     min_one_batch=self.bytes_read == 0,
+                    at_once=min(self._at_once_left, PARTITION_AT_ONCE_BYTES),
                 )
-                records = read.records
+                records = read.records if read.rest is None else [read.records, read.rest]
                 if parameters.read_committed:
                     aborted = [
                         AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
                         for entry in log.aborted_transactions(offset, read)
                     ]
+                self._at_once_left -= len(read.records)
+                self._left = max(0, self._left - read.size_bytes)
+                self.bytes_read += read.size_bytes
         return PartitionData(
             partition_index=target.index,
             high_watermark=log.high_watermark,

@@ -7,6 +7,8 @@ fetched epoch (KIP-595), v13 topic ids (KIP-516), v14 tiered storage (KIP-405), 
 high watermark (KIP-1166).
 """
 
+from typing import Any
+
 from protocol.wire.primitives import Bytes
 from protocol.wire.schema import (
     Message,
@@ -105,7 +107,8 @@ class PartitionData(Struct):
         AbortedTransaction, "4+", nullable="4+", ignorable=True
     )
     preferred_read_replica: int = int32("11+", default=-1)
-    records: Bytes | list[Bytes] | None = records("0+", nullable="0+")
+    records: Bytes | list[Any] | None = records("0+", nullable="0+")
+    """A list: chunks one behind the other, of any kind that has a length and that the connection can send."""
 
 
 class FetchableTopicResponse(Struct):

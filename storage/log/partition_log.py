@@ -35,6 +35,7 @@ from storage.log import (
 )
 from storage.log.log_config import LogConfig
 from storage.log.log_state import Jitter, LogPorts, LogState
+from storage.log.reads import ALL
 from storage.log.results import AbortedTransaction, AppendOrigin, AppendResult, ReadResult, TimestampOffset
 from storage.log.storage_errors import storage_error, told_to_clients
 from storage.producers.producer_state import EndTransactionMarker
@@ -188,16 +189,15 @@ class PartitionLog(LogState):
     # ---- reading
 
     def read(
-        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = False
+        self, offset: int, max_bytes: int, upper_bound: int, min_one_batch: bool = False, at_once: int = ALL
     ) -> ReadResult:
         """Batches from the one that holds `offset`, below the offset `upper_bound`, of one segment.
 
-        At most `max_bytes`, the last batch possibly torn; the first one whole whatever its size with
-        `min_one_batch`, else nothing where it doesn't fit. Raises `KafkaError`: OFFSET_OUT_OF_RANGE for an offset
-        below the log start or above the log end, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
-        """
+        At most `max_bytes`, the last batch possibly torn; with `min_one_batch` the first one whole, else nothing where
+        it doesn't fit. Of more than `at_once` bytes most are left in the file. Raises `KafkaError`: OFFSET_OUT_OF_RANGE
+        (outside of the log), KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE."""
         try:
-            return reads.read(self, offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch)
+            return reads.read(self, offset, max_bytes, upper_bound, min_one_batch, at_once)
         except OSError as failure:
             raise storage_error(self, failure) from failure
 

@@ -16,6 +16,7 @@ from protocol.records.batch import (
     BatchHeader,
     walk_batches,
 )
+from storage.file_range import FileRange
 from storage.log.log_state import LogState
 from storage.log.read_positions import ReadPositions
 from storage.log.results import AbortedTransaction, ReadResult
@@ -24,7 +25,13 @@ from storage.log.storage_errors import storage_error
 
 ENOUGH_BYTES = 2**31 - 1
 """Of an offset in an earlier segment than the bound: a Fetch from there never waits."""
+ALL = 2**31 - 1
+"""As `at_once`: nothing is left in the file."""
+FIRST_READ_BYTES = 32 * 1024
+"""What is read at once of more than may be: the answer's first write has something to give then."""
+_HEADER_BYTES = 512
 _WALKED_BYTES = 8192
+_TO_LAST_OFFSET_DELTA = LAST_OFFSET_DELTA_POS + 4
 _REPLAYED_BYTES = 1024 * 1024
 _INT32 = Struct(">i")
 _OFFSET_AND_LENGTH = Struct(">qi")
@@ -32,14 +39,14 @@ _NOTHING = ReadResult(b"")
 
 
 def read(
-    log: LogState, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = False
+    log: LogState,
+    offset: int,
+    max_bytes: int,
+    upper_bound: int,
+    min_one_batch: bool,
+    at_once: int = ALL,
 ) -> ReadResult:
-    """Batches from the one that holds `offset`, below the offset `upper_bound`, of one segment.
-
-    At most `max_bytes`, the last batch possibly torn; the first one whole whatever its size with
-    `min_one_batch`, else nothing where it doesn't fit. Raises `KafkaError`: OFFSET_OUT_OF_RANGE for an offset
-    below the log start or above the log end, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
-    """
+    """See `PartitionLog.read`."""
     if offset < log.log_start_offset or offset > log.log_end_offset:
         raise KafkaError(
             Error.OFFSET_OUT_OF_RANGE,
@@ -55,7 +62,8 @@ def read(
     wanted = min(limit - position, max_bytes)
     if limit <= position:
         return _NOTHING
-    data = segment.files.read(segment.log, max(wanted, LOG_OVERHEAD), position)
+    first = wanted if wanted <= at_once else _first_bytes(at_once)
+    data = segment.files.read(segment.log, max(first, LOG_OVERHEAD), position)
     if len(data) < LOG_OVERHEAD:
         raise KafkaError(
             Error.KAFKA_STORAGE_ERROR,
@@ -66,7 +74,11 @@ def read(
         if not min_one_batch:
             _remember(log, offset, segment.base_offset, position)
             return ReadResult(b"", True, segment.base_offset, position)
-        data = segment.files.read(segment.log, min(first_size, limit - position), position)
+        wanted = min(first_size, limit - position)
+        first = wanted if wanted <= at_once else _first_bytes(at_once)
+        data = segment.files.read(segment.log, first, position)
+    if first == len(data) < wanted:
+        return _in_part(log, located, limit, upper_bound, wanted, data)
     if position + len(data) == limit:
         _remember_limit(log, slot, segment, limit, upper_bound)
     else:
@@ -74,11 +86,34 @@ def read(
     return ReadResult(data, False, segment.base_offset, position)
 
 
+def _first_bytes(at_once: int) -> int:
+    """How much is read at once of more than may be."""
+    return min(FIRST_READ_BYTES, max(at_once, _HEADER_BYTES))
+
+
+def _in_part(
+    log: LogState,
+    located: tuple[int, Segment, int],
+    limit: int,
+    upper_bound: int,
+    wanted: int,
+    data: bytes,
+) -> ReadResult:
+    """The first bytes of what is wanted, `data`, with the rest left in the file."""
+    slot, segment, position = located
+    rest = FileRange(segment.files, segment.log, position + len(data), wanted - len(data))
+    if position + wanted == limit:
+        _remember_limit(log, slot, segment, limit, upper_bound)
+    else:
+        _remember_torn_in_file(log, segment, position, position + wanted)
+    return ReadResult(data, False, segment.base_offset, position, rest)
+
+
 def batches(log: LogState, offset: int, *, upper_bound: int) -> Iterator[tuple[BatchHeader, memoryview]]:
     """See `PartitionLog.batches`."""
     while offset < upper_bound:
         try:
-            found = read(log, offset, _REPLAYED_BYTES, upper_bound=upper_bound, min_one_batch=True)
+            found = read(log, offset, _REPLAYED_BYTES, upper_bound, min_one_batch=True)
         except OSError as failure:
             raise storage_error(log, failure) from failure
         data = memoryview(found.records)
@@ -191,6 +226,27 @@ def _remember_torn(log: LogState, segment: Segment, position: int, data: bytes) 
         _remember(log, next_offset, segment.base_offset, position + at)
 
 
+def _remember_torn_in_file(log: LogState, segment: Segment, position: int, end: int) -> None:
+    """The same of a read that left the batches in the file."""
+    at = max(position, segment.offset_index.entry_at_or_before(end - 1)[1])
+    chunk, chunk_at = b"", at
+    next_offset = -1
+    while end - at >= LOG_OVERHEAD:
+        if at + _TO_LAST_OFFSET_DELTA > chunk_at + len(chunk):
+            chunk, chunk_at = segment.files.read(segment.log, min(_WALKED_BYTES, end - at), at), at
+            if len(chunk) < LOG_OVERHEAD:
+                return
+        base_offset, length = _OFFSET_AND_LENGTH.unpack_from(chunk, at - chunk_at)
+        size = length + LOG_OVERHEAD
+        if at + size > end:
+            next_offset = base_offset
+            break
+        next_offset = base_offset + _INT32.unpack_from(chunk, at - chunk_at + LAST_OFFSET_DELTA_POS)[0] + 1
+        at += size
+    if next_offset >= 0:
+        _remember(log, next_offset, segment.base_offset, at)
+
+
 def aborted_transactions(log: LogState, fetch_offset: int, result: ReadResult) -> list[AbortedTransaction]:
     """Those that a read_committed consumer must drop from what was read, in the order of their markers.
 
@@ -200,7 +256,7 @@ def aborted_transactions(log: LogState, fetch_offset: int, result: ReadResult) -
     slot = bisect_left(log.segments.base_offsets, result.segment_base_offset)
     if result.position < 0 or slot == len(log.segments.row):
         return []
-    bound = log.segments[slot].offset_index.offset_at_or_after(result.position + len(result.records))
+    bound = log.segments[slot].offset_index.offset_at_or_after(result.position + result.size_bytes)
     if bound is None:
         next_base_offset = log.segments.next_base_offset(slot)
         bound = log.log_end_offset if next_base_offset is None else next_base_offset

@@ -3,6 +3,8 @@
 from enum import Enum
 from typing import NamedTuple
 
+from storage.file_range import FileRange
+
 
 class AppendOrigin(Enum):
     """Who appends, which decides the checks and who assigns offsets. Source: AppendOrigin of Kafka."""
@@ -44,6 +46,13 @@ class ReadResult(NamedTuple):
     segment_base_offset: int = -1
     position: int = -1
     """Where in the segment `records` begin, in bytes; -1 where nothing was read."""
+    rest: FileRange | None = None
+    """What follows `records` and is left in the file, where not all was to be read at once."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all that was found."""
+        return len(self.records) if self.rest is None else len(self.records) + len(self.rest)
 
 
 class AbortedTransaction(NamedTuple):

@@ -9,7 +9,8 @@ import pytest
 
 from broker.environment.scheduler import LoopScheduler
 from broker.environment.watchdog import LONGEST_HOLD_S
-from broker.network.connection import INITIAL_BUFFER_BYTES, WRITTEN_CHUNKS, CloseConnectionError, Connection
+from broker.network.answers import WRITTEN_CHUNKS, CloseConnectionError
+from broker.network.connection import INITIAL_BUFFER_BYTES, Connection
 from broker.network.later import Later
 from protocol.errors import CodecError
 

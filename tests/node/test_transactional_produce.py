@@ -11,7 +11,7 @@ import pytest
 from broker.controller.image import BROKER_RESOURCE
 from broker.coordination.add_partitions_to_txn_manager import TransactionSupportedOperation
 from broker.coordination.marker_writing import PER_TURN
-from broker.network.connection import CloseConnectionError
+from broker.network.answers import CloseConnectionError
 from broker.replicas.follower import Follower
 from broker.server import Server
 from coordinator.transaction.transactional_producer import TransactionalProducer

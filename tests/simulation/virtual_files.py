@@ -109,10 +109,12 @@ class VirtualFiles(Files):
         inode.modified_ms = self._clock_ms()
         return inode
 
-    def close(self, file: File) -> None:
-        if file.descriptor >= 0:
-            del self._inodes[file.descriptor]
-            file.descriptor = -1
+    def _close(self, file: File) -> None:
+        del self._inodes[file.descriptor]
+        file.descriptor = -1
+
+    def _disown(self, file: File) -> None:
+        pass
 
     def append(self, file: File, data: Bytes, position: int) -> None:
         inode = self._opened(file)
@@ -142,9 +144,13 @@ class VirtualFiles(Files):
         self._ask("read", file.path, size)
         return bytes(inode.data[position : position + size])
 
+    def send(self, file: File, size: int, position: int, socket: int) -> int:
+        raise NotImplementedError("there are no sockets here")
+
     def truncate(self, file: File, size: int) -> None:
         self._ask("truncate", file.path, size)
         self._note("truncate", file.path, str(size))
+        self._cut(file, size)
         self._opened(file).cut(size)
 
     def size_of(self, file: File) -> int:

@@ -198,6 +198,7 @@ class ServerTransport(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         assert high is not None
         self._high = high
+        self._pause_if_full()
 
     def get_write_buffer_size(self) -> int:
         return self._unread
@@ -211,6 +212,9 @@ class ServerTransport(asyncio.Transport):
         for piece in self._network.pieces(bytes(data)):
             self._unread += len(piece)
             self._at_client(self._read_by_client, piece)
+        self._pause_if_full()
+
+    def _pause_if_full(self) -> None:
         if self._unread > self._high and not self._writing_paused:
             self._writing_paused = True
             self._call(self._protocol.pause_writing)

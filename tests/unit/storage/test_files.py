@@ -18,6 +18,8 @@ NOT_OPERATIONS = {
     "limit_open_files",
     "open_files_count",
     "close",
+    "hold",
+    "release",
     "replace_whole",
     "make_directories",
     "make_say",

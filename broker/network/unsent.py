@@ -1,0 +1,91 @@
+"""What of a connection's answers the socket hasn't taken yet.
+
+Ranges of files stay in their files until the socket takes their bytes, which then go from the page cache to it
+(`sendfile`, as Kafka's `FileRecords.writeTo`): a client that doesn't read what it asked for costs a piece, not the
+answer. Where no socket is at hand, as in a network of a test, they are read a piece at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import deque
+from collections.abc import Iterable
+from enum import Enum, auto
+
+from broker.network.answers import Chunk
+from storage.file_range import FileRange
+
+PIECE_BYTES = 16 * 1024
+"""Of a file: what one transport holds of it at a time, by which it learns that its socket takes more."""
+PER_TURN_BYTES = 4 * 1024 * 1024
+"""What one connection is given before others have their turn."""
+
+
+class Sending(Enum):
+    """How far the answers have come."""
+
+    DONE = auto()  # all is with the transport
+    FULL = auto()  # the transport holds what the socket didn't take
+    TURN_IS_OVER = auto()  # the socket may take more
+
+
+class Unsent:
+    """The answers of one connection, in order. Nobody else writes to the transport while there are any."""
+
+    __slots__ = ("_at", "_chunks", "_socket", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._chunks: deque[Chunk] = deque()
+        self._at = 0  # so much of the first one has gone
+        known: socket.socket | None = transport.get_extra_info("socket")
+        self._socket = -1 if known is None else known.fileno()
+
+    def add(self, chunks: Iterable[Chunk]) -> None:
+        """Behind all others."""
+        self._chunks += chunks
+
+    def go_on(self) -> Sending:
+        """Give as much as is taken. Raises `OSError`: of the file, or as `ConnectionError` of the socket."""
+        transport, chunks = self._transport, self._chunks
+        given = 0
+        while not transport.get_write_buffer_size():
+            if not chunks:
+                return Sending.DONE
+            if given >= PER_TURN_BYTES:
+                return Sending.TURN_IS_OVER
+            chunk = chunks[0]
+            if not isinstance(chunk, FileRange):
+                given += self._write_before_range()
+                continue
+            given += self._give(chunk)
+            if self._at == len(chunk):
+                chunks.popleft()
+                self._at = 0
+        return Sending.FULL
+
+    def _write_before_range(self) -> int:
+        """What is in memory, up to the next range."""
+        plain: list[bytes | bytearray | memoryview] = []
+        chunks = self._chunks
+        while chunks and not isinstance(chunk := chunks[0], FileRange):
+            plain.append(chunk)
+            chunks.popleft()
+        joined = b"".join(plain)
+        self._transport.write(joined)
+        return len(joined)
+
+    def _give(self, chunk: FileRange) -> int:
+        at = self._at
+        count = 0
+        if self._socket >= 0:
+            with contextlib.suppress(BlockingIOError):
+                count = chunk.send(at, PER_TURN_BYTES, self._socket)
+        if not count:
+            piece = chunk.read(at, PIECE_BYTES)
+            count = len(piece)
+            self._transport.write(piece)
+        self._at = at + count
+        return count

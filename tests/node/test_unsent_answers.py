@@ -1,0 +1,301 @@
+"""Answers that lie in files: sent as their client reads them, in order, whatever goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import random
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import uvloop
+
+from broker.environment.scheduler import LoopScheduler
+from broker.handlers import fetch
+from broker.network import unsent
+from broker.network.answers import Answer
+from broker.network.connection import Connection
+from broker.network.sending_side import WRITE_HIGH_WATER_BYTES
+from broker.network.unsent import PIECE_BYTES
+from broker.replicas.fetching import MOST_READ_AT_ONCE
+from broker.server import Server
+from protocol.errors import CodecError
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.messages.topics import CreatableTopic
+from protocol.wire.codec import decode
+from storage.disk_files import DiskFiles
+from storage.file_range import FileRange
+from storage.files import File
+from tests.node.test_connection import MAX_FRAME_BYTES, FakeListener, frame
+from tests.support.partition_logs import append, batch_of_bytes
+from tests.support.topics import topics_of
+from tests.support.whole_server import handled
+from tests.support.wire import request_frame
+
+FILE_BYTES = 12_000_000
+CONTENT = random.Random(1).randbytes(FILE_BYTES)
+PATIENCE_S = 30
+SMALL_BUFFER_BYTES = 64 * 1024
+
+RUNS: list[Callable[[Coroutine[Any, Any, Any]], Any]] = [asyncio.run, uvloop.run]
+
+
+class FromFile:
+    """Answers `<from>-<to>` with that part of the file, other frames with themselves."""
+
+    def __init__(self, path: Path) -> None:
+        self.files = DiskFiles()
+        self.file = File(str(path))
+        self.files.create(self.file)
+        self.files.append(self.file, CONTENT, 0)
+        self.served = 0
+        self.failures: list[BaseException] = []
+        self.monotonic_s = time.monotonic
+
+    def serve(self, connection: Connection, asked: memoryview) -> Answer:
+        self.served += 1
+        data = bytes(asked)
+        if data == b"nonsense":
+            raise CodecError("nonsense")
+        if data == b"fault":
+            raise ZeroDivisionError
+        start, dash, end = data.partition(b"-")
+        if not dash:
+            return [data]
+        return [b"<", FileRange(self.files, self.file, int(start), int(end) - int(start)), b">"]
+
+    def held(self, connection: Connection, frame: memoryview, took_s: float) -> None: ...
+
+    def failed(self, connection: Connection, error: BaseException) -> None:
+        self.failures.append(error)
+
+
+Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter, Connection]
+
+
+@asynccontextmanager
+async def connected(source: FromFile) -> AsyncIterator[Peer]:
+    """A client whose socket holds little, and the broker's side of its connection."""
+    loop = asyncio.get_running_loop()
+    made: list[Connection] = []
+
+    def connection() -> Connection:
+        made.append(Connection(FakeListener(), source, LoopScheduler(), MAX_FRAME_BYTES))
+        return made[0]
+
+    server = await loop.create_server(connection, "127.0.0.1", 0)
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER_BYTES)
+    client.setblocking(False)
+    await loop.sock_connect(client, server.sockets[0].getsockname())
+    reader, writer = await asyncio.open_connection(sock=client, limit=SMALL_BUFFER_BYTES)
+    while not made:
+        await asyncio.sleep(0)
+    yield reader, writer, made[0]
+    writer.close()
+    server.close()
+    while made[0].transport is not None:
+        await asyncio.sleep(0)
+    assert source.files.open_files_count() <= 1
+
+
+async def exactly(reader: asyncio.StreamReader, size: int) -> bytes:
+    return await asyncio.wait_for(reader.readexactly(size), PATIENCE_S)
+
+
+async def blocked(connection: Connection) -> None:
+    """Until the socket takes no more."""
+    transport = connection.transport
+    assert transport is not None
+    while not transport.get_write_buffer_size():
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("known_socket", [True, False])
+@pytest.mark.parametrize("per_turn", [unsent.PER_TURN_BYTES, 50_000])
+def test_answers_arrive_whole_and_in_order(
+    run: Callable[..., Any],
+    known_socket: bool,
+    per_turn: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unsent, "PER_TURN_BYTES", per_turn)
+    if not known_socket:
+        init = unsent.Unsent.__init__
+
+        def without_socket(self: unsent.Unsent, transport: asyncio.Transport) -> None:
+            init(self, transport)
+            self._socket = -1
+
+        monkeypatch.setattr(unsent.Unsent, "__init__", without_socket)
+
+    async def told() -> None:
+        async with connected(FromFile(tmp_path / "file")) as (reader, writer, _):
+            large = b"0-%d" % FILE_BYTES
+            writer.write(
+                frame(b"first") + frame(large) + frame(b"then") + frame(b"7-100007") + frame(b"last")
+            )
+            expected = b"first<" + CONTENT + b">then<" + CONTENT[7:100007] + b">last"
+            assert await exactly(reader, len(expected)) == expected
+
+    run(told())
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_who_does_not_read_costs_a_piece_and_is_served_no_further(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    async def told() -> None:
+        source = FromFile(tmp_path / "file")
+        async with connected(source) as (reader, writer, connection):
+            large = frame(b"0-%d" % FILE_BYTES)
+            writer.write(large * 3)
+            await blocked(connection)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert connection.transport is not None
+            assert connection.transport.get_write_buffer_size() <= PIECE_BYTES
+            assert source.served == 1
+            for _ in range(3):
+                assert await exactly(reader, FILE_BYTES + 2) == b"<" + CONTENT + b">"
+            writer.write(frame(b"after"))
+            assert await exactly(reader, 5) == b"after"
+            assert connection.transport.get_write_buffer_limits()[1] == WRITE_HIGH_WATER_BYTES  # type: ignore[attr-defined]
+
+    run(told())
+
+
+@pytest.mark.fault("send")
+@pytest.mark.parametrize("run", RUNS)
+def test_a_disk_that_fails_midway_ends_that_connection_and_says_why(
+    run: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def told() -> None:
+        source = FromFile(tmp_path / "file")
+        async with connected(source) as (reader, writer, connection):
+            writer.write(frame(b"0-%d" % FILE_BYTES))
+            await blocked(connection)
+
+            def refuse(operation: str, path: str, size: int) -> None:
+                if operation == "send":
+                    raise OSError(errno.EIO, "the disk is bad", path)
+
+            source.files.set_fault_hook(refuse)
+            got = await asyncio.wait_for(_up_to_the_end(reader), PATIENCE_S)
+            assert len(got) < FILE_BYTES
+        assert source.failures == []
+
+    run(told())
+    assert "its answer can't be read to the end: [Errno 5] the disk is bad" in caplog.text
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_who_hangs_up_midway_leaves_nothing(run: Callable[..., Any], tmp_path: Path) -> None:
+    async def told() -> None:
+        source = FromFile(tmp_path / "file")
+        async with connected(source) as (_reader, writer, connection):
+            writer.write(frame(b"0-%d" % FILE_BYTES))
+            await blocked(connection)
+            assert source.file.held is not None
+            writer.transport.abort()
+            while connection.transport is not None:
+                await asyncio.sleep(0)
+        assert source.file.held is None
+
+    run(told())
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("bad", [b"nonsense", b"fault"])
+def test_a_bad_request_closes_behind_the_answer_to_the_one_before(
+    run: Callable[..., Any], bad: bytes, tmp_path: Path
+) -> None:
+    async def told() -> None:
+        async with connected(FromFile(tmp_path / "file")) as (reader, writer, _):
+            writer.write(frame(b"0-%d" % FILE_BYTES) + frame(bad) + frame(b"never served"))
+            got = await asyncio.wait_for(_up_to_the_end(reader), PATIENCE_S)
+            assert got == b"<" + CONTENT + b">"
+
+    run(told())
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_who_sends_no_more_is_still_sent_its_answer(run: Callable[..., Any], tmp_path: Path) -> None:
+    async def told() -> None:
+        async with connected(FromFile(tmp_path / "file")) as (reader, writer, connection):
+            writer.write(frame(b"0-%d" % FILE_BYTES))
+            await blocked(connection)
+            writer.write_eof()
+            got = await asyncio.wait_for(_up_to_the_end(reader), PATIENCE_S)
+            assert got == b"<" + CONTENT + b">"
+
+    run(told())
+
+
+async def _up_to_the_end(reader: asyncio.StreamReader) -> bytes:
+    got = bytearray()
+    try:
+        while data := await reader.read(1 << 20):
+            got += data
+    except ConnectionError:
+        pass
+    return bytes(got)
+
+
+async def test_a_fetch_is_answered_to_its_end_though_its_topic_is_deleted_meanwhile(node: Server) -> None:
+    topics = topics_of(node)
+    topics.create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    partition = node.partitions.find("t", 0)
+    assert partition is not None
+    for _ in range(100):
+        append(partition.log, batch_of_bytes(100_000))
+    partition.leader().advance()
+    expected = partition.log.read(0, 1 << 30, upper_bound=100).records
+    version = 11
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 30)
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=0, max_bytes=1 << 30, topics=[FetchTopic(topic="t", partitions=[asked])]
+    )
+    host, _, port = node.bootstrap.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=SMALL_BUFFER_BYTES)
+    writer.write(request_frame(request, version))
+    size = int.from_bytes(await exactly(reader, 4), "big")
+    topics.delete([node.metadata.image.topics["t"]])
+    answer = decode(FetchResponse, version, await exactly(reader, size), 4)
+    assert answer.responses[0].partitions[0].records == expected
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.limit("broker.replicas.fetching.MOST_READ_AT_ONCE")
+async def test_an_answer_of_many_partitions_holds_little_of_their_records(node: Server) -> None:
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=30, replication_factor=1)])
+    batch = batch_of_bytes(50_000)
+    for index in range(30):
+        partition = node.partitions.find("t", index)
+        assert partition is not None
+        append(partition.log, batch.copy())
+        partition.leader().advance()
+    asked = [FetchPartition(partition=index, partition_max_bytes=1 << 20) for index in range(30)]
+    request = FetchRequest(max_bytes=1 << 30, topics=[FetchTopic(topic="t", partitions=asked)])
+    answer = handled(node, fetch, SimpleNamespace(api_version=11, listener_name="PLAINTEXT"), request)
+    held = left = 0
+    for data in answer.responses[0].partitions:
+        for chunk in data.records if isinstance(data.records, list) else [data.records]:
+            if isinstance(chunk, FileRange):
+                left += len(chunk)
+            else:
+                held += len(chunk)
+    assert held + left == 30 * len(batch)
+    assert MOST_READ_AT_ONCE / 2 < held < MOST_READ_AT_ONCE + 30 * 512

@@ -1,0 +1,73 @@
+"""What clients can make a broker's process hold: each attack, and by how much it grows."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import barnabas
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from protocol.records import records
+from tests.support.ready_requests import produce_frame, produce_in_flight
+from tests.support.wire import Client, request_frame
+
+MB = 1_000_000
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[barnabas.Broker]:
+    with barnabas.Broker(data=tmp_path / "data") as broker:
+        yield broker
+
+
+def rss(broker: barnabas.Broker) -> int:
+    return int(psutil.Process(broker.pid).memory_info().rss)
+
+
+def filled(broker: barnabas.Broker, topic: str, megabytes: int) -> None:
+    """A topic of one partition that holds so much, in batches of a megabyte."""
+    batch = bytes(records.build_batch([(1, None, bytes(MB), ())]))
+    with Client.of(broker.bootstrap) as client:
+        wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+        client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
+        produce_in_flight(client, produce_frame(topic, batch, acks=1), megabytes, 5)
+
+
+def connected(broker: barnabas.Broker) -> socket.socket:
+    host, _, port = broker.bootstrap.rpartition(":")
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    client.settimeout(PATIENCE_S)
+    client.connect((host, int(port)))
+    return client
+
+
+def fetch(topic: str, max_bytes: int) -> bytes:
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, topics=[FetchTopic(topic=topic, partitions=[asked])]
+    )
+    return request_frame(request, 11)
+
+
+def test_thirty_clients_that_never_read_their_fetches_cost_a_piece_each(broker: barnabas.Broker) -> None:
+    filled(broker, "t", 60)
+    request = fetch("t", 55 * MB)
+    before = rss(broker)
+    clients = [connected(broker) for _ in range(30)]
+    for client in clients:
+        client.sendall(request)
+    for client in clients:  # its first bytes are there: the broker has begun to answer
+        client.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)
+    with Client.of(broker.bootstrap) as other:
+        other.send_bytes(fetch("t", 1))
+        assert len(other.next_frame()) > MB
+    assert rss(broker) - before < 30 * MB
+    for client in clients:
+        client.close()

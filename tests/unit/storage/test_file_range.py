@@ -1,0 +1,218 @@
+"""Ranges that are left in their file: readable whatever becomes of the file, or refused."""
+
+import errno
+import socket
+from pathlib import Path
+
+import pytest
+
+from storage import files as files_module
+from storage.disk_files import DiskFiles
+from storage.file_range import FileRange
+from storage.files import MOST_RETIRED_FILES, File
+from storage.log.partition_log import PartitionLog
+from storage.log.reads import FIRST_READ_BYTES
+from tests.support.partition_logs import NOW_MS, append, batch_of_bytes, open_log
+
+
+@pytest.fixture
+def files() -> DiskFiles:
+    return DiskFiles()
+
+
+@pytest.fixture
+def log(tmp_path: Path, files: DiskFiles) -> PartitionLog:
+    """Three segments of ten batches with 10,000 bytes each."""
+    log = open_log(tmp_path, disk=files)
+    for _segment in range(3):
+        for _ in range(10):
+            append(log, batch_of_bytes(10_000))
+        log.roll(NOW_MS)
+    return log
+
+
+def whole(log: PartitionLog, offset: int = 0) -> bytes:
+    return log.read(offset, 100_000, upper_bound=log.log_end_offset).records
+
+
+def left(log: PartitionLog, offset: int = 0) -> tuple[bytes, FileRange]:
+    """What is read at once, and what is left in the file."""
+    found = log.read(offset, 100_000, upper_bound=log.log_end_offset, at_once=FIRST_READ_BYTES)
+    assert found.rest is not None
+    return found.records, found.rest
+
+
+def bytes_of(rest: FileRange) -> bytes:
+    return rest.read(0, len(rest))
+
+
+def test_what_is_left_follows_what_is_read_at_once(log: PartitionLog) -> None:
+    first, rest = left(log)
+    assert len(first) == FIRST_READ_BYTES
+    assert first + bytes_of(rest) == whole(log)
+
+
+def test_a_read_that_fits_is_not_parted(log: PartitionLog) -> None:
+    found = log.read(0, 100_000, upper_bound=log.log_end_offset, at_once=100_000)
+    assert (len(found.records), found.rest) == (100_000, None)
+
+
+def test_a_first_batch_that_is_larger_than_asked_for_is_left_in_part_too(
+    tmp_path: Path, files: DiskFiles
+) -> None:
+    log = open_log(tmp_path, disk=files)
+    append(log, batch_of_bytes(100_000))
+    found = log.read(0, 10, upper_bound=1, min_one_batch=True, at_once=1_000)
+    assert found.rest is not None
+    assert found.size_bytes == 100_000
+    assert found.records + bytes_of(found.rest) == whole(log)
+
+
+@pytest.mark.parametrize("max_bytes", [35_000, 40_000, 45_000, 99_999, 100_000])
+def test_the_next_read_begins_where_one_that_was_parted_ended(log: PartitionLog, max_bytes: int) -> None:
+    parted = log.read(0, max_bytes, upper_bound=log.log_end_offset, at_once=1)
+    assert parted.size_bytes == max_bytes
+    assert log.read_positions is not None
+    following = max_bytes // 10_000
+    base, position = (0, following * 10_000) if following < 10 else (10, 0)
+    assert log.read_positions[following] == (base, position)
+
+
+def test_a_range_reads_on_from_any_place_and_ends_at_its_end(log: PartitionLog) -> None:
+    _first, rest = left(log)
+    assert rest.read(100, 50) == bytes_of(rest)[100:150]
+    assert rest.read(len(rest) - 5, 50) == bytes_of(rest)[-5:]
+
+
+def test_a_segment_that_is_deleted_meanwhile_is_read_to_its_end(log: PartitionLog) -> None:
+    expected = whole(log)
+    first, rest = left(log)
+    log.move_log_start(30)
+    log.apply_retention(NOW_MS)
+    assert log.segments.base_offsets == [30]
+    assert first + bytes_of(rest) == expected
+
+
+def test_so_is_one_whose_descriptor_had_made_way_for_others(log: PartitionLog, files: DiskFiles) -> None:
+    expected = whole(log)
+    first, rest = left(log)
+    files.limit_open_files(1)
+    whole(log, 20)
+    assert log.segments[0].log.descriptor < 0
+    log.move_log_start(30)
+    log.apply_retention(NOW_MS)
+    assert first + bytes_of(rest) == expected
+
+
+def test_a_log_that_is_deleted_meanwhile_is_read_to_its_end(log: PartitionLog) -> None:
+    expected = whole(log)
+    first, rest = left(log)
+    log.delete("unique")
+    assert first + bytes_of(rest) == expected
+
+
+def test_a_file_out_of_use_stays_open_for_as_long_as_it_is_held(log: PartitionLog, files: DiskFiles) -> None:
+    _first, rest = left(log)
+    _first, other = left(log)
+    log.delete("unique")
+    assert files.open_files_count() == 1
+    del rest
+    assert files.open_files_count() == 1
+    del other
+    assert files.open_files_count() == 0
+
+
+def test_a_file_in_use_goes_on_as_before_once_nobody_holds_it(log: PartitionLog) -> None:
+    _first, rest = left(log)
+    assert log.segments[0].log.held is not None
+    del rest
+    assert log.segments[0].log.held is None
+    assert len(whole(log)) == 100_000
+
+
+def test_what_was_cut_off_is_refused_though_other_bytes_stand_there_now(log: PartitionLog) -> None:
+    _first, rest = left(log, 20)
+    log.truncate_to(25, NOW_MS)
+    for _ in range(5):
+        append(log, batch_of_bytes(10_000))
+    with pytest.raises(OSError, match="cut off before position 100000") as failure:
+        bytes_of(rest)
+    assert failure.value.errno == errno.ESTALE
+    _first, fresh = left(log, 20)
+    assert len(bytes_of(fresh)) == len(fresh)
+
+
+def test_what_lies_before_the_cut_is_read(log: PartitionLog) -> None:
+    found = log.read(20, 50_000, upper_bound=30, at_once=1)
+    assert found.rest is not None
+    log.truncate_to(25, NOW_MS)
+    assert len(bytes_of(found.rest)) == len(found.rest)
+
+
+def test_a_file_that_ends_too_early_is_refused(log: PartitionLog) -> None:
+    _first, rest = left(log)
+    with Path(log.segments[0].log.path).open("r+b") as file:
+        file.truncate(50_000)
+    with pytest.raises(OSError, match="ends at position 50000"):
+        bytes_of(rest)
+
+
+def test_where_the_file_ends_before_what_is_read_at_once_nothing_is_left(log: PartitionLog) -> None:
+    with Path(log.segments[0].log.path).open("r+b") as file:
+        file.truncate(20_000)
+    found = log.read(0, 100_000, upper_bound=30, at_once=FIRST_READ_BYTES)
+    assert (len(found.records), found.rest) == (20_000, None)
+
+
+def test_where_nothing_may_be_read_at_once_a_header_is(log: PartitionLog) -> None:
+    found = log.read(0, 20_000, upper_bound=30, at_once=0)
+    assert found.rest is not None
+    assert (len(found.records), len(found.rest)) == (512, 19_488)
+
+
+def test_a_socket_takes_as_much_as_it_holds(log: PartitionLog) -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        _first, rest = left(log)
+        sent = 0
+        came = b""
+        while sent < len(rest):
+            try:
+                sent += rest.send(sent, len(rest) - sent, here.fileno())
+            except BlockingIOError:
+                came += there.recv(1 << 20)
+        while len(came) < sent:
+            came += there.recv(1 << 20)
+        assert came == bytes_of(rest)
+
+
+def test_a_socket_is_told_of_a_file_that_ends_too_early(log: PartitionLog) -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        _first, rest = left(log)
+        with Path(log.segments[0].log.path).open("r+b") as file:
+            file.truncate(FIRST_READ_BYTES)
+        with pytest.raises(OSError, match="ends at position"):
+            rest.send(0, len(rest), here.fileno())
+
+
+@pytest.mark.limit("storage.files.MOST_RETIRED_FILES")
+def test_of_too_many_files_out_of_use_the_oldest_is_lost(
+    tmp_path: Path, files: DiskFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MOST_RETIRED_FILES == 256
+    monkeypatch.setattr(files_module, "MOST_RETIRED_FILES", 2)
+    ranges = []
+    for number in range(3):
+        file = File(str(tmp_path / str(number)))
+        files.create(file)
+        files.append(file, b"some bytes", 0)
+        ranges.append(FileRange(files, file, 0, 10))
+        files.close(file)
+    assert files.open_files_count() == 2
+    with pytest.raises(OSError, match="too many files out of use"):
+        ranges[0].read(0, 10)
+    assert [rest.read(0, 10) for rest in ranges[1:]] == [b"some bytes"] * 2
+    ranges.clear()
+    assert files.open_files_count() == 0
