@@ -140,9 +140,7 @@ class Server:
         )
 
         # coordinators
-        self.producer_ids = ProducerIds(
-            ProducerIdBlocks(self.controller, opened.incarnation, self.metadata.flush).allocate
-        )
+        self.producer_ids = ProducerIds(ProducerIdBlocks(self.controller, opened.incarnation).allocate)
         self.groups = Groups(config, self.partitions, self.scheduler, self._runtime_of, self.metadata)
         self.markers = TxnMarkers(
             image, self.partitions, self.groups, clock=self.clock, scheduler=self.scheduler
@@ -285,6 +283,7 @@ class Server:
 
     def _give_up_leadership(self) -> None:
         self.publisher.stop()
+        self.metadata.commit_at_once()
         self.log_dir_failures.record()
         self.metadata.append(
             [

@@ -26,6 +26,7 @@ from broker.replicas.partitions import FAULTS as LOG_FAULTS
 from broker.server import Opened, Server
 from protocol.errors import CodecError
 from protocol.wire.primitives import uuid_to_text
+from storage.background import Lane
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
             )
         )
         server.open_partitions(moves_found)
+        # what the start has written is on the disk before anybody is told of it
+        metadata.flush()
+        metadata.commit_when_synced()
+        await environment.background.passed(Lane.FLUSHING)
         await _listen(server)
     except BaseException as error:
         if server is not None:

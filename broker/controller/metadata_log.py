@@ -1,11 +1,11 @@
 """`__cluster_metadata-0`: the log that the cluster's metadata is made of.
 
-Decide → append → commit → apply. Written is not committed, so there are two images: decisions are taken by `written`,
-and `image`, which clients are told of and which the node follows, has what is committed alone. They are one object
-until a batch is written that isn't committed in the same call, which the only voter of a quorum never sees. From then
-on `image` is made from the log as commits come, as an observer's is, and `written` lies ahead of it. Who loses the log
-forgets `written`: nothing that was lost has to be undone (Kafka: `SnapshotRegistry.revertToSnapshot` of the
-controller's timeline structures, while its brokers have images of their own).
+Decide → append → commit → apply. Written is not committed: the only voter of a quorum commits once its own disk has
+the batch (`commit_when_synced`; Kafka: `KafkaRaftClient.flushVoterLog`). So there may be two images: decisions are
+taken by `written`, and `image`, which clients are told of and which the node follows, has what is committed alone. They
+are one object until a decision is taken while an earlier one isn't committed. From then on `written` lies ahead of
+`image`. Who loses the log forgets `written`: nothing that was lost has to be undone (Kafka:
+`SnapshotRegistry.revertToSnapshot` of the controller's timeline structures, whose brokers have images of their own).
 
 Whoever acts on a change, or tells a client of it, waits with `when_committed`. `replay` reads the newest snapshot at
 the start, and `catch_up` the log behind it on a node that doesn't lead the log.
@@ -17,21 +17,23 @@ high watermark of followers, and there are none here.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from broker.controller import quorum_state
 from broker.controller.deferred_events import DeferredEventQueue
-from broker.controller.image import ClusterImage, MetadataContradictionError
+from broker.controller.image import ClusterImage
 from broker.controller.image_records import image_records
 from broker.controller.quorum_state import LEADER_CHANGE, Quorum, control_key
-from broker.controller.record_serde import decode_metadata_record, encode_metadata_record
+from broker.controller.record_serde import encode_metadata_record
 from broker.controller.record_versions import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     fitted,
     written_version,
 )
+from broker.controller.replaying import apply_in_force, decoded_records
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
 from coordinator.ports import Then
 from protocol.broken_invariant import BrokenInvariantError
@@ -56,7 +58,8 @@ class MetadataLog:
     - `image` is of what is committed, `written` of everything in the log: see above.
     - `on_change` is called after each change that is committed, before those that wait for it are told.
     - `replicate(end_offset)` is called after each batch that is written. The only voter of a quorum commits there and
-      then; who has others waits for them, and calls `commit` once a majority has the batch.
+      then while it starts, and from then on when the disk has it; who has others waits for them, and calls `commit`
+      once a majority has the batch.
     """
 
     def __init__(
@@ -64,7 +67,9 @@ class MetadataLog:
     ) -> None:
         self.log = log
         self.image = image
-        self.written = image
+        self._written: ClusterImage | None = None
+        self._uncommitted: deque[tuple[int, int, Sequence[Message]]] = deque()
+        """What was decided and isn't in `image`: the offsets at which each batch begins and ends, its records."""
         self.epoch = 0  # the leader epoch of this run
         self.quorum = Quorum()
         self.snapshots = MetadataSnapshots(log, policy or SnapshotPolicy(), log.background)
@@ -78,6 +83,20 @@ class MetadataLog:
         self._transaction: list[Message] | None = None  # between Begin and End: what isn't in `image` yet
         self._is_writing = False
         self._has_changed = False  # `image`, and `on_change` hasn't been called yet
+        self._lost: KafkaError | None = None
+
+    @property
+    def written(self) -> ClusterImage:
+        """What the next decision is taken by. The first that is taken while another one isn't committed makes an image
+        of its own: most never meet another, and pay nothing for it."""
+        if self._written is None and self._uncommitted:
+            self._divide()
+        return self.image if self._written is None else self._written
+
+    @property
+    def has_uncommitted(self) -> bool:
+        """Whether something is written that isn't in `image`, and is going to be."""
+        return self._lost is None and self._committed_offset < self.log.log_end_offset
 
     def replay(self) -> None:
         """Apply the newest snapshot, and everything in the log behind it: the only voter's log is committed.
@@ -106,32 +125,41 @@ class MetadataLog:
     def _catch_up(self) -> None:
         """Apply to the image what is committed and isn't in it yet."""
         committed_offset = self._committed_offset
+        self._has_changed = True
+        waiting = self._uncommitted
+        while waiting and waiting[0][0] == self._applied_offset and waiting[0][1] <= committed_offset:
+            _, self._applied_offset, appended = waiting.popleft()
+            for record in appended:
+                self.image.apply(record)
+        while waiting and waiting[0][1] <= committed_offset:  # read from the log, with what lies before it
+            waiting.popleft()
+        if self._applied_offset == committed_offset:
+            return
         for header, batch in self.log.batches(self._applied_offset, upper_bound=committed_offset):
             if not self.is_leader:  # who counts what it writes
                 self.snapshots.count(header.size_bytes)
             if header.is_control:
-                for record in read_records(batch):
-                    self.quorum.apply(record)
+                for control in read_records(batch):
+                    self.quorum.apply(control)
             else:
-                for decoded in _decoded(batch):
-                    self._transaction = _replay(self.image, self._transaction, decoded)
+                for record in decoded_records(batch):
+                    self._transaction = apply_in_force(self.image, self._transaction, record)
         self._applied_offset = committed_offset
-        self._has_changed = True
 
     def _divide(self) -> list[Message] | None:
         """From now on `written` is an image of its own, ahead of `image` by what isn't committed.
 
         Returns what the log ends with of a transaction without its end.
         """
-        self.written = ClusterImage()
+        self._written = written = ClusterImage()
         for held in image_records(self.image):
-            self.written.apply(held)
+            written.apply(held)
         transaction = None if self._transaction is None else [*self._transaction]
         for header, batch in self.log.batches(self._applied_offset, upper_bound=self.log.log_end_offset):
             if not header.is_control:
-                for decoded in _decoded(batch):
-                    transaction = _replay(self.written, transaction, decoded)
-        self.written.forget_changes()
+                for record in decoded_records(batch):
+                    transaction = apply_in_force(written, transaction, record)
+        written.forget_changes()
         return transaction
 
     def become_leader(self, node_id: int) -> None:
@@ -175,18 +203,43 @@ class MetadataLog:
         """Begins to sync all that was appended. Syncs of other logs that are wanted later come after it."""
         self.log.flush(self._clock.now_ms(), at_once=True)
 
+    def commit_when_synced(self) -> None:
+        """From now on the only voter commits what the disk has. What is written while a sync runs waits for one more,
+        all of it for the same."""
+        self.replicate = self._sync
+
+    def commit_at_once(self) -> None:
+        """The node stops: nobody is told of anything any more, and the end of the log is a sync."""
+        self.replicate = self.commit
+
+    def _sync(self, end_offset: int) -> None:
+        self.log.flush(self._clock.now_ms())
+        self.log.when_flushed(end_offset, self._synced)
+
+    def _synced(self, failure: Exception | None) -> None:
+        if failure is None:
+            self.commit(self.log.recovery_point)
+        elif self._lost is None:
+            self._lost = KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
+            self._deferred.fail(self._lost)
+
     def resign(self) -> None:
         """Another node leads the log from now on: what waits here isn't known to be committed or lost.
 
         `image` has nothing that could be lost. What the log has beyond it the new leader confirms or cuts off.
         """
         self.is_leader = False
-        self.written = self.image
+        self._written = None
+        self._uncommitted.clear()
         self._deferred.fail(KafkaError(Error.NOT_CONTROLLER))
 
     def when_committed(self, end_offset: int, then: Then) -> None:
         """`then(None)` once everything below `end_offset` is committed, in this call where it is already;
-        `then(KafkaError)` (NOT_CONTROLLER) where another node leads the log before."""
+        `then(KafkaError)` where another node leads the log before (NOT_CONTROLLER), or the disk has failed
+        (KAFKA_STORAGE_ERROR)."""
+        if self._lost is not None and end_offset > self._committed_offset:
+            then(self._lost)
+            return
         self._deferred.when_committed(end_offset, then)
 
     def commit(self, end_offset: int) -> None:
@@ -230,8 +283,9 @@ class MetadataLog:
                     fitted(record, metadata_version)
                     for record in decided[first : first + MAX_RECORDS_PER_BATCH]
                 ]
-                self._append_records(part)
-                self._apply(part)
+                base_offset = self.log.log_end_offset
+                self._append_records(part, metadata_version)
+                self._apply(base_offset, part)
         except KafkaError:
             self._advance()  # what came before is in force
             raise
@@ -248,30 +302,28 @@ class MetadataLog:
             ),
             None,
         )
+        base_offset = self.log.log_end_offset
         self._append_records(
             [records.BeginTransactionRecord(name=name), *decided, records.EndTransactionRecord()],
             metadata_version,
         )
-        self._apply(decided)
+        self._apply(base_offset, decided)
         self._advance()
 
-    def _apply(self, appended: Sequence[Message]) -> None:
+    def _apply(self, base_offset: int, appended: Sequence[Message]) -> None:
         """The next decision is taken by what was appended just now, which comes into force here if it is committed.
 
         What is in the log has to be what is in force: else no start could replay what we go on to write.
         """
         end_offset = self.log.log_end_offset
         try:
-            if self.written is self.image and self._committed_offset < end_offset:
-                self._divide()
-                return
-            for record in appended:
-                self.written.apply(record)
-            if self.written is self.image:
-                self._applied_offset = end_offset
-                self._has_changed = True
-            else:
-                self.written.forget_changes()
+            if self._written is not None:
+                for record in appended:
+                    self._written.apply(record)
+                self._written.forget_changes()
+            self._uncommitted.append((base_offset, end_offset, appended))
+            if end_offset <= self._committed_offset:
+                self._catch_up()
         except Exception as error:
             raise BrokenInvariantError(f"a record that is written can't be applied: {error}") from error
 
@@ -331,30 +383,6 @@ class MetadataLog:
     def last_applied_offset(self) -> int:
         """The offset of the last record in `image` (Kafka: `MetadataProvenance.lastContainedOffset`)."""
         return self._applied_offset - 1
-
-
-def _decoded(batch: memoryview) -> Iterator[Message]:
-    for record in read_records(batch):
-        if record.value is None:
-            raise MetadataContradictionError(f"a null record at offset {record.offset} of the metadata log")
-        yield decode_metadata_record(bytes(record.value))
-
-
-def _replay(image: ClusterImage, transaction: list[Message] | None, record: Message) -> list[Message] | None:
-    """Records between Begin and End count together, or not at all. Returns those of a transaction without its end."""
-    if isinstance(record, records.BeginTransactionRecord):
-        return []
-    if isinstance(record, records.AbortTransactionRecord):
-        return None
-    if isinstance(record, records.EndTransactionRecord):
-        for each in transaction or ():
-            image.apply(each)
-        return None
-    if transaction is None:
-        image.apply(record)
-    else:
-        transaction.append(record)
-    return transaction
 
 
 def _too_large(what: str) -> KafkaError:

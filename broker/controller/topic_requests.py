@@ -142,6 +142,8 @@ class TopicRequests:
             refused: dict[bytes, KafkaError] = {}
             for topic in topics:
                 try:
+                    if topic.topic_id not in image.topics_by_id:  # deleted, and not committed yet
+                        raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
                     take(len(topic.partitions))
                     if len(decided) == MAX_RECORDS_PER_REQUEST:
                         raise KafkaError(Error.UNKNOWN_SERVER_ERROR)

@@ -34,6 +34,10 @@ class Lanes(Protocol):
         """A `storage.background.RunAll`."""
         ...
 
+    async def passed(self, lane: Lane) -> None:
+        """Wait for what was begun in the lane so far."""
+        ...
+
     async def finish(self) -> None:
         """Wait for what was started; drop what still waits for its delay (it is found again at the next start)."""
         ...
@@ -52,6 +56,10 @@ def run_all(works: Sequence[Work]) -> list[Exception | None]:
         for first, of_share in enumerate(executor.map(run_in_turn, shares)):
             failures[first::AT_ONCE] = of_share
     return failures
+
+
+def _nothing() -> None:
+    """Whoever comes here in a lane knows that all before it is done."""
 
 
 class BackgroundThreads:
@@ -106,6 +114,11 @@ class BackgroundThreads:
 
     def run_all(self, works: Sequence[Work], /) -> list[Exception | None]:
         return run_all(works)
+
+    async def passed(self, lane: Lane) -> None:
+        """Wait for what was begun in the lane so far, and until it is told."""
+        if lane in self._executors:
+            await self._loop.run_in_executor(self._executors[lane], _nothing)
 
     async def finish(self) -> None:
         """Wait for what was started; drop what still waits for its delay (it is found again at the next start)."""

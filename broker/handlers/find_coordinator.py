@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.network.later import Later
 from broker.security.authorizer import (
     AUTHORIZATION_FAILED,
     CLUSTER_ACTION,
@@ -74,12 +75,15 @@ class _Coordinators(NamedTuple):
     groups: Groups
     transactions: Transactions
     endpoints: Endpoints
+    created: list[str]
+    """The internal topics that were found missing."""
 
     def find(self, key_type: int, key: str, listener_name: str) -> _Found:
         """Of a group or a transaction."""
         name = OFFSETS_TOPIC if key_type == GROUP else TRANSACTION_TOPIC
         image = self.metadata.image
-        if name not in image.topics:
+        if name not in image.topics and name not in self.created:
+            self.created.append(name)
             self.topics.auto_create([name])
         topic = image.topics.get(name)
         if topic is None:
@@ -104,8 +108,24 @@ def handle(
     authorizer: Authorizer,
     context: RequestContext,
     request: FindCoordinatorRequest,
+) -> FindCoordinatorResponse | Later[FindCoordinatorResponse]:
+    coordinators = _Coordinators(node_id, metadata, topics, groups, transactions, endpoints, [])
+    answer = _answer(coordinators, authorizer, context, request)
+    if not coordinators.created or not metadata.has_uncommitted:
+        return answer
+    # the internal topic is written, and there once that is committed: why send the client away to ask again?
+    later: Later[FindCoordinatorResponse] = Later()
+    created = later.guarded(lambda error: later.reply(_answer(coordinators, authorizer, context, request)))
+    metadata.when_committed(metadata.next_offset, created)
+    return later.answer()
+
+
+def _answer(
+    coordinators: _Coordinators,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
-    coordinators = _Coordinators(node_id, metadata, topics, groups, transactions, endpoints)
     version, key_type = context.api_version, request.key_type
     if version >= BATCH_VERSION:
         if (

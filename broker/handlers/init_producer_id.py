@@ -41,22 +41,29 @@ def handle(
     error = _check(authorizer, context, request)
     if error is not NO_ERROR:
         return _response(KafkaError(error), version)
-    if transactional_id is None:
-        try:
-            return InitProducerIdResponse(producer_id=producer_ids.next(), producer_epoch=0)
-        except KafkaError as failure:
-            return _response(failure, version)
     later: Later[InitProducerIdResponse] = Later()
-    try:
-        transactions.check_timeout(request.transaction_timeout_ms)
-        shard = transactions.shard_of(transactional_id)
-    except KafkaError as failure:
-        return _response(failure, version)
-    shard.init_producer_id(
-        TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
-        timeout_ms=request.transaction_timeout_ms,
-        reply=lambda answer: later.reply(_response(answer, version)),
-    )
+
+    def reply(answer: ProducerIdAndEpoch | KafkaError) -> None:
+        later.reply(_response(answer, version))
+
+    def init(_: None = None) -> None:
+        try:
+            if transactional_id is None:
+                reply(ProducerIdAndEpoch(producer_ids.next(), 0))
+                return
+            transactions.check_timeout(request.transaction_timeout_ms)
+            shard = transactions.shard_of(transactional_id)
+        except KafkaError as failure:
+            reply(failure)
+            return
+        shard.init_producer_id(
+            TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
+            timeout_ms=request.transaction_timeout_ms,
+            reply=reply,
+        )
+
+    guarded = later.guarded(init)
+    producer_ids.when_left(lambda: guarded(None))
     return later.answer()
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.controller.assigned_directories import offline_replicas
 from broker.controller.image import NO_LEADER, PartitionImage, TopicImage
 from broker.controller.topic_names import invalid_name_reason, is_internal
+from broker.network.later import Later
 from broker.network.turns import in_turns
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC, Operation
-from protocol.errors import Error
+from protocol.errors import Error, KafkaError
 from protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints
-    from broker.network.later import Later
     from broker.network.turns import Steps, Turns
     from broker.security.authorizer import Authorizer
 
@@ -50,6 +50,8 @@ class _Topics(NamedTuple):
     log_dirs: LogDirs
     authorizer: Authorizer
     context: RequestContext
+    created: set[str]
+    """Topics that were missing, and are asked for by now."""
 
     def all(self) -> Steps[_Described]:
         found = _Described()
@@ -100,7 +102,9 @@ class _Topics(NamedTuple):
             missing = [name for name in missing if name not in denied]
         if create:
             to_create = [name for name in missing if invalid_name_reason(name) is None]
+            to_create = [name for name in to_create if name not in self.created]
             if to_create:
+                self.created.update(to_create)
                 self.topics.auto_create(to_create)
         for name in missing:
             topic = self.metadata.image.topics.get(name)
@@ -182,9 +186,21 @@ def handle(
     request: MetadataRequest,
 ) -> MetadataResponse | Later[MetadataResponse]:
     endpoint = endpoints.advertised(context.listener_name)
-    of_node = _Topics(node_id, metadata, topics, log_dirs, authorizer, context)
+    of_node = _Topics(node_id, metadata, topics, log_dirs, authorizer, context, set())
     cluster = _Cluster(cluster_id, rack, endpoint, config)
-    return turns.answer(_answer(of_node, cluster, request))
+    answer = turns.answer(_answer(of_node, cluster, request))
+    if not of_node.created or not metadata.has_uncommitted or isinstance(answer, Later):
+        return answer
+    # what was created is there once that is committed: so few names are told of it in this answer
+    later: Later[MetadataResponse] = Later()
+
+    def describe(error: KafkaError | None) -> None:
+        described = turns.answer(_answer(of_node, cluster, request))
+        assert not isinstance(described, Later)
+        later.reply(described)
+
+    metadata.when_committed(metadata.next_offset, later.guarded(describe))
+    return later.answer()
 
 
 class _Cluster(NamedTuple):

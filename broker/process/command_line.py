@@ -3,7 +3,7 @@
 The stronger, the further up:
 
 1. `-o key=value`
-2. `--host`, `--port`, `--data`
+2. `--host`, `--port`, `--data`, `--durable`
 3. the environment: `KAFKA_NUM_PARTITIONS` and so on (not read with `--control-fd`: whoever starts the broker
    from a program says everything)
 4. `--config server.properties`
@@ -69,6 +69,8 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
         flags["listeners"] = _moved_listeners(below, options.host, options.port)
         if options.port is not None:
             left_out = below.pop("advertised.listeners", None)  # it names the port that is no more
+    if options.durable:
+        flags["log.flush.interval.messages"] = Setting("1", "--durable")
     layers = [below, flags, overrides]
     drawn = options.temporary and not directories_given(layers)
     if drawn:
@@ -133,6 +135,11 @@ def _parser() -> _Parser:
         "--port", type=_port, help="port to listen on, 0 for any that is free (default: 9092)"
     )
     parser.add_argument("--host", help="address to listen on, 0.0.0.0 for all (default: 127.0.0.1)")
+    parser.add_argument(
+        "--durable",
+        action="store_true",
+        help="sync each record before it is acknowledged: log.flush.interval.messages=1",
+    )
     parser.add_argument("--config", metavar="FILE", help="a server.properties of Kafka's")
     parser.add_argument(
         "-o",

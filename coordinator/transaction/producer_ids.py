@@ -8,25 +8,58 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from protocol.errors import Error, KafkaError
+
 BLOCK_SIZE = 1000  # ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE
+
+AllocateBlock = Callable[[int, Callable[[int | KafkaError], None]], None]
+"""Records a block of a size, and tells its first id once it is recorded, or what speaks against it."""
 
 
 class ProducerIds:
     """The next free producer id."""
 
-    __slots__ = ("_allocate_block", "_end", "_next")
+    __slots__ = ("_allocate_block", "_end", "_is_asked", "_next", "_waiting")
 
-    def __init__(self, allocate_block: Callable[[int], int]) -> None:
-        """`allocate_block(size)` records a block and returns its first id."""
+    def __init__(self, allocate_block: AllocateBlock) -> None:
         self._allocate_block = allocate_block
+        self._is_asked = False
         self._next = 0
         self._end = 0
+        self._waiting: list[Callable[[], None]] = []
+
+    def when_left(self, then: Callable[[], None]) -> None:
+        """`then` is called once `next` has an id, in this call where it has one; or once none is to be had, of which
+        `next` tells. Kafka doesn't wait: its clients have to ask again."""
+        if self._next == self._end:
+            self._waiting.append(then)
+            self._ask()
+        else:
+            then()
 
     def next(self) -> int:
-        """A producer id that nobody had before."""
+        """A producer id that nobody had before.
+
+        Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where a block isn't recorded yet, or can't be, as Kafka without
+        a block does: the client asks again.
+        """
         if self._next == self._end:
-            self._next = self._allocate_block(BLOCK_SIZE)
-            self._end = self._next + BLOCK_SIZE
+            self._ask()
+        if self._next == self._end:
+            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
         producer_id = self._next
         self._next += 1
         return producer_id
+
+    def _ask(self) -> None:
+        if not self._is_asked:
+            self._is_asked = True
+            self._allocate_block(BLOCK_SIZE, self._answered)
+
+    def _answered(self, first: int | KafkaError) -> None:
+        self._is_asked = False
+        if not isinstance(first, KafkaError):
+            self._next, self._end = first, first + BLOCK_SIZE
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then()

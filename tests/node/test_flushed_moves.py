@@ -39,6 +39,9 @@ class HeldFlushes:
     def run_one(self) -> None:
         run_at_once(*self.waiting.pop(0), lane=Lane.FLUSHING)
 
+    async def passed(self, lane: Lane) -> None:
+        """All that runs at once has run."""
+
     async def finish(self) -> None:
         self.is_held = False
         while self.waiting:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tests.simulation.wire_client import WireClient
 
 
-async def create_topic(client: WireClient, name: str, partitions: int) -> None:
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+async def create_topic(
+    client: WireClient, name: str, partitions: int, configs: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
 
     async def create() -> Error:
         answer = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 4)

@@ -125,8 +125,13 @@ class VirtualLanes:
     def run_all(self, works: Sequence[Work], /) -> list[Exception | None]:
         return run_in_turn(works)
 
+    async def passed(self, lane: Lane) -> None:
+        passed = asyncio.get_running_loop().create_future()
+        self._queue(lambda: None, passed.set_result, lane)
+        await passed
+
     async def finish(self) -> None:
         self._stopping = True
-        if any(self._queues.values()):
+        if any(self._queues.values()) and not self._scheduler.dead:
             self._finished = asyncio.get_running_loop().create_future()
             await self._finished

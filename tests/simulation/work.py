@@ -50,6 +50,8 @@ class Work:
     """`may_lose`: whether the broker's machine may lose what it acknowledged."""
 
     may_lose: bool = False
+    synced_topics: set[str] = field(default_factory=set)
+    """Of which each record is on the disk before it is acknowledged."""
     sent: list[Sent] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
     commits: dict[tuple[str, Place], Commits] = field(default_factory=dict)
@@ -59,6 +61,10 @@ class Work:
     anomalies: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     """What was acknowledged, and what happened: so many of each."""
+
+    def may_lose_of(self, place: Place) -> bool:
+        """Whether an acknowledged record of the partition may be gone."""
+        return self.may_lose and place[0] not in self.synced_topics
 
     def complain(self, what: str) -> None:
         self.anomalies.append(what)

@@ -54,6 +54,14 @@ def test_overrides_go_before_the_environment_and_that_before_the_file(server_pro
     assert config.origin("broker.rack") == f"{server_properties}:3"
 
 
+def test_durable_syncs_each_record_whatever_the_environment_says() -> None:
+    environ = {"KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": "9"}
+    config = parse_command_line(["--durable"], environ).config
+    assert config.get("log.flush.interval.messages") == 1
+    config = parse_command_line(["--durable", "-o", "log.flush.interval.messages=3"], environ).config
+    assert config.get("log.flush.interval.messages") == 3
+
+
 def test_an_override_may_be_given_several_times_and_hold_any_value() -> None:
     config = parse("-o", "num.partitions=3", "-o", "num.partitions = 4", "-o", "broker.rack=a=b").config
     assert (config.get("num.partitions"), config.get("broker.rack")) == (4, "a=b")

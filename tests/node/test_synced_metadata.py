@@ -1,0 +1,197 @@
+"""A change of the metadata is told once it is on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from broker.environment.environment import Environment
+from broker.handlers import find_coordinator, init_producer_id, metadata
+from broker.network.later import Later
+from broker.server import Server
+from protocol.errors import Error
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.topics import CreatableTopic
+from storage.background import Lane, Then, Work, run_at_once, run_in_turn
+from tests.support.disk import files
+from tests.support.manual_clock import ManualClock
+from tests.support.nodes import begin
+from tests.support.whole_server import configured, handled, in_loop
+
+
+class HeldSyncs:
+    """The background of a node whose syncs run when the test says so, and all else at once."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self.waiting: list[tuple[Work, Then]] = []
+
+    def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
+        if lane is Lane.FLUSHING and self.is_held:
+            self.waiting.append((work, then))
+        elif not delay_ms:
+            run_at_once(work, then, lane=lane)
+
+    def run_all(self, works: Sequence[Work], /) -> list[Exception | None]:
+        return run_in_turn(works)
+
+    def run_one(self) -> None:
+        run_at_once(*self.waiting.pop(0), lane=Lane.FLUSHING)
+
+    def fail_one(self) -> None:
+        _, then = self.waiting.pop(0)
+        then(OSError("the disk is gone"))
+
+    async def passed(self, lane: Lane) -> None:
+        """All that runs at once has run."""
+
+    async def finish(self) -> None:
+        self.is_held = False
+        while self.waiting:
+            self.run_one()
+
+
+async def started(folder: Path) -> tuple[Server, HeldSyncs]:
+    syncs = HeldSyncs()
+    here = replace(Environment.of_this_machine(ManualClock(), files), background=syncs)
+    node = await begin(configured(folder), here)
+    node.metadata.commit_when_synced()
+    syncs.is_held = True
+    return node, syncs
+
+
+def context(listener_name: str, api_version: int) -> Any:
+    return SimpleNamespace(listener_name=listener_name, api_version=api_version)
+
+
+def asked_to_create(node: Server, *names: str) -> list[Any]:
+    """What is answered, which may come later."""
+    answers: list[Any] = []
+    wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    node.topics.create(wanted, answers.append)
+    return answers
+
+
+def answered(asked: Any) -> Any:
+    """The answer by now; None where it hasn't come."""
+    if not isinstance(asked, Later):
+        return asked
+    return asked.result() if asked.answer() is not asked else None
+
+
+def described(node: Server, *names: str) -> Any:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    return handled(node, metadata, context("PLAINTEXT", 9), request)
+
+
+@in_loop
+async def test_a_topic_is_there_and_its_client_answered_once_the_disk_has_it(tmp_path: Path) -> None:
+    node, syncs = await started(tmp_path)
+    answers = asked_to_create(node, "t")
+    assert answers == []
+    assert "t" not in node.metadata.image.topics
+    assert node.partitions.find("t", 0) is None
+    syncs.run_one()
+    assert "t" in node.metadata.image.topics
+    assert len(answers) == 1
+    await node.stop()
+
+
+@in_loop
+async def test_changes_that_come_while_one_is_synced_share_the_next_sync(tmp_path: Path) -> None:
+    node, syncs = await started(tmp_path)
+    answers = [asked_to_create(node, f"t{number}") for number in range(5)]
+    syncs.run_one()
+    assert [len(each) for each in answers] == [1, 0, 0, 0, 0]
+    syncs.run_one()
+    assert [len(each) for each in answers] == [1] * 5
+    assert syncs.waiting == []
+    assert [*node.metadata.image.topics] == [f"t{number}" for number in range(5)]
+    await node.stop()
+
+
+@in_loop
+async def test_a_decision_is_taken_by_what_is_written_and_not_synced_yet(tmp_path: Path) -> None:
+    node, syncs = await started(tmp_path)
+    asked_to_create(node, "t")
+    again = asked_to_create(node, "t")
+    await syncs.finish()
+    ((_, refused),) = again[0]
+    assert refused.error is Error.TOPIC_ALREADY_EXISTS
+    await node.stop()
+
+
+@in_loop
+async def test_a_topic_whose_deletion_is_not_synced_is_not_deleted_twice(tmp_path: Path) -> None:
+    node, syncs = await started(tmp_path)
+    asked_to_create(node, "t")
+    syncs.run_one()
+    topic = node.metadata.image.topics["t"]
+    first: list[Any] = []
+    second: list[Any] = []
+    node.topics.delete([topic], first.append)
+    node.topics.delete([topic], second.append)
+    await syncs.finish()
+    assert first == [[(topic, None)]]
+    ((_, refused),) = second[0]
+    assert refused.error is Error.UNKNOWN_TOPIC_OR_PARTITION
+    await node.stop()
+
+
+@in_loop
+async def test_a_topic_that_metadata_creates_is_told_in_the_same_answer_once_the_disk_has_it(
+    tmp_path: Path,
+) -> None:
+    node, syncs = await started(tmp_path)
+    first, second = described(node, "t"), described(node, "t")
+    assert answered(first) is None
+    await syncs.finish()
+    for each in (first, second):
+        (topic,) = answered(each).topics
+        assert (topic.error_code, len(topic.partitions)) == (Error.NONE, 1)
+    await node.stop()
+
+
+@in_loop
+async def test_a_coordinator_is_found_though_its_topic_is_made_for_it(tmp_path: Path) -> None:
+    node, syncs = await started(tmp_path)
+    asked = handled(
+        node, find_coordinator, context("PLAINTEXT", 3), FindCoordinatorRequest(key="g", key_type=0)
+    )
+    assert answered(asked) is None
+    await syncs.finish()
+    assert answered(asked).error_code == Error.NONE
+    await node.stop()
+
+
+@in_loop
+async def test_a_producer_id_is_given_out_once_its_block_is_on_the_disk(tmp_path: Path) -> None:
+    node, syncs = await started(tmp_path)
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    first, second = (handled(node, init_producer_id, context("PLAINTEXT", 4), request) for _ in range(2))
+    assert answered(first) is None
+    await syncs.finish()
+    assert [answered(each).producer_id for each in (first, second)] == [0, 1]
+    third = handled(node, init_producer_id, context("PLAINTEXT", 4), request)
+    assert third.producer_id == 2
+    await node.stop()
+
+
+@in_loop
+async def test_who_waits_for_a_disk_that_fails_is_told_and_so_is_who_comes_later(tmp_path: Path) -> None:
+    node, syncs = await started(tmp_path)
+    answers = asked_to_create(node, "t")
+    syncs.fail_one()
+    ((_, refused),) = answers[0]
+    assert refused.error is Error.KAFKA_STORAGE_ERROR
+    later = asked_to_create(node, "u")
+    ((_, refused),) = later[0]
+    assert refused.error is Error.KAFKA_STORAGE_ERROR
+    (topic,) = answered(described(node, "t")).topics
+    assert topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+    await node.stop()
