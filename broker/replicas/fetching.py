@@ -161,6 +161,7 @@ class Reading:
         except (KafkaError, OSError, CorruptRecordError) as error:
             self.must_answer = True
             answer = _failed(target, _error_of(error))
+        self._left = max(0, self._left)  # below it by the request alone, or by a first batch that came whole
         if answer.diverging_epoch is not None:
             self.must_answer = True
         return answer
@@ -202,7 +203,7 @@ class Reading:
                         for entry in log.aborted_transactions(offset, read)
                     ]
                 self._at_once_left -= len(read.records)
-                self._left = max(0, self._left - read.size_bytes)
+                self._left -= read.size_bytes
                 self.bytes_read += read.size_bytes
         return PartitionData(
             partition_index=target.index,
