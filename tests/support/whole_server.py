@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from broker.config.broker_config import BrokerConfig
+from broker.environment.background import BackgroundThreads
 from broker.environment.environment import Environment
 from broker.network.dispatch import with_ports
 from broker.process.command_line import parse_command_line
@@ -61,7 +63,7 @@ def handled(node: Server, handler: ModuleType, context: Any, request: Any) -> An
 
 
 def crash(node: Server) -> None:
-    """Let go of everything as a killed process does."""
+    """Let go of everything as a killed process does, which leaves no thread at work on the files of the next node."""
     forget(node)
     node.housekeeping.stop()
     node.moves.stop()
@@ -73,4 +75,8 @@ def crash(node: Server) -> None:
     for listener in node.listeners.values():
         listener.stop_accepting()
         listener.close_connections()
+    if isinstance(node.background, BackgroundThreads):
+        for lane in node.background._executors.values():
+            with suppress(RuntimeError):  # where it has ended already
+                lane.submit(bool).result()  # behind all that it has to do
     node.log_dirs.close(clean=False)
