@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
 from typing import TypeVar
 
 import hypothesis  # noqa: F401  its plugin imports it at the end of a run, which Python 3.11 can fail at that late
@@ -17,8 +17,6 @@ from tests.support.requirements import REQUIRE_ALL, need_apache_kafka, need_prog
 pytest_plugins = ["pytester", "tests.support.hangs", "tests.support.temporary_folders"]
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
-
-TESTS = Path(__file__).parent
 
 _brokers = pytest.StashKey[list[barnabas.Broker]]()
 
@@ -75,13 +73,18 @@ LONGEST_FIRST = ("spark", "compare", "clients", "interop", "crash", "process")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long groups first, and otherwise in the order that was drawn."""
     _group(items)
+    places = {f"tests/{folder}/": place for place, folder in enumerate(LONGEST_FIRST)}
 
     def rank(item: pytest.Item) -> tuple[int, bool]:
-        folder = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
-        place = LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
-        return place, item.get_closest_marker("xdist_group") is None
+        folder = item.nodeid[: item.nodeid.find("/", len("tests/")) + 1]
+        return places.get(folder, len(places)), item.get_closest_marker("xdist_group") is None
 
     items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected and imported stays: no collection of garbage looks at it again and again."""
+    gc.freeze()
 
 
 def _group(items: list[pytest.Item]) -> None:
