@@ -19,7 +19,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No process beside the workers, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/property tests/simulation
 
-.PHONY: help run quick soak simulation test lint check format reference pipeline pipeline-kills needs-java flights streams exactly-once checker property crash poisoned bench bench-spark golden dist docs clean
+.PHONY: help run quick soak simulation test lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned bench bench-spark golden dist docs clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -74,6 +74,9 @@ flights: .venv/.dev reference  ## send a real data set through every client and 
 streams: .venv/.dev reference  ## count the flights' words with Kafka Streams, exactly once, killed ten times
 	$(BIN)/python -m tests.clients.flights.streams $(ARGS)
 
+churn: .venv/.dev reference  ## Kafka Streams, Connect and a registry on compacted topics for an hour, killed all the while
+	$(BIN)/python -m tests.churn $(ARGS)
+
 exactly-once: .venv/.dev  ## consume, transform and produce in transactions, killed 200 times
 	$(BIN)/python -m tests.clients.consume_transform_produce $(ARGS)
 
@@ -91,6 +94,9 @@ poisoned: .venv/.quick  ## start on internal topics with poisoned records, by 50
 
 bench: .venv/.dev reference  ## measure beside Apache Kafka
 	$(BIN)/python -m tests.bench $(ARGS)
+
+day: .venv/.dev reference  ## what ten million transactions leave in the internal topics, beside Apache Kafka
+	$(BIN)/python -m tests.bench.day $(ARGS)
 
 bench-spark: needs-java .venv/.dev reference  ## measure the sink for PySpark beside Spark's own, on both brokers
 	$(BIN)/python -m tests.bench.spark $(ARGS)

@@ -141,7 +141,7 @@ def run(
                 result.kills.append("the application")
             say(f"kill {number + 1}: {result.kills[-1]}, which had written {written:,} records and markers")
         send(bootstrap, FLIGHTS, flights[kills :: kills + 1], "lz4", PARTITIONS)
-        _wait_until_all_is_there(bootstrap, 2 * result.words, application)
+        wait_until_all_is_there(bootstrap, 2 * result.words, application)
         result.took_s = time.monotonic() - began_s
         application.end(signal.SIGTERM)
     finally:
@@ -219,7 +219,7 @@ def _wait_until_it_writes(bootstrap: str, application: Application) -> int:
         return written()
 
 
-def _wait_until_all_is_there(bootstrap: str, count: int, application: Application) -> None:
+def wait_until_all_is_there(bootstrap: str, count: int, application: Application) -> None:
     with closing(_reader(bootstrap, READ_COMMITTED)) as reader:
         reader.assign([TopicPartition(each.topic, each.partition, 0) for each in _outputs()])
         left, deadline_s = count, time.monotonic() + PATIENCE_S

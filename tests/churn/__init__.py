@@ -1,0 +1,1 @@
+"""Applications that live on compacted topics, for as long as one likes."""
