@@ -1,0 +1,22 @@
+"""The long measure of the internal topics (`make day`), in small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import barnabas
+from tests.bench.coordinator_records import OFFSETS, TRANSACTIONS
+from tests.bench.day import KEYS, SETTINGS, day
+
+
+def test_a_day_of_transactions_is_written_and_known_after_a_restart(tmp_path: Path) -> None:
+    found = day(barnabas.Broker(data=tmp_path, config=SETTINGS), transactions=2 * KEYS)
+
+    sizes = {
+        topic: sum(file.stat().st_size for file in tmp_path.glob(f"{topic}-*/*.log"))
+        for topic in (TRANSACTIONS, OFFSETS)
+    }
+    assert sum(sizes.values()) == found.settled
+    assert 0 < sizes[OFFSETS] < sizes[TRANSACTIONS] < found.written
+    assert len(found.pings.took_ms) > 100
+    assert found.ready_s <= found.known_s
