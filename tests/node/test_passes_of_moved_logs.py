@@ -70,7 +70,6 @@ async def test_a_partition_that_is_moved_amid_a_pass_is_compacted_where_it_comes
     assert log_dir_moves.folders(tmp_path, "a") == []
 
 
-@pytest.mark.fault("write")
 @pytest.mark.parametrize("turns", TURNS)
 async def test_a_directory_that_fails_amid_a_pass_takes_its_partitions_and_no_others(
     tmp_path: Path, turns: int
