@@ -174,7 +174,9 @@ class Server:
                 self.cleaner,
             ),
         )
-        self.dispatcher = Dispatcher(self, self.quotas, self.clock, self.watchdog, self.stop_on_failure)
+        self.dispatcher = Dispatcher(
+            self, self.quotas, self.clock, self.turns, self.watchdog, self.stop_on_failure
+        )
         self.listeners = self._listeners()
         self.housekeeping = Housekeeping(
             config,

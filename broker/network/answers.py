@@ -28,8 +28,8 @@ class PendingAnswer(Protocol):
         """`then` is called once `take` has the answer, by whoever makes it."""
         ...
 
-    def take(self) -> Answer:
-        """Raises what the request failed with."""
+    def take(self) -> Answer | PendingAnswer:
+        """The answer, or what there is to wait for next. Raises what the request failed with."""
         ...
 
     def abandon(self) -> None:

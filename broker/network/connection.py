@@ -240,18 +240,25 @@ class Connection(SendingSide):
         self._call_soon(self._answered)
 
     def _answered(self) -> None:
-        pending, self._pending = self._pending, None
-        action = self._happens(Event.ANSWERED)
+        pending = self._pending
         if pending is None:  # the client has hung up meanwhile
             return
         try:
             answer = pending.take()
-        except (CodecError, CloseConnectionError) as error:
-            self.close(str(error))
-            return
         except Exception as error:
-            self.fail(error)
+            self._pending = None
+            self._happens(Event.ANSWERED)
+            if isinstance(error, CodecError | CloseConnectionError):
+                self.close(str(error))
+            else:
+                self.fail(error)
             return
+        if answer is not None and not isinstance(answer, list):
+            self._pending = answer
+            answer.when_answered(self._answer_is_there)
+            return
+        self._pending = None
+        action = self._happens(Event.ANSWERED)
         if answer is not None:
             self._write(answer)
         if action is Action.SERVE:

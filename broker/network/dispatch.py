@@ -18,23 +18,27 @@ from broker.handlers import HANDLERS
 from broker.network import request_log
 from broker.network.answers import Answer, Chunk, CloseConnectionError
 from broker.network.context import RequestContext
+from broker.network.frames import joined
+from broker.network.later import Later
 from broker.quotas.charging import charge
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import CodecError, KafkaError
 from protocol.headers import decode_request_header
-from protocol.wire.codec import decoder, encoder
+from protocol.wire.codec import decoder, decoder_in_steps, encoder, encoder_in_steps
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.watchdog import Watchdog
+    from broker.network.answers import PendingAnswer
     from broker.network.connection import Connection
-    from broker.network.later import Later
+    from broker.network.turns import Steps, Turns
     from broker.quotas.client_quotas import ClientQuotas
 
 log = logging.getLogger("barnabas.dispatch")
 
 PRODUCE_KEY = 0
+FETCH_KEY = 1
 
 # A few bytes of a request become an object of some hundred; only Produce's records stay bytes. Kafka has no such limit.
 MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
@@ -43,6 +47,13 @@ MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
 # it is written, if at all, and needs no copy before.
 JOINED_CHUNKS_BYTES = 4 * 1024
 
+# Of a frame from here on it isn't sure that it is decoded in some milliseconds.
+LONG_FRAME_BYTES = 64 * 1024
+
+# Topics, and partitions of one, of an answer to Produce or Fetch that is encoded in passing.
+SHORT_TOPICS = 20
+SHORT_PARTITIONS = 1_000
+
 _HEAD = struct.Struct(">ii")
 _FLEXIBLE_HEAD = struct.Struct(">iib")
 
@@ -50,16 +61,47 @@ _FLEXIBLE_HEAD = struct.Struct(">iib")
 class Route:
     """How one version of one API is decoded, handled and encoded."""
 
-    __slots__ = ("decode", "encode", "flexible_answer", "handle", "response")
+    __slots__ = (
+        "_api_version",
+        "_request",
+        "decode",
+        "encode",
+        "encode_in_steps",
+        "flexible_answer",
+        "handle",
+        "partitions",
+        "response",
+    )
 
     def __init__(self, api_key: int, api_version: int) -> None:
         api = APIS[api_key]
+        self._request = api.request
+        self._api_version = api_version
         module = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
         self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = decoder(api.request, api_version)
         self.response: type[Any] = api.response
         self.encode: Callable[[Any, list[Any]], None] = encoder(api.response, api_version)
+        self.encode_in_steps = encoder_in_steps(api.response, api_version)
+        self.partitions = _PARTITIONS.get(api_key)
         self.handle: Callable[..., Any] = module.handle
         self.flexible_answer = api.response_header_version(api_version) >= 1
+
+    def decode_in_steps(self, frame: memoryview, pos: int) -> Steps[tuple[Any, int]]:
+        """As `decode`."""
+        return decoder_in_steps(self._request, self._api_version)(frame, pos, len(frame))
+
+    def is_short(self, response: Any) -> bool:
+        """Whether the answer to a Produce or a Fetch is surely encoded in some microseconds."""
+        partitions = self.partitions
+        if partitions is None:
+            return False
+        topics = response.responses
+        return len(topics) <= SHORT_TOPICS and all(
+            len(getattr(topic, partitions)) <= SHORT_PARTITIONS for topic in topics
+        )
+
+
+_PARTITIONS = {PRODUCE_KEY: "partition_responses", FETCH_KEY: "partitions"}
 
 
 def with_ports(handle: Callable[..., Any], node: object) -> Callable[[RequestContext, Any], Any]:
@@ -96,13 +138,68 @@ class PendingRequest:
         """`then` is called once `take` has the answer, within whoever makes it."""
         self.later.when_answered(then)
 
-    def take(self) -> Answer:
+    def take(self) -> Answer | EncodingAnswer:
         """The answer's chunks. Raises what the request failed with, and what encoding it does."""
         return self._dispatcher.finish(self)
 
     def abandon(self) -> None:
         """The client has hung up."""
         self.later.abandon()
+
+
+class DecodingRequest:
+    """A request that is decoded in steps. What a client has sent whole is handled even where it hangs up then."""
+
+    __slots__ = ("_context", "_dispatcher", "_frame_bytes", "_later", "_route")
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        route: Route,
+        context: RequestContext,
+        later: Later[tuple[Any, int]],
+        frame_bytes: int,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._route = route
+        self._context = context
+        self._later = later
+        self._frame_bytes = frame_bytes
+
+    def when_answered(self, then: Callable[[], None]) -> None:
+        self._later.when_answered(then)
+
+    def take(self) -> Answer | PendingAnswer:
+        request, _ = self._later.result()
+        return self._dispatcher.handle(self._route, self._context, request, self._frame_bytes)
+
+    def abandon(self) -> None:
+        self._later.when_answered(self._handle_unanswered)
+
+    def _handle_unanswered(self) -> None:
+        try:
+            answer = self.take()
+        except (CodecError, CloseConnectionError):
+            return
+        except Exception as error:
+            self._dispatcher.failed(self._context.connection, error)
+            return
+        if answer is not None and not isinstance(answer, list):
+            answer.abandon()
+
+
+class EncodingAnswer:
+    """An answer that is encoded in steps."""
+
+    __slots__ = ("_later", "abandon", "when_answered")
+
+    def __init__(self, later: Later[Answer]) -> None:
+        self._later = later
+        self.abandon = later.abandon
+        self.when_answered = later.when_answered
+
+    def take(self) -> Answer:
+        return self._later.result()
 
 
 class Dispatcher:
@@ -113,19 +210,21 @@ class Dispatcher:
         node: object,
         quotas: ClientQuotas,
         clock: Clock,
+        turns: Turns,
         watchdog: Watchdog,
         stop_on_failure: Callable[[BaseException], None],
     ) -> None:
         """`node`: whose attributes are the ports of handlers, by their names."""
         self.monotonic_s = self._monotonic_s = clock.monotonic_s
         self._node = node
+        self._turns = turns
         self._watchdog = watchdog
         self._quotas = quotas
         self._now_ms = clock.now_ms
         self._stop_on_failure = stop_on_failure
         self._routes: dict[int, Route] = {}
 
-    def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingRequest:
+    def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
         """One request's answer, where the handler knows it.
 
         Raises CodecError for bytes that make no sense, CloseConnectionError for a request that can't be answered.
@@ -139,21 +238,41 @@ class Dispatcher:
                 return self._unsupported_api_versions(header.correlation_id)
         if len(frame) > MAX_CONTROL_REQUEST_BYTES and api_key != PRODUCE_KEY:
             raise CloseConnectionError(f"a {APIS[api_key].name} request of {len(frame)} bytes")
-        request, _ = route.decode(frame, header.body_pos, len(frame))
         context = RequestContext(connection, api_key, api_version, header.correlation_id, header.client_id)
+        if len(frame) < LONG_FRAME_BYTES:
+            request, _ = route.decode(frame, header.body_pos, len(frame))
+        else:
+            decoded = self._turns.answer(
+                route.decode_in_steps(frame, header.body_pos), context, to_the_end=True
+            )
+            if not isinstance(decoded, tuple):
+                return DecodingRequest(self, route, context, decoded, len(frame))
+            request, _ = decoded
+        return self.handle(route, context, request, len(frame))
+
+    def handle(
+        self, route: Route, context: RequestContext, request: Any, frame_bytes: int
+    ) -> Answer | PendingAnswer:
+        """The answer to a request that is decoded. Raises CloseConnectionError."""
         quotas = self._quotas
         began_s = self._monotonic_s() if quotas.enforced else 0.0
         response = route.handle(context, request)
         if quotas.enforced and (response is None or isinstance(response, route.response)):
-            self._charge(context, response, len(frame), began_s)
+            self._charge(context, response, frame_bytes, began_s)
         if response is None:
             return None
         if isinstance(response, route.response):
-            return frame_answer(route, header.correlation_id, response)
+            return self._frame(route, context, response)
         handled_s = self._monotonic_s() - began_s if began_s else 0.0
-        return PendingRequest(self, route, context, response, frame_bytes=len(frame), handled_s=handled_s)
+        return PendingRequest(self, route, context, response, frame_bytes=frame_bytes, handled_s=handled_s)
 
-    def finish(self, pending: PendingRequest) -> Answer:
+    def _frame(self, route: Route, context: RequestContext, response: Any) -> Answer | EncodingAnswer:
+        if route.is_short(response):
+            return frame_answer(route, context.correlation_id, response)
+        framed = self._turns.answer(_framed_in_steps(route, context.correlation_id, response), context)
+        return EncodingAnswer(framed) if isinstance(framed, Later) else framed
+
+    def finish(self, pending: PendingRequest) -> Answer | EncodingAnswer:
         """The answer that has come, charged for and encoded. Raises what the request failed with."""
         response = pending.later.result()
         if self._quotas.enforced:
@@ -162,7 +281,7 @@ class Dispatcher:
         if response is None:
             return None
         began_s = self.monotonic_s()
-        answer = frame_answer(pending.route, pending.context.correlation_id, response)
+        answer = self._frame(pending.route, pending.context, response)
         took_s = self.monotonic_s() - began_s
         if took_s > LONGEST_HOLD_S:
             self._watchdog.held(f"The answer to {pending.context}", pending.context.sender, took_s)
@@ -240,6 +359,25 @@ def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
         route.encode(response, chunks)
     except CodecError as error:
         raise RuntimeError(f"an answer of ours can't be encoded: {error}") from error
+    return _with_head(route, correlation_id, chunks)
+
+
+def _framed_in_steps(route: Route, correlation_id: int, response: Any) -> Steps[Answer]:
+    """The same for an answer that may be long."""
+    chunks: list[Chunk] = [b""]
+    done = 1
+    try:
+        for _ in route.encode_in_steps(response, cast("list[bytes | bytearray | memoryview]", chunks)):
+            if route.partitions is None:  # a Fetch's records are large, or are in files yet
+                chunks[done:] = joined(cast("list[bytes | bytearray | memoryview]", chunks[done:]))
+                done = len(chunks)
+            yield None
+    except CodecError as error:
+        raise RuntimeError(f"an answer of ours can't be encoded: {error}") from error
+    return _with_head(route, correlation_id, chunks)
+
+
+def _with_head(route: Route, correlation_id: int, chunks: list[Chunk]) -> list[Chunk]:
     size = sum(map(len, chunks))
     if route.flexible_answer:
         chunks[0] = _FLEXIBLE_HEAD.pack(size + 5, correlation_id, 0)

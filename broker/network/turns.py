@@ -103,22 +103,19 @@ class Turns:
         context: RequestContext | None = None,
         *,
         to_the_end: bool = False,
-        always_later: bool = False,
     ) -> R | Later[R]:
         """The answer where one step makes it. Raises what that raises.
 
         `context`: who is to be told of where a step takes long. `to_the_end`: the steps go on where the client hangs
-        up, as those of a request that changes something. `always_later`: a first step is in a later turn, too.
+        up, as those of a request that changes something.
         """
+        self.begin()
+        try:
+            compute = next(steps)
+        except StopIteration as end:
+            answer: R = end.value
+            return answer
         under_way = _UnderWay(steps, context)
-        compute = None
-        if not always_later:
-            self.begin()
-            try:
-                compute = under_way.step()
-            except StopIteration as end:
-                answer: R = end.value
-                return answer
         later = under_way.later
         if not to_the_end:
             later.on_abandon = lambda: self._abandon(under_way)

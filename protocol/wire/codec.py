@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from protocol.errors import CodecError
-from protocol.wire.compile_decoder import Decode, compile_decoder
-from protocol.wire.compile_encoder import Encode, compile_encoder
+from protocol.wire.compile_decoder import Decode, DecodeInSteps, compile_decoder, compile_decoder_in_steps
+from protocol.wire.compile_encoder import Encode, EncodeInSteps, compile_encoder, compile_encoder_in_steps
 from protocol.wire.primitives import Bytes
 from protocol.wire.schema import Message
 
@@ -17,6 +17,8 @@ M = TypeVar("M", bound=Message)
 
 _decoders: dict[tuple[type[Message], int], Decode] = {}
 _encoders: dict[tuple[type[Message], int], Encode] = {}
+_decoders_in_steps: dict[tuple[type[Message], int], DecodeInSteps] = {}
+_encoders_in_steps: dict[tuple[type[Message], int], EncodeInSteps] = {}
 
 
 def decoder(cls: type[M], version: int) -> Callable[[Bytes, int, int], tuple[M, int]]:
@@ -43,6 +45,25 @@ def encoder(cls: type[M], version: int) -> Callable[[M, list[Bytes]], None]:
     found = _encoders.get((cls, version))
     if found is None:
         found = _encoders[cls, version] = compile_encoder(cls, _checked(cls, version))
+    return found
+
+
+def decoder_in_steps(cls: type[M], version: int) -> DecodeInSteps:
+    """As `decoder`, a generator: who has other things to do goes on with them where it yields, and finds the message
+    and the position in what it returns."""
+    found = _decoders_in_steps.get((cls, version))
+    if found is None:
+        found = compile_decoder_in_steps(cls, _checked(cls, version))
+        _decoders_in_steps[cls, version] = found
+    return found
+
+
+def encoder_in_steps(cls: type[M], version: int) -> EncodeInSteps:
+    """As `encoder`, a generator that yields where there is much."""
+    found = _encoders_in_steps.get((cls, version))
+    if found is None:
+        found = compile_encoder_in_steps(cls, _checked(cls, version))
+        _encoders_in_steps[cls, version] = found
     return found
 
 

@@ -19,14 +19,17 @@ length of a nullable is null, bad UTF-8 is replaced, tagged fields that nobody k
 size of a known one isn't looked at. Source: Kafka's MessageDataGenerator; KIP-482.
 """
 
+from __future__ import annotations
+
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from protocol.errors import CodecError
 from protocol.wire.primitives import (
     MAX_INT32,
     MAX_STRING_BYTES,
+    MOST_TAGGED_FIELDS,
     Bytes,
     read_unsigned_varint,
     skip_tagged_fields,
@@ -47,11 +50,28 @@ FORMATS: Final = {
 """The struct codes of the kinds of fixed width."""
 
 Decode = Callable[[Bytes, int, int], tuple[Any, int]]
+DecodeInSteps = Callable[[Bytes, int, int], Generator[None, None, tuple[Any, int]]]
+
+PER_STEP = 4_096
+"""Entries of lists that are decoded, or encoded, in one step of those who do it in steps: some milliseconds."""
+
+MOST_ENTRIES = 500_000
+"""Of all lists of a message that is decoded in steps. A byte or two become an object of some hundred."""
 
 
 def compile_decoder(cls: type[Message], version: int) -> Decode:
     """A function (data, pos, end) -> (message, the position behind it)."""
-    writer = _Writer(cls, version)
+    decode: Decode = _compiled(_Writer(cls, version), cls, version)
+    return decode
+
+
+def compile_decoder_in_steps(cls: type[Message], version: int) -> DecodeInSteps:
+    """The same as a generator, which yields now and then. CodecError for a message of more than `MOST_ENTRIES`."""
+    decode: DecodeInSteps = _compiled(_Writer(cls, version, in_steps=True), cls, version)
+    return decode
+
+
+def _compiled(writer: _Writer, cls: type[Message], version: int) -> Any:
     writer.line("o0 = new(struct_0)")
     writer.names["struct_0"] = cls
     writer.struct("o0", cls)
@@ -60,6 +80,7 @@ def compile_decoder(cls: type[Message], version: int) -> Decode:
             "def decode(data, pos, end):",
             *(["    if type(data) is not memoryview: data = memoryview(data)"] if writer.views else []),
             "    if len(data) != end: data = cut(data, end)",
+            *([f"    left, total = {PER_STEP}, 0", "    if 0: yield"] if writer.in_steps else []),
             "    try:",
             *writer.lines,
             "    except (IndexError, struct_error):",
@@ -68,13 +89,13 @@ def compile_decoder(cls: type[Message], version: int) -> Decode:
         ]
     )
     exec(compile(source, f"<decoder of {cls.__name__} v{version}>", "exec"), writer.names)  # noqa: S102
-    decode: Decode = writer.names["decode"]
-    return decode
+    return writer.names["decode"]
 
 
 class _Writer:
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
         self.version = version
+        self.in_steps = in_steps
         self.flexible = cls.FLEXIBLE[0] <= version <= cls.FLEXIBLE[1]
         self.views = False
         self.lines: list[str] = []
@@ -174,6 +195,15 @@ class _Writer:
         else:
             self.blob(target, kind, field.name, nullable)
 
+    def count_entry(self) -> None:
+        """At the beginning of a loop over entries."""
+        if self.in_steps:
+            self.line("left -= 1")
+            self.line("if not left:")
+            self.line("    yield")
+            self.line(f"    left, total = {PER_STEP}, total + {PER_STEP}")
+            self.line(f"    if total > {MOST_ENTRIES}: raise fail('has more entries than are taken')")
+
     def new_struct(self, cls: type[Struct]) -> str:
         self.flush()
         inner = self.name("o")
@@ -230,6 +260,7 @@ class _Writer:
             self.line(f"{items} = {target} = []")
             self.line("for _ in range(n):")
             self.indent += 1
+            self.count_entry()
             inner = self.new_struct(element)
             self.struct(inner, element)
             self.line(f"{items}.append({inner})")
@@ -239,6 +270,7 @@ class _Writer:
             self.line(f"{items} = {target} = []")
             self.line("for _ in range(n):")
             self.indent += 1
+            self.count_entry()
             self.blob("text", "string", field.name, nullable=False)
             self.line(f"{items}.append(text)")
             self.indent -= 1
@@ -261,6 +293,9 @@ class _Writer:
         self.line("if n:")
         self.indent += 1
         self.line("n, pos = unsigned_varint(data, pos - 1)")
+        self.line(
+            f"if {MOST_TAGGED_FIELDS} < n <= {MAX_INT32}: raise fail('cannot be so many', 'tagged fields', n)"
+        )
         self.line(f"for _ in range(n if n <= {MAX_INT32} else 0):")
         self.indent += 1
         self.line("tag, pos = unsigned_varint(data, pos)")

@@ -8,27 +8,44 @@ A field that the version doesn't have is left out where it is ignorable, and mus
 otherwise; a tagged field is left out at its default. Source: Kafka's MessageDataGenerator; KIP-482.
 """
 
+from __future__ import annotations
+
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from protocol.errors import CodecError
-from protocol.wire.compile_decoder import FORMATS
+from protocol.wire.compile_decoder import FORMATS, PER_STEP
 from protocol.wire.primitives import MAX_STRING_BYTES, SHORT_UNSIGNED_VARINTS, Bytes, encode_unsigned_varint
 from protocol.wire.schema import NEVER, Field, Message, Struct
 
 Encode = Callable[[Any, list[Bytes]], None]
 
 
+EncodeInSteps = Callable[[Any, list[Bytes]], Generator[None, None, None]]
+
+
 def compile_encoder(cls: type[Message], version: int) -> Encode:
     """A function (message, chunks) that appends the message to the chunks."""
-    writer = _Writer(cls, version)
+    encode: Encode = _compiled(_Writer(cls, version), cls)
+    return encode
+
+
+def compile_encoder_in_steps(cls: type[Message], version: int) -> EncodeInSteps:
+    """The same as a generator, which yields now and then."""
+    encode: EncodeInSteps = _compiled(_Writer(cls, version, in_steps=True), cls)
+    return encode
+
+
+def _compiled(writer: _Writer, cls: type[Message]) -> Any:
+    version = writer.version
     writer.struct("message", cls)
     writer.flush()
     source = "\n".join(
         [
             "def encode(message, out):",
             "    add = out.append",
+            *([f"    left = {PER_STEP}", "    if 0: yield"] if writer.in_steps else []),
             "    try:",
             *(writer.lines or ["        pass"]),
             "    except struct_error as error:",
@@ -36,13 +53,13 @@ def compile_encoder(cls: type[Message], version: int) -> Encode:
         ]
     )
     exec(compile(source, f"<encoder of {cls.__name__} v{version}>", "exec"), writer.names)  # noqa: S102
-    encode: Encode = writer.names["encode"]
-    return encode
+    return writer.names["encode"]
 
 
 class _Writer:
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
         self.version = version
+        self.in_steps = in_steps
         self.flexible = cls.FLEXIBLE[0] <= version <= cls.FLEXIBLE[1]
         self.lines: list[str] = []
         self.indent = 2
@@ -215,6 +232,11 @@ class _Writer:
             item = self.name("o")
             self.line(f"for {item} in {temp}:")
             self.indent += 1
+            if self.in_steps:
+                self.line("left -= 1")
+                self.line("if not left:")
+                self.line("    yield")
+                self.line(f"    left = {PER_STEP}")
             if isinstance(element, type):
                 self.struct(item, element)
             else:

@@ -35,6 +35,10 @@ def encode_unsigned_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
+MOST_TAGGED_FIELDS: Final = 1_000
+"""Of one section. There are a few of each message in Kafka's protocol; it would skip millions, two bytes each."""
+
+
 def read_unsigned_varint(data: Bytes, pos: int, end: int | None = None) -> tuple[int, int]:
     """The value at `pos`, and the position behind it. CodecError where it's cut short or too long."""
     if end is None:
@@ -59,6 +63,8 @@ def skip_tagged_fields(data: Bytes, pos: int, end: int) -> int:
     count, pos = read_unsigned_varint(data, pos, end)
     if count > MAX_INT32:
         return pos  # negative in Java's eyes, and so none
+    if count > MOST_TAGGED_FIELDS:
+        raise CodecError(f"{count} tagged fields in one section")
     for _ in range(count):
         _, pos = read_unsigned_varint(data, pos, end)
         size, pos = read_unsigned_varint(data, pos, end)

@@ -1,0 +1,79 @@
+"""Requests and answers that are long to read and to write: in steps, others being served in between."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker.network.dispatch import LONG_FRAME_BYTES
+from broker.server import Server
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.wire.compile_decoder import PER_STEP
+from tests.support.straight import Straight
+from tests.support.wire import Client, Outcome
+
+COUNT = 5 * PER_STEP
+
+
+def many(count: int = COUNT) -> MetadataRequest:
+    topics = [MetadataRequestTopic(name=f"nowhere-{number:08}") for number in range(count)]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)
+
+
+async def test_others_are_served_while_a_request_is_read_and_its_answer_written(node: Server) -> None:
+    long, other = Client(Straight(node)), Client(Straight(node))
+    sent = long.send(many(), 12)
+    after = long.send(MetadataRequest(topics=[]), 12)
+    assert long.receive(sent, within_s=0) is Outcome.SILENCE
+    served = 0
+    while (answer := long.receive(sent, within_s=0)) is Outcome.SILENCE:
+        other.ask(MetadataRequest(topics=[]), 12)
+        await turn()
+        served += 1
+    assert not isinstance(answer, Outcome)
+    assert [topic.name for topic in answer.message.topics] == [topic.name for topic in many().topics or ()]
+    assert served > 2 * COUNT // PER_STEP
+    await turn()
+    assert not isinstance(long.receive(after), Outcome)
+
+
+async def test_a_frame_is_long_by_its_size(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(Straight(node))
+    steps: list[Any] = []
+    answer = node.turns.answer
+    monkeypatch.setattr(
+        node.turns, "answer", lambda *given, **options: steps.append(given) or answer(*given, **options)
+    )
+    client.ask(MetadataRequest(topics=[]), 12)
+    short = len(steps)
+    client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), 12)
+    assert len(steps) == 2 * short
+    request = many(LONG_FRAME_BYTES // 20 + 10)
+    await client.answer(request, 12)
+    assert len(steps) == 3 * short + 1
+
+
+async def test_what_a_client_has_sent_whole_is_done_even_where_it_hangs_up(node: Server) -> None:
+    client = Client(Straight(node))
+    names = ["made", *(f"not/a/name-{number}" for number in range(COUNT))]
+    client.send(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]), 12)
+    client.close()
+    for _ in range(10 * COUNT // PER_STEP):
+        await turn()
+    assert [*node.metadata.image.topics] == ["made"]
+
+
+async def test_nonsense_behind_a_long_beginning_closes_the_connection(node: Server) -> None:
+    client = Client(Straight(node))
+    _, data = client.made(many(), 12)
+    cut = (len(data) - 4 - 1000).to_bytes(4, "big") + data[4:-1000]
+    client.send_bytes(cut)
+    while not isinstance(outcome := client.receive_frame(within_s=0), Outcome) or outcome is Outcome.SILENCE:
+        await turn()
+    assert outcome is Outcome.CLOSED
