@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import sys
 import tempfile
 import threading
@@ -35,6 +34,7 @@ from tests.bench.measures import processor_s
 from tests.bench.pinging import Pings, pinging
 from tests.support.apache_kafka import why_unavailable
 from tests.support.kafka_server import KafkaServer, Server
+from tests.support.log_sizes import log_bytes
 from tests.support.ready_requests import PRODUCE_VERSION
 from tests.support.waiting import until
 from tests.support.wire import Client
@@ -159,17 +159,8 @@ class _looking:
 
 
 def size_of(folder: Path) -> int:
-    """Of the segments of the internal topics, those on their way out left aside."""
-    size = 0
-    for partition in folder.iterdir():
-        if partition.name.startswith(_TOPICS):
-            for file in os.scandir(partition):
-                if file.name.endswith(".log"):
-                    try:
-                        size += file.stat().st_size
-                    except FileNotFoundError:
-                        continue
-    return size
+    """Of the internal topics."""
+    return sum(log_bytes(partition) for partition in folder.iterdir() if partition.name.startswith(_TOPICS))
 
 
 def _settled(folder: Path) -> int:

@@ -9,7 +9,6 @@ compacted topic grows.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import shutil
 import signal
@@ -28,6 +27,7 @@ from tests.clients.flights.sender import send
 from tests.clients.java_programs import java_classes
 from tests.clients.transactions import running_server
 from tests.support.kafka_server import Server
+from tests.support.log_sizes import log_bytes
 
 SEGMENT_BYTES = 1_048_576
 BROKER = {
@@ -178,15 +178,7 @@ class Churn:
             partitions = [
                 each for each in self._server.data.iterdir() if each.name.rpartition("-")[0] == topic
             ]
-            size = 0
-            for partition in partitions:
-                for file in os.scandir(partition):
-                    if file.name.endswith(".log"):
-                        try:
-                            size += file.stat().st_size
-                        except FileNotFoundError:
-                            continue
-            found[topic] = len(partitions), size
+            found[topic] = len(partitions), sum(map(log_bytes, partitions))
         return found
 
     def _sizes_told(self) -> str:
