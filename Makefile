@@ -19,7 +19,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No process beside the workers, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/property tests/simulation
 
-.PHONY: help run quick soak simulation test lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned bench bench-spark golden dist docs clean
+.PHONY: help run quick soak simulation test lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark golden dist docs clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -91,6 +91,9 @@ crash: .venv/.dev  ## kill a broker at every operation on its files (the tests t
 
 poisoned: .venv/.quick  ## start on internal topics with poisoned records, by 500 seeds (the tests try ten)
 	POISONED_ROUNDS=500 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/node/test_poisoned_topics.py $(ARGS)
+
+damages: .venv/.quick  ## start on 340 damaged data folders (the tests try forty)
+	DAMAGES=340 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/node/test_damaged_folders.py $(ARGS)
 
 bench: .venv/.dev reference  ## measure beside Apache Kafka
 	$(BIN)/python -m tests.bench $(ARGS)

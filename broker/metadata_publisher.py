@@ -44,8 +44,7 @@ class BrokerMetadataPublisher:
         self._followers = followers
 
     def start(self) -> None:
-        """At the start: settings first, then the partitions, then what is read from them. Raises one of
-        `replicas.partitions.FAULTS`."""
+        """At the start: settings first, then the partitions, then what is read from them."""
         to = self._followers
         self._publish_settings()
         to.groups.follow(to.partitions.open_all(self._metadata.image))

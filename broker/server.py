@@ -210,8 +210,7 @@ class Server:
     def open_partitions(self, moves_found: Sequence[tuple[str, int, bytes]]) -> None:
         """Open the logs that the metadata says are here, and begin to load the coordinators in them.
 
-        `moves_found`: by topic, partition and directory id, the moves between directories to go on with. Raises one of
-        `replicas.partitions.FAULTS`.
+        `moves_found`: by topic, partition and directory id, the moves between directories to go on with.
         """
         self.publisher.start()
         self.moves.resume(moves_found)

@@ -12,12 +12,13 @@ from broker.config.topic_config import log_config_of_metadata
 from broker.controller import assigned_directories, registration
 from broker.controller.bootstrap import bootstrap_records
 from broker.controller.image import ClusterImage, MetadataContradictionError
+from broker.controller.log_damage import find_damage
 from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
 from broker.controller.placement import Placement
 from broker.controller.registration import BrokerIncarnation
 from broker.controller.snapshots import SnapshotPolicy
 from broker.disks.folders import find_folders, settle_moves
-from broker.disks.opening import open_log_dirs
+from broker.disks.opening import begin_run, open_log_dirs
 from broker.fault_handler import FaultHandler
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.endpoints import bind_all
@@ -27,6 +28,7 @@ from broker.server import Opened, Server
 from protocol.errors import CodecError
 from protocol.wire.primitives import uuid_to_text
 from storage.background import Lane
+from storage.checkpoints import META_PROPERTIES_FILE
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -43,6 +45,11 @@ MOST_OPEN_FILES = 900  # 5,000 partitions need no more: what isn't used lately i
 # What a folder may be found with; a fault of ours is none of these and keeps its stack trace.
 _FOLDER_ERRORS = (*LOG_FAULTS, CodecError, MetadataContradictionError)
 
+REMEDY = (
+    "put the folder back from a copy. To go on with what stands before it, and have all that was made later set aside, "
+    "cut the file there and remove .kafka_cleanshutdown beside the folder"
+)
+
 MovesFound = list[tuple[str, int, bytes]]
 """By topic, partition and directory id."""
 
@@ -57,7 +64,9 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
     try:
         environment.files.limit_open_files(_open_files_limit())
         log_dirs = open_log_dirs(config, environment.files, environment.background, environment.chance.uuid)
-        metadata = _open_metadata(config, environment, log_dirs)
+        metadata = _read_metadata(config, environment, log_dirs)
+        begin_run(log_dirs)
+        _lead(config, environment, metadata)
         placement = Placement(config.node_id, log_dirs.ids, log_dirs.is_cordoned)
         moves_found = _correct_directories(environment, log_dirs, metadata, placement)
         incarnation = _register(config, environment, metadata, endpoints=endpoints, log_dirs=log_dirs)
@@ -122,9 +131,14 @@ def _open_files_limit() -> int:
     return min(MOST_OPEN_FILES, max(LEAST_OPEN_FILES, soft // 2))
 
 
-def _open_metadata(config: BrokerConfig, environment: Environment, log_dirs: LogDirs) -> MetadataLog:
-    """The cluster's metadata as the last run left it, with an epoch of ours begun; a new cluster's where none is."""
+def _read_metadata(config: BrokerConfig, environment: Environment, log_dirs: LogDirs) -> MetadataLog:
+    """The cluster's metadata as the last run left it; nothing of a new cluster. Where it can't be used nothing is
+    written: StartError says what is wrong, and what to do."""
     clock, directory = environment.clock, log_dirs.metadata
+    path = f"{directory.path}/{METADATA_TOPIC}-0"
+    damage = find_damage(environment.files, path, clean=directory.clean)
+    if damage is not None:
+        raise StartError(f"{damage}; {REMEDY}")
     opened = directory.open_log(
         METADATA_TOPIC,
         0,
@@ -134,14 +148,40 @@ def _open_metadata(config: BrokerConfig, environment: Environment, log_dirs: Log
     )
     metadata = MetadataLog(opened, ClusterImage(), clock, SnapshotPolicy.of(config))
     metadata.replay()
+    if not metadata.image.features:
+        _check_is_new(path, log_dirs)
+    return metadata
+
+
+def _check_is_new(path: str, log_dirs: LogDirs) -> None:
+    """Where the metadata log says nothing, nobody's partitions may be here. Without `meta.properties` the folder isn't
+    formatted, and a new cluster is what is asked for."""
+    if not log_dirs.metadata.was_formatted:
+        return
+    folders = [
+        folder.path
+        for directory in log_dirs.all()
+        for folder in directory.folders()
+        if folder.topic != METADATA_TOPIC
+    ]
+    if folders:
+        raise StartError(
+            f"{path} is missing or empty, and there are the folders of {len(folders)} partitions ({folders[0]}): put "
+            f"it back from a copy; or remove {log_dirs.metadata.path}/{META_PROPERTIES_FILE} as well, for a new "
+            "cluster that sets them aside"
+        )
+
+
+def _lead(config: BrokerConfig, environment: Environment, metadata: MetadataLog) -> None:
+    """Begin an epoch of ours; with a new cluster's first records, where there is none yet."""
     beginning = None
     if not metadata.image.features:
         min_in_sync = config.get_int("min.insync.replicas")
-        beginning = bootstrap_records(environment.files, directory.path, min_in_sync, clock.now_ms())
+        directory = metadata.log.directory.rpartition("/")[0]
+        beginning = bootstrap_records(environment.files, directory, min_in_sync, environment.clock.now_ms())
     metadata.become_leader(config.node_id)
     if beginning is not None:
         metadata.append_transaction("Bootstrap records", beginning)
-    return metadata
 
 
 def _correct_directories(

@@ -168,6 +168,9 @@ class DiskFiles(Files):
                 parts.append(more)
                 more = os.read(descriptor, _READ_BYTES)
             return b"".join(parts)
+        except OSError as failure:
+            failure.filename = path
+            raise
         finally:
             os.close(descriptor)
 

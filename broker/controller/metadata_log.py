@@ -33,7 +33,11 @@ from broker.controller.record_versions import (
     fitted,
     written_version,
 )
-from broker.controller.replaying import apply_in_force, decoded_records
+from broker.controller.replaying import (
+    apply_batch,
+    contradiction,
+    replay_snapshot,
+)
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
 from coordinator.ports import Then
 from protocol.broken_invariant import BrokenInvariantError
@@ -101,14 +105,13 @@ class MetadataLog:
     def replay(self) -> None:
         """Apply the newest snapshot, and everything in the log behind it: the only voter's log is committed.
 
-        Raises MetadataContradictionError, CodecError, CorruptRecordError, KafkaError: the folder can't be used.
+        Raises MetadataContradictionError, which says where, KafkaError: the folder can't be used.
         """
         self._applied_offset = self.log.log_start_offset
         snapshot = self.snapshots.load(self._clock.now_ms())
         if snapshot is not None and self.snapshots.newest is not None:
             self.quorum = snapshot.quorum
-            for held in snapshot.records:
-                self.image.apply(held)
+            replay_snapshot(self.image, snapshot.records, self.snapshots.path_of_newest)
             self._applied_offset = self.snapshots.newest.offset
         self._note_committed(self.log.log_end_offset)
         self._catch_up()
@@ -138,12 +141,14 @@ class MetadataLog:
         for header, batch in self.log.batches(self._applied_offset, upper_bound=committed_offset):
             if not self.is_leader:  # who counts what it writes
                 self.snapshots.count(header.size_bytes)
-            if header.is_control:
-                for control in read_records(batch):
-                    self.quorum.apply(control)
-            else:
-                for record in decoded_records(batch):
-                    self._transaction = apply_in_force(self.image, self._transaction, record)
+            try:
+                if header.is_control:
+                    for control in read_records(batch):
+                        self.quorum.apply(control)
+                else:
+                    self._transaction = apply_batch(self.image, self._transaction, batch)
+            except Exception as error:
+                raise contradiction(self.log, header.base_offset, error) from error
         self._applied_offset = committed_offset
 
     def _divide(self) -> list[Message] | None:
@@ -157,8 +162,7 @@ class MetadataLog:
         transaction = None if self._transaction is None else [*self._transaction]
         for header, batch in self.log.batches(self._applied_offset, upper_bound=self.log.log_end_offset):
             if not header.is_control:
-                for record in decoded_records(batch):
-                    transaction = apply_in_force(written, transaction, record)
+                transaction = apply_batch(written, transaction, batch)
         written.forget_changes()
         return transaction
 

@@ -124,6 +124,11 @@ class MetadataSnapshots:
     def newest(self) -> SnapshotId | None:
         return self.ids[-1] if self.ids else None
 
+    @property
+    def path_of_newest(self) -> str:
+        """There has to be one."""
+        return self._path(self.ids[-1])
+
     # --- writing --------------------------------------------------------------------------------------------
 
     def count(self, size: int) -> None:

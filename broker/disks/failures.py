@@ -60,6 +60,7 @@ class LogDirFailures:
 
         self._log_dirs.on_failing = later
         self._log_dirs.on_lost = stop_on_failure
+        self._is_recorded = not self._partitions.any_failed_at_start
         self.take_offline()
 
     def take_offline(self) -> None:

@@ -1,4 +1,5 @@
-"""Opening the log directories of a node: each is locked and read, and this run goes on with them.
+"""Opening the log directories of a node: each is locked and read (`open_log_dirs`), and once what is in them is found
+in order this run goes on with them (`begin_run`).
 
 As in Kafka a folder of `log.dirs` that can't be used is left out with a line in the log, and its partitions have no
 leader; without the metadata's folder, or without any, nothing starts. Source: LogManager, KafkaRaftServer.
@@ -32,11 +33,9 @@ _METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 def open_log_dirs(
     config: BrokerConfig, files: Files, background: Background, new_id: Callable[[], bytes]
 ) -> LogDirs:
-    """Lock and read all folders; where none speaks against it, this run goes on with them.
+    """Lock and read all folders. Nothing is changed but in folders that are new.
 
-    Raises StartError, nothing being locked then. Until all are found in order nothing is changed but in folders that
-    are new; where a disk refuses to go on after that, others' marks of a clean stop may be gone already, and the next
-    start recovers those."""
+    Raises StartError, nothing being locked then."""
     opened: dict[str, LogDirectory] = {}
     try:
         _open_all(opened, config, files, background)
@@ -51,7 +50,6 @@ def open_log_dirs(
         for directory in online.values():
             if directory is not metadata:
                 _check_has_no_metadata(directory, metadata)
-        _begin_all(opened, online, metadata)
     except BaseException:
         for directory in opened.values():
             directory.close(clean=False)
@@ -85,7 +83,7 @@ def _open_all(
             opened[path] = _open(path, files, background)
         except OSError as error:
             if len(paths) == 1 or path == metadata_path:
-                raise StartError(f"{path} can't be used: {error.strerror or error}{_hint(config)}") from error
+                raise StartError(f"{path} can't be used: {_told(error, path)}{_hint(config)}") from error
             log.error("%s can't be used, and its partitions are offline: %s", path, error)
             failed.append(path)
     if metadata_path not in opened:
@@ -122,10 +120,12 @@ def _hint(config: BrokerConfig) -> str:
     return "; --data takes another folder" if config.origin("log.dirs") == "the default" else ""
 
 
-def _begin_all(
-    opened: dict[str, LogDirectory], online: dict[bytes, LogDirectory], metadata: LogDirectory
-) -> None:
-    """The metadata's first: without it the others keep their mark of a clean stop."""
+def begin_run(log_dirs: LogDirs) -> None:
+    """This run goes on with what was opened: the marks of a clean stop go, the metadata's first.
+
+    Raises StartError. Where a disk refuses, others' marks may be gone already, and the next start recovers those.
+    """
+    online, metadata = log_dirs.online, log_dirs.metadata
     try:
         metadata.begin()
     except OSError as error:
@@ -139,8 +139,14 @@ def _begin_all(
             if len(online) == 1:
                 raise StartError(f"{directory.path} can't be used: {error.strerror or error}") from error
             log.error("%s can't be used, and its partitions are offline: %s", directory.path, error)
-            del online[directory_id], opened[directory.path]
+            del online[directory_id]
             _let_go(directory)
+
+
+def _told(error: OSError, path: str) -> str:
+    """With the file that the error is of, where it is none of the folder itself."""
+    where = f" ({error.filename})" if error.filename not in (None, path) else ""
+    return f"{error.strerror or error}{where}"
 
 
 def _let_go(directory: LogDirectory) -> None:

@@ -1,4 +1,7 @@
-"""Heartbeat (12), versions 0 to 4. v3: static members; v4: flexible."""
+"""Heartbeat (12), versions 0 to 4. v3: static members; v4: flexible.
+
+While a coordinator is loading nobody is told to look for another one: the heartbeat counts as good.
+"""
 
 from __future__ import annotations
 
@@ -28,4 +31,6 @@ def handle(
 def _response(found: Error | KafkaError) -> HeartbeatResponse:
     if isinstance(found, KafkaError):
         found = found.error
+        if found is Error.COORDINATOR_LOAD_IN_PROGRESS:
+            found = Error.NONE
     return HeartbeatResponse(error_code=found)

@@ -66,6 +66,8 @@ class Partitions:
         self._new_folder_name = chance.folder_name
         self._jitter = chance.randrange
         self._failed = failed
+        self.any_failed_at_start = False
+        """Whether a log couldn't be opened by the start, though its directory can be used."""
         self._to_follow: dict[str, None] = {}  # topics with a partition that failed
         self._to_delete: list[Partition] = []
 
@@ -108,10 +110,11 @@ class Partitions:
         return changes
 
     def open_all(self, image: ClusterImage) -> TopicChanges:
-        """`follow` of a start, which opens every partition or ends. Raises what the disk or the files refuse with."""
+        """`follow` of a start. A partition that can't be opened is told and offline until the next start: its files
+        stay as they are."""
         changes = image.take_changes()
         for name in changes.touched:
-            self._follow_topic(image.topics[name], raising=True)
+            self._follow_topic(image.topics[name], at_start=True)
         return changes
 
     def configure_all(self) -> None:
@@ -119,7 +122,7 @@ class Partitions:
         for topic in self.by_name.values():
             topic.configure(self._config_of_topic(topic.name))
 
-    def _follow_topic(self, topic: TopicImage, *, raising: bool = False) -> None:
+    def _follow_topic(self, topic: TopicImage, *, at_start: bool = False) -> None:
         hosted = self.by_name.get(topic.name)
         if hosted is None:
             hosted = HostedTopic(topic.name, topic.topic_id, self._is_internal(topic.name))
@@ -135,10 +138,12 @@ class Partitions:
             try:
                 self._follow_partition(hosted, index, wanted)
             except FAULTS as error:
-                if raising:
-                    raise
                 log.error("%s-%d is offline: %s", topic.name, index, error)
-                self._to_follow[topic.name] = None
+                if at_start:
+                    hosted.offline.add(index)
+                    self.any_failed_at_start = True
+                else:
+                    self._to_follow[topic.name] = None
 
     def _let_go(self, hosted: HostedTopic, index: int) -> None:
         """Other nodes have the partition; what is here of it, from a time before, is deleted."""

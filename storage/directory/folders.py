@@ -54,7 +54,7 @@ def _add(among: dict[TopicPartition, PartitionFolder], files: Files, path: str, 
         return
     try:
         topic_id = checkpoints.read_partition_metadata(files, f"{path}/{checkpoints.PARTITION_METADATA_FILE}")
-    except CheckpointError:
+    except (CheckpointError, IsADirectoryError):  # told where the partition is opened
         topic_id = None
     partition = int(number)
     among[topic, partition] = PartitionFolder(topic, partition, path, topic_id)

@@ -36,6 +36,8 @@ class LogDirectory(DirectoryState):
         self.broker_epoch: int | None = None
         """That of the run which stopped cleanly; None after any other stop, -1 where the mark doesn't say."""
         self.meta_properties: dict[str, str] | None = None
+        self.was_formatted = False
+        """Whether it had a `meta.properties` when it was read."""
         self._deleted: list[str] = []
         """Folders of deleted partitions, which `begin` has go."""
 
@@ -70,6 +72,7 @@ class LogDirectory(DirectoryState):
         self.meta_properties = checkpoints.read_meta_properties(
             self.files, self.path_of(checkpoints.META_PROPERTIES_FILE)
         )
+        self.was_formatted = self.meta_properties is not None
         mark = self.path_of(checkpoints.CLEAN_SHUTDOWN_FILE)
         self.broker_epoch = checkpoints.read_clean_shutdown(self.files, mark)
         self.clean = self.broker_epoch is not None
@@ -137,22 +140,26 @@ class LogDirectory(DirectoryState):
         metadata = topic == METADATA_TOPIC
         recovery_point, log_start_offset = (0, 0) if metadata else self.offsets.take(key)
         folder = self.unopened.get(key)
-        log = PartitionLog.open(
-            self.path_of(f"{topic}-{partition}"),
-            topic,
-            partition,
-            config,
-            now_ms=now_ms,
-            # nobody checkpoints the metadata log, and all hangs on it: it is always read again
-            clean=self.clean and not metadata,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            files=self.files,
-            background=self.background,
-            jitter=jitter,
-            topic_id=topic_id,
-            found_topic_id=None if folder is None else folder.topic_id,
-        )
+        try:
+            log = PartitionLog.open(
+                self.path_of(f"{topic}-{partition}"),
+                topic,
+                partition,
+                config,
+                now_ms=now_ms,
+                # nobody checkpoints the metadata log, and all hangs on it: it is always read again
+                clean=self.clean and not metadata,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                files=self.files,
+                background=self.background,
+                jitter=jitter,
+                topic_id=topic_id,
+                found_topic_id=None if folder is None else folder.topic_id,
+            )
+        except BaseException:
+            self.offsets.give_back(key, recovery_point, log_start_offset)
+            raise
         self.attach(log)
         # where recovery has cut it, what comes behind the cut is new
         self.cleaner_offsets.lower(key, log.log_end_offset)

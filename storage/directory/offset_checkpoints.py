@@ -54,6 +54,13 @@ class OffsetCheckpoints:
             self._forget_log_starts()
         return self._recovery_points.pop(key, 0), self._log_starts.pop(key, 0)
 
+    def give_back(self, key: TopicPartition, recovery_point: int, log_start_offset: int) -> None:
+        """What `take` gave: the partition couldn't be opened, and its files stay as they are."""
+        if recovery_point:
+            self._recovery_points[key] = recovery_point
+        if log_start_offset:
+            self._log_starts[key] = log_start_offset
+
     def opened(self, key: TopicPartition) -> None:
         """Its log says from here on how far it is."""
         self._recovery_points.pop(key, None)

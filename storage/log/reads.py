@@ -165,11 +165,11 @@ def _locate(log: LogState, offset: int) -> tuple[int, Segment, int] | None:
         segment = segments.row[slot]
         if position < segment.size:
             return slot, segment, position
-        return segments.locate(offset, slot + 1, 0)
+        return None if slot + 1 == len(base_offsets) else segments.locate(offset, slot + 1, 0)
     slot = bisect_right(base_offsets, offset) - 1
     if slot < 0:
         return None
-    return segments.locate(offset, slot, segments.row[slot].offset_index.lookup(offset))
+    return segments.locate_by_index(offset, slot)
 
 
 def _position_of_bound(log: LogState, slot: int, segment: Segment, upper_bound: int) -> int:
@@ -183,7 +183,7 @@ def _position_of_bound(log: LogState, slot: int, segment: Segment, upper_bound: 
     known = log.read_positions.get(upper_bound) if log.read_positions else None
     if known is not None and known[0] == segment.base_offset:
         return known[1]
-    found = segment.find(upper_bound, segment.offset_index.lookup(upper_bound))
+    found = segment.find_by_index(upper_bound)
     if found is None:
         return segment.size
     _remember(log, upper_bound, segment.base_offset, found[0])

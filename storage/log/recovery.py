@@ -22,7 +22,7 @@ from storage.file_names import (
     offset_of,
 )
 from storage.files import Files
-from storage.log import producer_replay, removal, rolling, segment_recovery, side_files
+from storage.log import losses, producer_replay, removal, rolling, segment_recovery, side_files
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
 from storage.producers.producer_state import ProducerStates
@@ -47,7 +47,22 @@ def open_log(
     log_start_offset: int,
     found_topic_id: str | None,
 ) -> None:
-    """Fills in a log that was just made. See `PartitionLog.open`."""
+    """Fills in a log that was just made. See `PartitionLog.open`. Where it raises, nothing of the log is open."""
+    try:
+        _open(log, now_ms, clean, recovery_point, log_start_offset, found_topic_id)
+    except BaseException:
+        log.segments.close()
+        raise
+
+
+def _open(
+    log: LogState,
+    now_ms: int,
+    clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+    found_topic_id: str | None,
+) -> None:
     log.flushing.want(0, now_ms)
     try:
         names = set(log.files.list_directory(log.directory))
@@ -55,15 +70,19 @@ def open_log(
         names = set()
     _check_topic_id(log, names, found_topic_id, clean=clean)
     if not names:
+        losses.tell_end(log, log_start_offset, recovery_point)
         _start_empty(log, log_start_offset, now_ms)
         return
+    going: set[str] = set()
     if [name for name in names if name.endswith(_UNFINISHED_SUFFIXES)]:
+        going = {name.removesuffix(DELETED_SUFFIX) for name in names if name.endswith(DELETED_SUFFIX)}
         names = _finish_swaps(log.files, log.directory, _remove_temporary(log.files, log.directory, names))
     offsets = {name: offset for name in names if (offset := offset_of(name)) is not None}
     log.snapshots.offsets = _offsets(offsets, SNAPSHOT_SUFFIX)
     base_offsets = _offsets(offsets, LOG_SUFFIX)
-    _remove_orphans(log.files, log.directory, offsets, base_offsets)
+    _remove_orphans(log.files, log.directory, offsets, base_offsets, going=set() if clean else going)
     if not base_offsets:
+        losses.tell_end(log, log_start_offset, recovery_point)
         _start_empty(log, log_start_offset, now_ms)
         return
     log.become_ready()
@@ -82,7 +101,17 @@ def open_log(
         recovery_point=recovery_point,
         checkpointed_start=log_start_offset,
     )
-    if log.log_end_offset < log_start_offset:
+    losses.tell_end(log, log.log_end_offset, recovery_point)
+    if clean and log.log_end_offset < log_start_offset:
+        # a clean stop leaves none: whichever of the two was damaged, the records are there
+        logger.warning(
+            "%s ends at %d, and is said to begin at %d, which is passed over",
+            log.directory,
+            log.log_end_offset,
+            log_start_offset,
+        )
+        log.log_start_offset = base_offsets[0]
+    elif log.log_end_offset < log_start_offset:
         logger.warning(
             "%s ends at %d, before its log start %d: it begins anew there",
             log.directory,
@@ -186,14 +215,16 @@ def _finish_swaps(files: Files, directory: str, names: set[str]) -> set[str]:
 
 
 def _remove_orphans(
-    files: Files, directory: str, offsets: Mapping[str, int], base_offsets: list[int]
+    files: Files, directory: str, offsets: Mapping[str, int], base_offsets: list[int], *, going: set[str]
 ) -> None:
+    """`going`: what a kill has left of segments that were being deleted, whose indexes may be left."""
     bases = set(base_offsets)
     orphans = [
         name
         for name, offset in offsets.items()
         if offset not in bases and name[_END_OF_OFFSET:] in INDEX_SUFFIXES
     ]
+    losses.tell_orphans(directory, [name for name in orphans if f"{name[:_END_OF_OFFSET]}.log" not in going])
     for name in sorted(orphans):
         files.remove(f"{directory}/{name}")
 
@@ -240,7 +271,7 @@ def _reaches(segment: Segment, offset: int) -> bool:
     """Whether a batch ends at or after the offset. The index isn't checked yet: it gives no more than a hint."""
     try:
         position = segment.offset_index.lookup(offset)
-        return segment.find(offset, position if position < segment.size else 0) is not None
+        return segment.find(offset, position if 0 <= position < segment.size else 0) is not None
     except (FileNotFoundError, KafkaError):
         pass
     try:
@@ -299,6 +330,9 @@ def _load(
             log.flushing.made_anew = True
             if first_unsynced is None and segment is not log.segments.active:
                 first_unsynced = end_offset - 1
+        next_base_offset = log.segments.next_base_offset(slot)
+        if next_base_offset is not None:
+            losses.tell_gap(log, segment, end_offset if end is None else None, next_base_offset)
         slot += 1
     log.log_end_offset = end_offset
     synced = end_offset if clean else min(recovery_point, end_offset)

@@ -34,6 +34,7 @@ from storage.log.log_config import LogConfig
 logger = logging.getLogger(__name__)
 
 _HEADERS_CHUNK_BYTES = 8192
+_REINDEXED_BYTES = 4096  # index.interval.bytes' default, for an index that is made anew while it is used
 
 
 class Segment:
@@ -235,6 +236,35 @@ class Segment:
                 return at, header
         return None
 
+    def find_by_index(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """As `find`, from where the index says. An entry leads to a batch that ends at the offset or before it: one
+        that leads anywhere else has been damaged, and the index is made anew."""
+        position = self.offset_index.lookup(offset)
+        if position == 0:
+            return self.find(offset, 0)
+        if 0 < position < self.size:
+            try:
+                found = self.find(offset, position)
+            except KafkaError:
+                found = None
+                is_true = False
+            else:
+                is_true = found is None or found[0] != position or found[1].last_offset == offset
+            if is_true:
+                return found
+        logger.warning("%s leads to no batch: it is made anew", self.offset_index.file.path)
+        self._index_anew()
+        return self.find(offset, 0)
+
+    def _index_anew(self) -> None:
+        entries = bytearray()
+        indexed = 0
+        for position, header in self.batches():
+            if position - indexed > _REINDEXED_BYTES:
+                entries += self.offset_index.pack(header.last_offset, position)
+                indexed = position
+        self.offset_index.make_anew(entries)
+
     def next_offset(self) -> int:
         """The offset after its last batch: its base where it is empty. Walks from the last index entry."""
         return self.walk_to_end()[0]
@@ -254,7 +284,7 @@ class Segment:
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drops all batches from the one that holds the offset."""
-        found = self.find(offset, self.offset_index.lookup(offset))
+        found = self.find_by_index(offset)
         self.load_max_timestamp()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)

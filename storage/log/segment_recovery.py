@@ -25,6 +25,7 @@ from storage.indexes.transaction_index import AbortedTxn
 from storage.log import producer_replay, removal
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
+from storage.log.storage_errors import MisplacedSegmentError
 from storage.producers.producer_state import ProducerStates
 
 logger = logging.getLogger(__name__)
@@ -46,8 +47,9 @@ def recover(log: LogState, segment: Segment, states: ProducerStates, following: 
 
     Cuts the segment before the first batch that doesn't hold, and returns whether it did; `following`, the
     last one first, are dropped before it is cut. Leaves a snapshot at its end. Raises
-    `UnsupportedFormatError`, `OSError`.
+    `UnsupportedFormatError`, `MisplacedSegmentError`, `OSError`.
     """
+    next_base_offset = log.segments.next_base_offset(log.segments.slot_of(segment.base_offset))
     positions, times = bytearray(), bytearray()
     aborted_txns: list[AbortedTxn] = []
     interval_bytes = log.config.index_interval_bytes
@@ -56,6 +58,8 @@ def recover(log: LogState, segment: Segment, states: ProducerStates, following: 
     max_timestamp_offset = segment.base_offset
     for position, header, batch in _valid_batches(segment):
         last_offset = header.last_offset
+        if position == 0 and next_base_offset is not None and header.base_offset >= next_base_offset:
+            raise MisplacedSegmentError(segment.log.path, header.base_offset)
         if header.max_timestamp > max_timestamp_ms:
             max_timestamp_ms, max_timestamp_offset = header.max_timestamp, last_offset
         if position - last_entry_position > interval_bytes:
@@ -118,6 +122,8 @@ def _valid_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader, memoryv
         header = read_header(batch)
         # base offset and leader epoch carry no CRC
         if header.base_offset < next_offset or header.last_offset_delta < 0:
+            if position == 0:
+                raise MisplacedSegmentError(segment.log.path, header.base_offset)
             return
         if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
             return

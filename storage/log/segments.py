@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
+from protocol.records.batch import BatchHeader
 from storage.log.segment import Segment
 
 
@@ -72,21 +73,31 @@ class Segments:
     def locate(self, offset: int, slot: int, position: int) -> tuple[int, Segment, int] | None:
         """Number, segment and position of the first batch that ends at or after the offset, looked for from the given
         position of a segment on; None where none does."""
+        segment = self.row[slot]
+        return self._locate(slot, segment, segment.find(offset, position), offset)
+
+    def locate_by_index(self, offset: int, slot: int) -> tuple[int, Segment, int] | None:
+        """As `locate`, from where the segment's index says."""
+        segment = self.row[slot]
+        return self._locate(slot, segment, segment.find_by_index(offset), offset)
+
+    def _locate(
+        self, slot: int, segment: Segment, found: tuple[int, BatchHeader] | None, offset: int
+    ) -> tuple[int, Segment, int] | None:
         row = self.row
-        while slot < len(row):
-            segment = row[slot]
-            found = segment.find(offset, position)
-            if found is not None:
-                return slot, segment, found[0]
+        while found is None:
             slot += 1
-            position = 0
-        return None
+            if slot == len(row):
+                return None
+            segment = row[slot]
+            found = segment.find(offset, 0)
+        return slot, segment, found[0]
 
     def base_offset_of(self, offset: int) -> int:
         """Of the batch that holds the offset; the offset itself where none does. Raises `OSError`, `KafkaError` and
         `CorruptRecordError` where it can't be read."""
         slot = self.slot_of(offset)
-        located = self.locate(offset, slot, self.row[slot].offset_index.lookup(offset))
+        located = self.locate_by_index(offset, slot)
         if located is None:
             return offset
         _slot, segment, position = located

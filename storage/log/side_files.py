@@ -9,6 +9,7 @@ from protocol.records.batch import CONTROL_BIT, DELETE_HORIZON_BIT, CorruptRecor
 from storage.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
+from storage.log.storage_errors import MisplacedSegmentError
 from storage.producers.txn_markers import read_marker
 
 
@@ -20,10 +21,11 @@ def trusted_end(log: LogState, slot: int, names: set[str]) -> int | None:
     segment = log.segments[slot]
     stem = f"{segment.base_offset:020d}"
     if stem + INDEX_SUFFIX not in names or stem + TIME_INDEX_SUFFIX not in names:
-        return None
+        return None  # whoever reads all of it sees whether it is this one
+    next_base_offset = log.segments.next_base_offset(slot)
+    _check_place(segment, next_base_offset)
     segment.offset_index.trim()
     segment.time_index.trim()
-    next_base_offset = log.segments.next_base_offset(slot)
     try:
         if not _indexes_agree(segment, next_base_offset):
             return None
@@ -32,15 +34,31 @@ def trusted_end(log: LogState, slot: int, names: set[str]) -> int | None:
             log, segment, end_offset, stem + TXN_INDEX_SUFFIX in names
         ):
             return None
+    except MisplacedSegmentError:
+        raise
     except (KafkaError, CorruptRecordError):
         return None
     return end_offset
 
 
+def _check_place(segment: Segment, next_base_offset: int | None) -> None:
+    """Raises `MisplacedSegmentError`. Of the active one `_whole_end` sees it."""
+    if next_base_offset is None:
+        return
+    try:
+        first = next((header.base_offset for _position, header in segment.batches()), segment.base_offset)
+    except KafkaError:
+        return  # whoever reads there is told
+    if not segment.base_offset <= first < next_base_offset:
+        raise MisplacedSegmentError(segment.log.path, first)
+
+
 def _indexes_agree(segment: Segment, next_base_offset: int | None) -> bool:
     offset, position = segment.offset_index.last_entry()
     timestamp_ms, timestamp_offset = segment.time_index.last_entry()
-    if position > 0 and position >= segment.size:
+    if position < 0 or (position > 0 and position >= segment.size):
+        return False
+    if not segment.size and (segment.offset_index.count or segment.time_index.count):
         return False
     if min(offset, timestamp_offset) < segment.base_offset:
         return False
@@ -52,6 +70,8 @@ def _indexes_agree(segment: Segment, next_base_offset: int | None) -> bool:
 def _whole_end(segment: Segment) -> int | None:
     """The offset after the last batch, where the walk from the last index entry ends where the file does."""
     end_offset, end = segment.walk_to_end()
+    if end and end_offset <= segment.base_offset:
+        raise MisplacedSegmentError(segment.log.path, end_offset - 1)
     return end_offset if end == segment.size else None
 
 

@@ -43,3 +43,11 @@ def told_to_clients(function: Callable[Concatenate[_Log, _P], _R]) -> Callable[C
             raise storage_error(log, failure) from failure
 
     return guarded
+
+
+class MisplacedSegmentError(KafkaError):
+    """A segment's file begins with a whole batch of another place in the log: it was renamed, or put back from a copy
+    of another one. Kafka serves it, or cuts all of it."""
+
+    def __init__(self, path: str, offset: int) -> None:
+        super().__init__(Error.CORRUPT_MESSAGE, f"{path} begins with offset {offset}: it is another's file")

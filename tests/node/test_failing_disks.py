@@ -22,7 +22,6 @@ from broker.handlers import (
     update_features,
 )
 from broker.network.later import Later
-from broker.process.start_error import StartError
 from broker.replicas.delayed_fetch import DelayedFetch
 from broker.replicas.fetch_sessions import FetchTarget
 from broker.replicas.fetching import FetchParameters, Reading, Results
@@ -284,11 +283,17 @@ async def test_a_stop_that_cannot_sync_a_partition_is_a_failure_without_the_mark
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-async def test_a_partitions_damaged_metadata_is_said_at_the_start(tmp_path: Path) -> None:
+async def test_a_partitions_damaged_metadata_is_said_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     node = await started(tmp_path)
     create(node, "a")
     append(node, "a")
     await node.stop()
     (tmp_path / "a-0" / "partition.metadata").write_text("version: 0\ntopic_id: ?\n")
-    with pytest.raises(StartError, match="can't be opened"):
-        await started(tmp_path)
+    again = await started(tmp_path)
+    assert [
+        line for line in caplog.messages if line.startswith("a-0 is offline") and "partition.metadata" in line
+    ]
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        again.partitions.get("a", 0)

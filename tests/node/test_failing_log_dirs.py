@@ -24,12 +24,11 @@ from broker.handlers import (
     offset_for_leader_epoch,
 )
 from broker.network.later import Later
-from broker.process.start_error import StartError
 from broker.replicas.delayed_fetch import DelayedFetch
 from broker.replicas.fetch_sessions import FetchTarget
 from broker.replicas.fetching import FetchParameters, Reading, Results
 from broker.server import Server
-from protocol.errors import Error
+from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition
 from protocol.messages.topics import CreatableTopic
 from tests.node.log_dirs import (
@@ -301,14 +300,24 @@ async def test_a_log_that_cannot_be_opened_takes_its_directory_offline_at_the_st
     assert again.metadata.image.topics["t"].partitions[LOST].leader == -1
 
 
-async def test_a_log_that_cannot_be_opened_stops_a_broker_with_no_other_directory(tmp_path: Path) -> None:
+async def test_a_log_that_cannot_be_opened_is_offline_where_there_is_no_other_directory(
+    tmp_path: Path,
+) -> None:
     node = await started(tmp_path, "a")
-    topics_of(node).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=2, replication_factor=1)])
     write(node, 0)
+    write(node, 1)
     crash(node)
     refuse("/a/t-0", "list_directory")
-    with pytest.raises(StartError, match="can't be opened"):
-        await started(tmp_path, "a")
+    again = await started(tmp_path, "a")
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        again.partitions.get("t", 0)
+    assert again.partitions.get("t", 1).log.log_end_offset == 1
+    assert again.metadata.image.topics["t"].partitions[0].leader == -1
+    files.set_fault_hook(None)
+    await again.stop()
+    once_more = await started(tmp_path, "a")
+    assert once_more.partitions.get("t", 0).leader().log.log_end_offset == 1
 
 
 async def test_more_that_is_offline_than_one_batch_holds_is_recorded(

@@ -1,0 +1,102 @@
+"""Whether the files of the metadata log hold what was written: looked at before anything of them is changed.
+
+A log's recovery cuts at the first bad byte. Of a partition that is a few records; of the metadata log it is every
+topic that was made behind it, and their folders would be set aside as nobody's. So a torn end of what was being
+written is cut, as in Kafka, and nothing else is: damage before that ends the start. Kafka cuts there, too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, MAGIC_POS, crc_is_valid, read_header
+from storage.file_names import LOG_SUFFIX, offset_of
+from storage.files import Files
+
+SYNCED_RUNS = 2
+"""Whoever begins to lead syncs the log. A run may end before that is done, so that what two runs have begun behind was
+on the disk for sure."""
+
+
+class LogDamage(NamedTuple):
+    """Where a log that was whole is so no more."""
+
+    path: str
+    position: int
+    offset: int
+    """Of the first record that is lost."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: damaged at position {self.position}, offset {self.offset}: {self.reason}"
+
+
+class _End(NamedTuple):
+    position: int
+    offset: int
+    epoch: int
+
+
+def find_damage(files: Files, directory: str, *, clean: bool) -> LogDamage | None:
+    """What a recovery would cut that isn't a torn end. `clean`: the last run synced all and stopped.
+
+    Raises `OSError`.
+    """
+    if not files.exists(directory):
+        return None
+    names = [name for name in files.list_directory(directory) if name.endswith(LOG_SUFFIX)]
+    bases = sorted(base for name in names if (base := offset_of(name)) is not None)
+    epoch = -1
+    for index, base in enumerate(bases):
+        path = f"{directory}/{base:020d}{LOG_SUFFIX}"
+        data = memoryview(files.read_whole(path))
+        end = _valid_end(data, _End(0, base, epoch))
+        epoch = end.epoch
+        following = bases[index + 1] if index + 1 < len(bases) else None
+        if end.position < len(data):
+            if clean or following is not None:
+                return LogDamage(path, end.position, end.offset, "what stands there is no whole batch")
+            later = _epoch_behind(data, end)
+            if later >= epoch + SYNCED_RUNS:
+                return LogDamage(
+                    path, end.position, end.offset, f"whole batches follow, up to leader epoch {later}"
+                )
+        elif following is not None and end.offset < following:
+            return LogDamage(path, end.position, end.offset, f"the next segment begins at {following}")
+    return None
+
+
+def _valid_end(data: memoryview, end: _End) -> _End:
+    """Behind the last of the batches in a row that hold."""
+    while (size := _size_at(data, end.position)) and crc_is_valid(data, end.position, size):
+        header = read_header(data, end.position)
+        if header.base_offset < end.offset or header.last_offset_delta < 0:
+            break
+        end = _End(end.position + size, header.last_offset + 1, max(end.epoch, header.partition_leader_epoch))
+    return end
+
+
+def _size_at(data: memoryview, position: int) -> int:
+    """Of the batch that seems to be there; 0 where none does."""
+    if position < 0 or position + BATCH_OVERHEAD > len(data) or data[position + MAGIC_POS] != MAGIC:
+        return 0
+    size = read_header(data, position).batch_length + LOG_OVERHEAD
+    return size if BATCH_OVERHEAD <= size <= len(data) - position else 0
+
+
+def _epoch_behind(data: memoryview, end: _End) -> int:
+    """The latest leader epoch of the whole batches anywhere behind; -1 without any."""
+    latest = -1
+    searched, sign = bytes(data), bytes([MAGIC])
+    magic = searched.find(sign, end.position + MAGIC_POS + 1)
+    while magic >= 0:
+        position = magic - MAGIC_POS
+        size = _size_at(data, position)
+        if size and crc_is_valid(data, position, size):
+            header = read_header(data, position)
+            if header.base_offset >= end.offset:
+                latest = max(latest, header.partition_leader_epoch)
+            magic = searched.find(sign, position + size + MAGIC_POS)
+        else:
+            magic = searched.find(sign, magic + 1)
+    return latest
