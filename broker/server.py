@@ -29,6 +29,7 @@ from broker.housekeeping import Housekeeping
 from broker.metadata_publisher import BrokerMetadataPublisher, Followers
 from broker.network.dispatch import Dispatcher
 from broker.network.listener import Admission, Listener
+from broker.network.memory import Memory
 from broker.network.turns import Turns
 from broker.quotas.client_quotas import ClientQuotas
 from broker.replicas.current_leaders import CurrentLeaders
@@ -194,11 +195,13 @@ class Server:
 
     def _listeners(self) -> dict[str, Listener]:
         admission = Admission(self.connection_limits, self.quotas.connections, self.clock)
-        max_frame_bytes = self.config.get_int("socket.request.max.bytes")
+        memory = Memory.of(
+            self.scheduler,
+            self.config.get_int("socket.request.max.bytes"),
+            self.config.get_int("queued.max.request.bytes"),
+        )
         return {
-            endpoint.name: Listener(
-                endpoint, self.dispatcher, admission, self.scheduler, max_frame_bytes=max_frame_bytes
-            )
+            endpoint.name: Listener(endpoint, self.dispatcher, admission, self.scheduler, memory)
             for endpoint in self.endpoints
         }
 

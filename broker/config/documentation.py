@@ -124,6 +124,8 @@ BROKER: dict[str, str] = {
     "offsets.topic.segment.bytes": "How large a segment of __consumer_offsets may become.",
     "process.roles": "What this process is: broker, controller, or both.",
     "producer.id.expiration.ms": "After how long without a batch an idempotent producer is forgotten by a partition.",
+    "queued.max.request.bytes": "The memory that requests which come in or are in work may take over all connections;"
+    " not above 0: 256 MiB.",
     "queued.max.requests": "How many requests may wait to be worked.",
     "replica.fetch.max.bytes": "The most that a follower asks for of one partition.",
     "replica.lag.time.max.ms": "After how long behind its leader a follower is out of sync.",

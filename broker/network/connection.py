@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 from broker.environment.watchdog import LONGEST_HOLD_S, TURN_S
@@ -25,13 +26,16 @@ from protocol.errors import CodecError
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.network.memory import Memory
 
 log = logging.getLogger("barnabas.connection")
 
 _SIZE = struct.Struct(">i")
+_PRODUCE = bytes(2)  # as the api key
 
 INITIAL_BUFFER_BYTES = 16 * 1024  # what each idle connection holds
 RETAINED_BUFFER_BYTES = 4 * 1024 * 1024  # a buffer that once held a larger frame is let go
+DECODED_TIMES = 16  # what a request takes as objects, in times of its bytes: more where its entries are tiny
 UNWRITTEN_BYTES = 1024 * 1024  # of answers that are gathered for one write
 
 _SERVING = ConnectionState.SERVING
@@ -57,27 +61,31 @@ class Connection(SendingSide):
     __slots__ = (
         "_buffer",
         "_end",
+        "_has_memory_to_decode",
+        "_held_bytes",
         "_max_frame_bytes",
         "_next_turn",
         "_pending",
         "_start",
         "_throttle",
         "_view",
+        "_waits_for_memory",
         "client_software",
         "listener",
         "principal",
         "reading_paused",
     )
 
-    def __init__(
-        self, listener: Admitting, requests: Requests, scheduler: Scheduler, max_frame_bytes: int
-    ) -> None:
-        super().__init__(requests, scheduler)
+    def __init__(self, listener: Admitting, requests: Requests, scheduler: Scheduler, memory: Memory) -> None:
+        super().__init__(requests, scheduler, memory)
         self.listener = listener
         self.principal = ANONYMOUS
         self.client_software: tuple[str, str] | None = None
         self.reading_paused = False
-        self._max_frame_bytes = max_frame_bytes
+        self._max_frame_bytes = memory.max_frame_bytes
+        self._held_bytes = 0  # of the memory for requests
+        self._has_memory_to_decode = False
+        self._waits_for_memory = False
         self._buffer = bytearray(INITIAL_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._start = 0  # where the next frame starts
@@ -110,6 +118,8 @@ class Connection(SendingSide):
             self._throttle.cancel()
             self._throttle = None
         self._unsent = None
+        self._memory.requests.forget(self)
+        self._memory.answers.forget(self)
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.abandon()
@@ -142,6 +152,81 @@ class Connection(SendingSide):
 
     # --- frames ---------------------------------------------------------------------------------------------
 
+    @property
+    def is_receiving(self) -> bool:
+        """Whether a part of a request is there, and the rest is up to the client."""
+        return self._pending is None and self._end > self._start
+
+    def _ask_for_room(self, transport: asyncio.Transport) -> None:
+        """Where the frame at hand needs a larger buffer and there is no memory for it, stop reading until there is."""
+        size = len(self._buffer)
+        if self._end - self._start <= size // 2:
+            return
+        if self._memory.requests.ask(self, size, self._has_room):
+            self._held_bytes += size
+        else:
+            self._waits_for_memory = True
+            transport.pause_reading()
+
+    def _has_room(self) -> None:
+        self._held_bytes += len(self._buffer)
+        self._read_on()
+
+    def _may_decode(self, size: int) -> bool:
+        """Whether there is memory for the objects that a request becomes, but for records; else it waits for that."""
+        if self._has_memory_to_decode or self._buffer.startswith(_PRODUCE, self._start + 4):
+            return True
+        requests = self._memory.requests
+        more_bytes = min(DECODED_TIMES * size, requests.most_bytes)
+        if requests.ask(self, more_bytes, partial(self._can_decode, more_bytes)):
+            self._held_bytes += more_bytes
+            self._has_memory_to_decode = True
+        elif not self._waits_for_memory and self.transport is not None:
+            self._waits_for_memory = True
+            self.transport.pause_reading()
+        return self._has_memory_to_decode
+
+    def _can_decode(self, held_bytes: int) -> None:
+        self._held_bytes += held_bytes
+        self._has_memory_to_decode = True
+        self._call_soon(self._may_serve)
+
+    def _is_decoded_no_more(self) -> None:
+        """Neither the objects of the last request are held, nor a buffer of its own."""
+        self._has_memory_to_decode = False
+        self._free(len(self._buffer) - INITIAL_BUFFER_BYTES)
+
+    def _read_on(self) -> None:
+        """There is the memory that this has waited for."""
+        self._waits_for_memory = False
+        if self.transport is not None and not self.transport.is_closing() and not self.reading_paused:
+            self.transport.resume_reading()
+
+    def _wait_to_answer(self, transport: asyncio.Transport) -> None:
+        self._memory.answers.when_room(self, self._may_serve)
+        if not self._waits_for_memory:
+            self._waits_for_memory = True
+            transport.pause_reading()
+
+    def _may_serve(self) -> None:
+        self._read_on()
+        if self._state is _SERVING and self._next_turn is None:
+            self._serve()
+
+    def shrink(self) -> None:
+        """Give back what is held for requests to come."""
+        if self._end == self._start and self._pending is None and len(self._buffer) > INITIAL_BUFFER_BYTES:
+            self._start = self._end = 0
+            self._buffer = bytearray(INITIAL_BUFFER_BYTES)
+            self._view = memoryview(self._buffer)
+            self._free(0)
+
+    def _free(self, still_held_bytes: int) -> None:
+        freed_bytes = self._held_bytes - still_held_bytes
+        if freed_bytes > 0:
+            self._held_bytes = still_held_bytes
+            self._memory.requests.free(self, freed_bytes)
+
     def _make_room(self) -> None:
         """Move what is left of the bytes to the front, into a larger buffer where a frame needs it.
 
@@ -149,10 +234,14 @@ class Connection(SendingSide):
         """
         left = self._end - self._start
         size = len(self._buffer)
-        if left > size // 2:
+        if self._pending is not None:
+            # The request in work may hold views of the old buffer: its bytes must stay where they are.
+            size = INITIAL_BUFFER_BYTES
+            while left >= size:
+                size *= 2
+        elif left > size // 2:
             size *= 2
         if self._pending is not None or size != len(self._buffer):
-            # The request in work may hold views of the old buffer: its bytes must stay where they are.
             fresh = bytearray(size)
             fresh[:left] = self._view[self._start : self._end]
             self._buffer, self._view = fresh, memoryview(fresh)
@@ -169,6 +258,7 @@ class Connection(SendingSide):
         monotonic_s = self._requests.monotonic_s
         turn_began_s = began_s = monotonic_s()
         frame = self._view[:0]
+        unread = self._memory.answers
         try:
             while self._state is _SERVING:
                 start = self._start
@@ -182,8 +272,13 @@ class Connection(SendingSide):
                     )
                 if have < size + 4:
                     break
+                if unread.is_full:
+                    self._wait_to_answer(self.transport)
+                    break
                 if began_s - turn_began_s > TURN_S:
                     self._next_turn = self._call_soon(self._serve_on)
+                    break
+                if size > INITIAL_BUFFER_BYTES and not self._may_decode(size):
                     break
                 self._start = start + 4 + size
                 frame = self._view[start + 4 : start + 4 + size]
@@ -217,17 +312,22 @@ class Connection(SendingSide):
             self.fail(error)
             return
         self._write(out)
+        if self._has_memory_to_decode and self._pending is None:
+            self._is_decoded_no_more()
+        if self._start == self._end and self._pending is None:
+            if len(self._buffer) > RETAINED_BUFFER_BYTES or self._memory.requests.is_short:
+                self.shrink()
+            self._start = self._end = 0
         if self._state is not _SERVING or self._next_turn is not None:
             self._bound_backlog()
             return
-        if self._start == self._end:
-            self._start = self._end = 0
-            if len(self._buffer) > RETAINED_BUFFER_BYTES:
-                self._buffer = bytearray(INITIAL_BUFFER_BYTES)
-                self._view = memoryview(self._buffer)
-        if self.reading_paused and self.transport is not None and not self.transport.is_closing():
+        if self._waits_for_memory or self.transport is None or self.transport.is_closing():
+            return
+        if self.reading_paused:
             self.reading_paused = False
             self.transport.resume_reading()
+        if self._end == len(self._buffer):
+            self._ask_for_room(self.transport)
 
     def _serve_on(self) -> None:
         """The turn is over that others were let in for."""
@@ -243,6 +343,7 @@ class Connection(SendingSide):
         pending = self._pending
         if pending is None:  # the client has hung up meanwhile
             return
+        self._is_decoded_no_more()
         try:
             answer = pending.take()
         except Exception as error:

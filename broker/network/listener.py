@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.dispatch import Dispatcher
     from broker.network.endpoints import BoundEndpoint
+    from broker.network.memory import Memory
     from broker.quotas.client_quotas import ConnectionRates
 
 
@@ -32,8 +33,7 @@ class Listener:
         dispatcher: Dispatcher,
         admission: Admission,
         scheduler: Scheduler,
-        *,
-        max_frame_bytes: int,
+        memory: Memory,
     ) -> None:
         self.name = endpoint.name
         self.endpoint = endpoint
@@ -42,7 +42,7 @@ class Listener:
         self._dispatcher = dispatcher
         self._admission = admission
         self._scheduler = scheduler
-        self._max_frame_bytes = max_frame_bytes
+        self._memory = memory
 
     @property
     def port(self) -> int:
@@ -55,7 +55,7 @@ class Listener:
         self.accepts = True
 
     def _connection(self) -> Connection:
-        return Connection(self, self._dispatcher, self._scheduler, self._max_frame_bytes)
+        return Connection(self, self._dispatcher, self._scheduler, self._memory)
 
     def admit(self, connection: Connection) -> str | None:
         """Count a connection in; why it has to close, where there are too many."""

@@ -16,6 +16,7 @@ from storage.file_range import FileRange
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
+    from broker.network.memory import Memory
 
 log = logging.getLogger("barnabas.connection")
 
@@ -47,6 +48,7 @@ class SendingSide(asyncio.BufferedProtocol):
         "_call_later",
         "_call_soon",
         "_closes_because",
+        "_memory",
         "_requests",
         "_state",
         "_time",
@@ -57,11 +59,12 @@ class SendingSide(asyncio.BufferedProtocol):
         "transport",
     )
 
-    def __init__(self, requests: Requests, scheduler: Scheduler) -> None:
+    def __init__(self, requests: Requests, scheduler: Scheduler, memory: Memory) -> None:
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
         self.peer_port = 0
         self.last_active_s = 0.0
+        self._memory = memory
         self._requests = requests
         self._state = ConnectionState.SERVING
         self._unsent: Unsent | None = None  # where answers lie in files and the socket takes no more at once
@@ -82,10 +85,16 @@ class SendingSide(asyncio.BufferedProtocol):
             raise BrokenInvariantError(f"{event.name} at a connection that is {self._state.name}")
         return action
 
+    def unread_bytes(self) -> int:
+        """What is in memory of answers that the client hasn't read."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
     def pause_writing(self) -> None:
         self._happens(Event.CLIENT_IS_SLOW)
+        self._memory.answers.hold(self, self.unread_bytes())
 
     def resume_writing(self) -> None:
+        self._memory.answers.hold(self, 0)
         if self._unsent is None or self._send_on():
             self._client_has_read()
 

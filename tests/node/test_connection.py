@@ -12,6 +12,7 @@ from broker.environment.watchdog import LONGEST_HOLD_S
 from broker.network.answers import WRITTEN_CHUNKS, CloseConnectionError
 from broker.network.connection import INITIAL_BUFFER_BYTES, Connection
 from broker.network.later import Later
+from broker.network.memory import Memory
 from protocol.errors import CodecError
 
 MAX_FRAME_BYTES = 1_000_000
@@ -33,6 +34,9 @@ class FakeTransport:
         return ("127.0.0.1", 1234)
 
     def set_write_buffer_limits(self, high: int) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.written)
 
     def write(self, data: bytes) -> None:
         self.writes += 1
@@ -117,7 +121,7 @@ class FakeDispatcher:
         self.now_s += self.takes_s
         data = bytes(frame)
         self.served.append(data)
-        if data.startswith(b"wait"):
+        if data.startswith((b"wait", b"\0\0wait")):
             self.waiting.append(Waiting())
             return self.waiting[-1]
         if data.startswith(b"large"):
@@ -149,7 +153,7 @@ class Client:
             self.listener,  # type: ignore[arg-type]
             self.dispatcher,  # type: ignore[arg-type]
             LoopScheduler(),
-            MAX_FRAME_BYTES,
+            Memory.of(LoopScheduler(), MAX_FRAME_BYTES, -1),
         )
 
     def connect(self) -> "Client":

@@ -22,6 +22,7 @@ from broker.handlers import fetch
 from broker.network import unsent
 from broker.network.answers import Answer
 from broker.network.connection import Connection
+from broker.network.memory import Memory
 from broker.network.sending_side import WRITE_HIGH_WATER_BYTES
 from broker.network.unsent import PIECE_BYTES
 from broker.replicas.fetching import MOST_READ_AT_ONCE
@@ -87,7 +88,11 @@ async def connected(source: FromFile) -> AsyncIterator[Peer]:
     made: list[Connection] = []
 
     def connection() -> Connection:
-        made.append(Connection(FakeListener(), source, LoopScheduler(), MAX_FRAME_BYTES))
+        made.append(
+            Connection(
+                FakeListener(), source, LoopScheduler(), Memory.of(LoopScheduler(), MAX_FRAME_BYTES, -1)
+            )
+        )
         return made[0]
 
     server = await loop.create_server(connection, "127.0.0.1", 0)

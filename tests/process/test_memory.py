@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,9 @@ import psutil
 import pytest
 
 import barnabas
+from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from protocol.records import records
 from tests.support.ready_requests import produce_frame, produce_in_flight
@@ -69,5 +72,46 @@ def test_thirty_clients_that_never_read_their_fetches_cost_a_piece_each(broker: 
         other.send_bytes(fetch("t", 1))
         assert len(other.next_frame()) > MB
     assert rss(broker) - before < 30 * MB
+    for client in clients:
+        client.close()
+
+
+def test_two_hundred_halves_of_large_requests_cost_no_more_than_the_bound(tmp_path: Path) -> None:
+    bound = 32 * 1024 * 1024
+    config = {"queued.max.request.bytes": bound, "socket.request.max.bytes": bound}
+    half = bytes(bound // 2)
+    with barnabas.Broker(data=tmp_path / "data", config=config) as broker:
+        filled(broker, "t", 1)
+        before = rss(broker)
+        clients = [connected(broker) for _ in range(200)]
+        for client in clients:
+            client.setblocking(False)
+            client.send((bound - 4).to_bytes(4, "big") + bytes(8))  # Produce, version 0
+        left = {client: memoryview(half) for client in clients}
+        while any(left.values()):  # for as long as the broker takes it
+            _, writable, _ = select.select([], [client for client in clients if left[client]], [], 0.5)
+            if not writable:
+                break
+            for client in writable:
+                left[client] = left[client][client.send(left[client]) :]
+        assert sum(map(bool, left.values())) > 100
+        assert rss(broker) - before < 2.5 * bound
+        with Client.of(broker.bootstrap) as other:
+            other.send_bytes(fetch("t", 1))
+            assert len(other.next_frame()) > MB
+        for client in clients:
+            client.close()
+
+
+def test_large_answers_that_nobody_reads_are_made_up_to_a_bound(broker: barnabas.Broker) -> None:
+    names = [MetadataRequestTopic(name=f"{'n' * 200}{number}") for number in range(30_000)]
+    request = request_frame(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9)
+    before = rss(broker)
+    clients = [connected(broker) for _ in range(40)]
+    for client in clients:
+        client.sendall(request)
+    with Client.of(broker.bootstrap) as other:
+        assert other.ask(ApiVersionsRequest(), 0).error_code == 0
+    assert rss(broker) - before < 600 * MB
     for client in clients:
         client.close()

@@ -1,0 +1,217 @@
+"""What all connections together may hold in memory of requests that come in, and of answers that their clients don't
+read (Kafka, for the former: `SimpleMemoryPool`, by `queued.max.request.bytes`).
+
+Over the bound nothing grows: who needs more isn't read from until there is room, smaller needs first. So that none
+waits for ever, those that keep memory others wait for, and don't move, are closed; and where all that are received
+wait for one another, one goes on, above the bound, as Kafka lets one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from broker.environment.scheduler import Scheduled, Scheduler
+
+MOST_REQUEST_BYTES = 256 * 1024 * 1024
+"""Of requests, where `queued.max.request.bytes` names no bound. Kafka has none then."""
+MOST_UNREAD_BYTES = 256 * 1024 * 1024
+"""Of answers that aren't read."""
+STALLED_S = 10
+"""How long a connection may keep memory that others wait for without moving."""
+
+
+class Receiving(Protocol):
+    """A connection as one that requests come in at."""
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether a part of a request is there, and the rest is up to its client."""
+        ...
+
+    def shrink(self) -> None:
+        """Give back what is held for requests to come."""
+        ...
+
+    def abort(self, reason: str) -> None: ...
+
+
+class _Share:
+    __slots__ = ("held_bytes", "since_s")
+
+    def __init__(self, since_s: float) -> None:
+        self.held_bytes = 0
+        self.since_s = since_s
+
+
+class RequestMemory:
+    """The memory for requests, beside the few kilobytes that each connection has anyway."""
+
+    __slots__ = ("_check", "_scheduler", "_shares", "_waiting", "held_bytes", "is_short", "most_bytes")
+
+    def __init__(self, scheduler: Scheduler, most_bytes: int = MOST_REQUEST_BYTES) -> None:
+        self.most_bytes = most_bytes
+        self.held_bytes = 0
+        self.is_short = False
+        """Whether someone waits: then nobody keeps what it doesn't need."""
+        self._scheduler = scheduler
+        self._shares: dict[Receiving, _Share] = {}
+        self._waiting: dict[Receiving, tuple[int, Callable[[], None]]] = {}
+        self._check: Scheduled | None = None
+
+    def ask(self, connection: Receiving, more_bytes: int, then: Callable[[], None]) -> bool:
+        """Whether the connection may hold so much more. Where not now, `then` is called once it may, and does."""
+        if self.held_bytes + more_bytes > self.most_bytes:
+            for holder in [*self._shares]:
+                holder.shrink()
+        if self.held_bytes + more_bytes > self.most_bytes and self._others_move(connection):
+            self._waiting[connection] = (more_bytes, then)
+            self._begin_to_check()
+            return False
+        self._grant(connection, more_bytes)
+        return True
+
+    def free(self, connection: Receiving, freed_bytes: int) -> None:
+        """The connection holds so much less."""
+        share = self._shares[connection]
+        share.held_bytes -= freed_bytes
+        if not share.held_bytes:
+            del self._shares[connection]
+        self.held_bytes -= freed_bytes
+        if self._waiting:
+            self._let_in()
+
+    def forget(self, connection: Receiving) -> None:
+        """The connection is gone."""
+        self._waiting.pop(connection, None)
+        share = self._shares.pop(connection, None)
+        if share is not None:
+            self.held_bytes -= share.held_bytes
+        self._let_in()
+
+    def _grant(self, connection: Receiving, more_bytes: int) -> None:
+        now_s = self._scheduler.time()
+        share = self._shares.get(connection)
+        if share is None:
+            share = self._shares[connection] = _Share(now_s)
+        share.since_s = now_s
+        share.held_bytes += more_bytes
+        self.held_bytes += more_bytes
+
+    def _others_move(self, connection: Receiving) -> bool:
+        return any(holder is not connection and holder not in self._waiting for holder in self._shares)
+
+    def _let_in(self) -> None:
+        """Those that there is room for, smaller needs first; one in any case where nobody moves."""
+        for connection, (more_bytes, then) in sorted(self._waiting.items(), key=lambda item: item[1][0]):
+            if self.held_bytes + more_bytes > self.most_bytes and self._others_move(connection):
+                break
+            if self._waiting.pop(connection, None) is None:
+                continue
+            self._grant(connection, more_bytes)
+            then()
+        if not self._waiting:
+            self.is_short = False
+            if self._check is not None:
+                self._check.cancel()
+                self._check = None
+
+    def _begin_to_check(self) -> None:
+        self.is_short = True
+        if self._check is None:
+            now_s = self._scheduler.time()
+            for share in self._shares.values():
+                share.since_s = now_s
+            self._check = self._scheduler.call_later(STALLED_S, self._close_stalled)
+
+    def _close_stalled(self) -> None:
+        self._check = self._scheduler.call_later(STALLED_S, self._close_stalled)
+        latest_s = self._scheduler.time() - STALLED_S
+        for connection, share in [*self._shares.items()]:
+            if share.since_s <= latest_s and connection.is_receiving and connection not in self._waiting:
+                connection.abort(
+                    f"a part of its request has taken {share.held_bytes} bytes for {STALLED_S} s that others wait for"
+                )
+
+
+class Unread(Protocol):
+    """A connection as one whose client leaves answers unread."""
+
+    def unread_bytes(self) -> int:
+        """What is held of them now."""
+        ...
+
+    def abort(self, reason: str) -> None: ...
+
+
+class AnswerMemory:
+    """The memory of answers that their clients haven't read; records of a Fetch aren't in it, which stay in files."""
+
+    __slots__ = ("_check", "_scheduler", "_shares", "_waiting", "held_bytes", "is_full", "most_bytes")
+
+    def __init__(self, scheduler: Scheduler, most_bytes: int = MOST_UNREAD_BYTES) -> None:
+        self.most_bytes = most_bytes
+        self.held_bytes = 0
+        self.is_full = False
+        """Then nobody is served: any answer might be left unread, too."""
+        self._scheduler = scheduler
+        self._shares: dict[Unread, int] = {}
+        self._waiting: dict[Unread, Callable[[], None]] = {}
+        self._check: Scheduled | None = None
+
+    def hold(self, connection: Unread, held_bytes: int) -> None:
+        """So much of the connection's answers isn't read; 0 where all is."""
+        self.held_bytes += held_bytes - self._shares.pop(connection, 0)
+        if held_bytes:
+            self._shares[connection] = held_bytes
+        is_full = self.held_bytes > self.most_bytes
+        if is_full is not self.is_full:
+            self.is_full = is_full
+            if is_full:
+                self._check = self._scheduler.call_later(STALLED_S, self._close_stalled)
+            else:
+                self._end_wait()
+
+    def when_room(self, connection: Unread, then: Callable[[], None]) -> None:
+        """`then` is called once it isn't full any more, in a turn of its own."""
+        self._waiting[connection] = then
+
+    def forget(self, connection: Unread) -> None:
+        """The connection is gone."""
+        self._waiting.pop(connection, None)
+        self.hold(connection, 0)
+
+    def _end_wait(self) -> None:
+        if self._check is not None:
+            self._check.cancel()
+            self._check = None
+        waiting, self._waiting = self._waiting, {}
+        for then in waiting.values():
+            self._scheduler.call_soon(then)
+
+    def _close_stalled(self) -> None:
+        self._check = self._scheduler.call_later(STALLED_S, self._close_stalled)
+        for connection, held_bytes in [*self._shares.items()]:
+            left_bytes = connection.unread_bytes()
+            if left_bytes < held_bytes:
+                self.hold(connection, left_bytes)
+            else:
+                connection.abort(
+                    f"its client has read nothing of {held_bytes} bytes for {STALLED_S} s that others wait for"
+                )
+
+
+class Memory(NamedTuple):
+    """Of all connections of a node."""
+
+    max_frame_bytes: int
+    """The largest request there may be (`socket.request.max.bytes`)."""
+    requests: RequestMemory
+    answers: AnswerMemory
+
+    @classmethod
+    def of(cls, scheduler: Scheduler, max_frame_bytes: int, queued_max_request_bytes: int) -> Memory:
+        """`queued_max_request_bytes`: as the setting is, not above 0 for no bound of the operator's."""
+        most_bytes = queued_max_request_bytes if queued_max_request_bytes > 0 else MOST_REQUEST_BYTES
+        return cls(max_frame_bytes, RequestMemory(scheduler, most_bytes), AnswerMemory(scheduler))

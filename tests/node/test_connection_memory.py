@@ -1,0 +1,372 @@
+"""The memory that all connections share: who waits for it, who is let in, who is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.network.connection import DECODED_TIMES, INITIAL_BUFFER_BYTES, RETAINED_BUFFER_BYTES, Connection
+from broker.network.memory import (
+    MOST_REQUEST_BYTES,
+    MOST_UNREAD_BYTES,
+    STALLED_S,
+    AnswerMemory,
+    Memory,
+    RequestMemory,
+)
+from tests.node.test_connection import FakeDispatcher, FakeListener, FakeTransport, frame
+
+KIB = 1024
+MIB = 1024 * 1024
+
+
+class Timer:
+    def __init__(self, at_s: float, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self.at_s, self.callback, self.args = at_s, callback, args
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class Schedule:
+    """A scheduler whose time is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.timers: list[Timer] = []
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_soon(self, callback: Callable[..., object], /, *args: Any) -> Timer:
+        return self.call_later(0, callback, *args)
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Timer:
+        self.timers.append(Timer(self.now_s + delay_s, callback, args))
+        return self.timers[-1]
+
+    def tell_failures(self, failed: object) -> Callable[[], None]:
+        raise NotImplementedError
+
+    def pending(self) -> list[Timer]:
+        return [timer for timer in self.timers if not timer.is_cancelled]
+
+    def advance(self, by_s: float) -> None:
+        until_s = self.now_s + by_s
+        while due := [timer for timer in self.pending() if timer.at_s <= until_s]:
+            timer = min(due, key=lambda timer: timer.at_s)
+            self.now_s = max(self.now_s, timer.at_s)
+            self.timers.remove(timer)
+            timer.callback(*timer.args)
+        self.now_s = until_s
+
+
+class Client:
+    """The loop's side of a connection, and its client's."""
+
+    def __init__(self, schedule: Schedule, memory: Memory) -> None:
+        self.transport = FakeTransport()
+        self.dispatcher = FakeDispatcher()
+        self.connection = Connection(
+            FakeListener(),  # type: ignore[arg-type]
+            self.dispatcher,  # type: ignore[arg-type]
+            schedule,
+            memory,
+        )
+        self.connection.connection_made(self.transport)  # type: ignore[arg-type]
+        self.unsent = b""
+
+    def send(self, data: bytes) -> Client:
+        self.unsent += data
+        return self.send_on()
+
+    def send_on(self) -> Client:
+        """As much as is read from it."""
+        left = memoryview(self.unsent)
+        while left and self.transport.reading and not self.transport.closing:
+            room = self.connection.get_buffer(-1)
+            size = min(len(room), len(left))
+            room[:size] = left[:size]
+            left = left[size:]
+            self.connection.buffer_updated(size)
+        self.unsent = bytes(left)
+        return self
+
+    @property
+    def buffer_bytes(self) -> int:
+        return len(self.connection._buffer)
+
+    @property
+    def is_read_from(self) -> bool:
+        return self.transport.reading and not self.transport.closing
+
+    def lose(self) -> None:
+        self.connection.connection_lost(None)
+
+
+@pytest.fixture
+def schedule() -> Schedule:
+    return Schedule()
+
+
+def half(size: int) -> bytes:
+    """The first half of a Produce request."""
+    return frame(bytes(size))[: size // 2]
+
+
+def memory_of(schedule: Schedule, request_bytes: int, unread_bytes: int = MIB) -> Memory:
+    return Memory(100 * MIB, RequestMemory(schedule, request_bytes), AnswerMemory(schedule, unread_bytes))
+
+
+# --- requests ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.limit("broker.network.memory.MOST_REQUEST_BYTES")
+def test_without_a_bound_of_the_operators_there_is_one(schedule: Schedule) -> None:
+    assert Memory.of(schedule, 100 * MIB, -1).requests.most_bytes == MOST_REQUEST_BYTES == 256 * MIB
+    assert Memory.of(schedule, 100 * MIB, 300 * MIB).requests.most_bytes == 300 * MIB
+
+
+def test_parts_of_requests_are_held_up_to_the_bound(schedule: Schedule) -> None:
+    memory = memory_of(schedule, 2 * MIB)
+    clients = [Client(schedule, memory).send(half(MIB)) for _ in range(20)]
+    assert memory.requests.held_bytes <= 2 * MIB
+    assert sum(client.buffer_bytes - INITIAL_BUFFER_BYTES for client in clients) <= 2 * MIB
+    assert [client.is_read_from for client in clients[:2]] == [True, True]
+    assert not any(client.is_read_from for client in clients[5:])
+
+
+def test_small_requests_need_none_of_it(schedule: Schedule) -> None:
+    memory = memory_of(schedule, MIB)
+    for _ in range(5):
+        Client(schedule, memory).send(half(10 * MIB))
+    assert memory.requests.is_short
+    small = Client(schedule, memory).send(frame(b"small"))
+    assert small.dispatcher.served == [b"small"]
+
+
+def test_who_waits_goes_on_once_another_is_served(schedule: Schedule) -> None:
+    memory = memory_of(schedule, MIB + INITIAL_BUFFER_BYTES)
+    whole = frame(bytes(MIB - 100))
+    first = Client(schedule, memory).send(whole[:-1])
+    second = Client(schedule, memory).send(whole)
+    assert (first.is_read_from, second.is_read_from) == (True, False)
+    first.send(whole[-1:])
+    assert len(first.dispatcher.served) == 1
+    assert second.send_on().dispatcher.served == [whole[4:]]
+    assert memory.requests.held_bytes == second.buffer_bytes - INITIAL_BUFFER_BYTES
+    assert not schedule.pending()
+
+
+def test_smaller_needs_come_first(schedule: Schedule) -> None:
+    memory = memory_of(schedule, MIB)
+    first = Client(schedule, memory).send(half(MIB))
+    large = Client(schedule, memory).send(half(10 * MIB))
+    small = Client(schedule, memory)
+    memory.requests.most_bytes = memory.requests.held_bytes  # there is room for none of them
+    small.send(half(40 * KIB))
+    assert not large.is_read_from
+    assert not small.is_read_from
+    memory.requests.most_bytes += INITIAL_BUFFER_BYTES
+    memory.requests._let_in()
+    assert (large.is_read_from, small.is_read_from) == (False, True)
+    assert first.is_read_from
+
+
+def test_where_all_wait_for_one_another_one_goes_on(schedule: Schedule) -> None:
+    memory = memory_of(schedule, MIB)
+    clients = [Client(schedule, memory).send(half(8 * MIB)) for _ in range(20)]
+    assert sum(client.is_read_from for client in clients) == 1
+    assert memory.requests.held_bytes < 2 * MIB + 8 * MIB
+    (lucky,) = [client for client in clients if client.is_read_from]
+    lucky.send(frame(bytes(8 * MIB))[4 * MIB :])
+    assert len(lucky.dispatcher.served) == 1
+    assert sum(client.is_read_from for client in clients) > 1
+
+
+def test_one_request_may_be_larger_than_the_bound(schedule: Schedule) -> None:
+    client = Client(schedule, memory_of(schedule, MIB)).send(frame(bytes(10 * MIB)))
+    assert len(client.dispatcher.served) == 1
+
+
+def test_a_part_of_a_request_that_others_wait_for_is_given_up(
+    schedule: Schedule, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    memory = memory_of(schedule, MIB)
+    stalled = Client(schedule, memory).send(half(MIB))
+    schedule.advance(1000)
+    assert not stalled.transport.aborted
+    waiting = Client(schedule, memory).send(half(MIB))
+    schedule.advance(STALLED_S - 1)
+    assert not stalled.transport.aborted
+    schedule.advance(1)
+    assert stalled.transport.aborted
+    assert not waiting.transport.aborted
+    assert "for 10 s that others wait for" in caplog.text
+    stalled.lose()
+    assert waiting.send_on().is_read_from
+    assert not memory.requests.is_short
+    assert not schedule.pending()
+
+
+def test_a_buffer_that_is_kept_for_requests_to_come_is_given_back_where_another_needs_it(
+    schedule: Schedule,
+) -> None:
+    memory = memory_of(schedule, MIB)
+    idle = Client(schedule, memory).send(frame(bytes(600 * KIB)))
+    assert idle.buffer_bytes == MIB
+    other = Client(schedule, memory).send(half(MIB))
+    assert idle.buffer_bytes == INITIAL_BUFFER_BYTES
+    assert other.is_read_from
+    idle.send(frame(b"again"))
+    assert idle.dispatcher.served[-1] == b"again"
+
+
+def test_nobody_keeps_a_buffer_while_others_wait(schedule: Schedule) -> None:
+    memory = memory_of(schedule, MIB)
+    whole = frame(bytes(500 * KIB))
+    first = Client(schedule, memory).send(whole[:-1])
+    for _ in range(4):
+        Client(schedule, memory).send(half(900 * KIB))
+    assert memory.requests.is_short
+    first.send(whole[-1:])
+    assert first.buffer_bytes == INITIAL_BUFFER_BYTES
+
+
+async def test_a_request_in_work_is_counted_until_it_is_answered(schedule: Schedule) -> None:
+    memory = memory_of(schedule, MIB)
+    client = Client(schedule, memory).send(frame(b"\0\0wait" + bytes(MIB - 200)) + frame(bytes(100)))
+    assert memory.requests.held_bytes == MIB - INITIAL_BUFFER_BYTES
+    client.send(frame(bytes(900 * KIB)))  # comes into another buffer, of the first size
+    assert memory.requests.held_bytes == MIB - INITIAL_BUFFER_BYTES
+    assert client.buffer_bytes < 256 * KIB
+    client.dispatcher.waiting[0].set_result([b"answer"])
+    schedule.advance(0)
+    assert memory.requests.held_bytes <= 2 * INITIAL_BUFFER_BYTES
+
+
+def test_a_connection_that_is_lost_gives_all_back(schedule: Schedule) -> None:
+    memory = memory_of(schedule, MIB)
+    clients = [Client(schedule, memory).send(half(MIB)) for _ in range(5)]
+    for client in clients:
+        client.lose()
+    assert memory.requests.held_bytes == 0
+    assert not memory.requests.is_short
+    assert not schedule.pending()
+
+
+def test_a_buffer_larger_than_what_is_retained_goes_at_once_though_answers_are_unread(
+    schedule: Schedule,
+) -> None:
+    memory = memory_of(schedule, 100 * MIB)
+    client = Client(schedule, memory)
+    client.transport.protocol = client.connection
+    client.transport.unread_limit = 10
+    client.send(frame(bytes(2 * RETAINED_BUFFER_BYTES)))
+    assert client.buffer_bytes == INITIAL_BUFFER_BYTES
+    assert memory.requests.held_bytes == 0
+
+
+def test_a_request_that_becomes_objects_is_counted_as_them_until_it_is_answered(schedule: Schedule) -> None:
+    memory = memory_of(schedule, 2 * MIB)
+    asking = Client(schedule, memory).send(frame(b"wait" + bytes(100 * KIB)))
+    assert len(asking.dispatcher.waiting) == 1
+    assert memory.requests.held_bytes > DECODED_TIMES * 100 * KIB
+    other = Client(schedule, memory).send(frame(b"wait" + bytes(50 * KIB)))
+    assert other.dispatcher.served == []
+    small = Client(schedule, memory).send(frame(b"small"))
+    assert small.dispatcher.served == [b"small"]
+    asking.dispatcher.waiting[0].set_result([b"answer"])
+    schedule.advance(0)
+    schedule.advance(0)
+    assert len(other.dispatcher.waiting) == 1
+    other.dispatcher.waiting[0].set_result([b"answer"])
+    schedule.advance(0)
+    assert asking.transport.written == other.transport.written == b"answer"
+    for client in asking, other:
+        client.connection.shrink()
+    assert memory.requests.held_bytes == 0
+
+
+def test_one_that_is_answered_at_once_is_counted_no_longer(schedule: Schedule) -> None:
+    memory = memory_of(schedule, 2 * MIB)
+    client = Client(schedule, memory)
+    for _ in range(5):
+        client.send(frame(b"asks" + bytes(100 * KIB)))
+    assert len(client.dispatcher.served) == 5
+    assert memory.requests.held_bytes == client.buffer_bytes - INITIAL_BUFFER_BYTES
+
+
+# --- answers ----------------------------------------------------------------------------------------------------
+
+
+def unread(schedule: Schedule, memory: Memory, times: int) -> Client:
+    """A client that has answers of 500,000 bytes each and doesn't read."""
+    client = Client(schedule, memory)
+    client.transport.protocol = client.connection
+    client.transport.unread_limit = 500_000 * times - 1
+    return client.send(frame(b"large") * times)
+
+
+def read_all(client: Client) -> None:
+    client.transport.written.clear()
+    client.connection.resume_writing()
+
+
+@pytest.mark.limit("broker.network.memory.MOST_UNREAD_BYTES")
+def test_unread_answers_have_a_bound(schedule: Schedule) -> None:
+    assert Memory.of(schedule, 100 * MIB, 300 * MIB).answers.most_bytes == MOST_UNREAD_BYTES == 256 * MIB
+
+
+def test_while_too_much_is_unread_nobody_is_served(schedule: Schedule) -> None:
+    memory = memory_of(schedule, MIB, unread_bytes=900_000)
+    slow = unread(schedule, memory, 1)
+    assert memory.answers.held_bytes == 500_000
+    other = Client(schedule, memory).send(frame(b"one"))
+    assert other.dispatcher.served == [b"one"]
+    slower = unread(schedule, memory, 1)
+    assert memory.answers.is_full
+    other.send(frame(b"two") + frame(b"three"))
+    assert other.dispatcher.served == [b"one"]
+    assert not other.is_read_from
+    read_all(slow)
+    schedule.advance(0)
+    assert other.send_on().dispatcher.served == [b"one", b"two", b"three"]
+    assert memory.answers.held_bytes == 500_000
+    read_all(slower)
+    assert memory.answers.held_bytes == 0
+    assert not schedule.pending()
+
+
+def test_who_reads_nothing_that_others_wait_for_is_closed(
+    schedule: Schedule, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    memory = memory_of(schedule, MIB, unread_bytes=900_000)
+    stalled, slow = unread(schedule, memory, 1), unread(schedule, memory, 1)
+    waiting = Client(schedule, memory).send(frame(b"one"))
+    schedule.advance(STALLED_S - 1)
+    del slow.transport.written[:10]
+    schedule.advance(1)
+    assert (stalled.transport.aborted, slow.transport.aborted) == (True, False)
+    assert "its client has read nothing of 500000 bytes for 10 s" in caplog.text
+    stalled.lose()
+    schedule.advance(0)
+    assert waiting.dispatcher.served == [b"one"]
+    assert not schedule.pending()
+
+
+def test_a_connection_that_is_lost_while_it_waits_is_served_no_more(schedule: Schedule) -> None:
+    memory = memory_of(schedule, MIB, unread_bytes=400_000)
+    slow = unread(schedule, memory, 1)
+    waiting = Client(schedule, memory).send(frame(b"one"))
+    waiting.lose()
+    slow.lose()
+    schedule.advance(0)
+    assert waiting.dispatcher.served == []
+    assert memory.answers.held_bytes == 0
+    assert not schedule.pending()
