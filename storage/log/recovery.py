@@ -91,7 +91,7 @@ def _open(
         segment = rolling.new_segment(log, base_offset, now_ms)
         segment.size = log.files.size_of(segment.log)
         log.segments.add(segment)
-    _drop_leftovers(log)
+    _drop_leftovers(log, clean=clean)
     epochs_known = checkpoints.LEADER_EPOCH_FILE in names and _load_leader_epochs(log)
     _load(
         log,
@@ -251,19 +251,22 @@ def _begin_anew(log: LogState, offset: int, now_ms: int) -> None:
     log.flushing.begin_at(min(log.flushing.recovery_point, offset))
 
 
-def _drop_leftovers(log: LogState) -> None:
-    """Drops empty segments that a failed roll left behind: the one before holds the offsets that they begin at."""
+def _drop_leftovers(log: LogState, *, clean: bool) -> None:
+    """Drops segments where the one before holds the offsets that they begin at: empty ones that a failed roll left
+    behind; and where compaction has put a segment in the place of several, and the power went while the disk had its
+    name and not yet that they are gone, these."""
+    overlaps = log.config.compacts and not clean
     leftovers = []
     if len(log.segments.row) == 1:
         return
     before = log.segments[0]
     for segment in log.segments.row[1:]:
-        if segment.size == 0 and _reaches(before, segment.base_offset):
+        if (segment.size == 0 or overlaps) and _reaches(before, segment.base_offset):
             leftovers.append(segment)
         else:
             before = segment
     for segment in leftovers:
-        logger.warning("%s is empty, and begins within the one before it: dropped", segment.log.path)
+        logger.warning("%s begins within the one before it: dropped", segment.log.path)
     removal.drop_segments(log, leftovers)
 
 

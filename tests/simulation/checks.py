@@ -70,7 +70,7 @@ def what_is_lost(machine: Machine, before: dict[str, Written], *, power_lost: bo
             continue
         may_be = [log_contents.below(each, point) for each in was.may_be]
         synced = log_contents.below(there, point)
-        if synced not in may_be:
+        if synced not in may_be and _what_compaction_changed(may_be[0], synced):
             complaints.append(
                 f"{folder} was synced up to offset {point}, and is neither as before nor compacted"
             )

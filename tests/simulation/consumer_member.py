@@ -106,8 +106,11 @@ class ConsumerMember(Member):
     def refused(self, error: Error) -> None:
         self.client.note(f"{self.life.name} in {self.life.epoch}: {error!r}")
         self.hurry()
-        if error in PUT_OUT:
-            if error is Error.FENCED_MEMBER_EPOCH and self._is_unsure:
+        is_lost = error is Error.GROUP_ID_NOT_FOUND and self.work.may_lose
+        if (
+            error in PUT_OUT or is_lost
+        ):  # a whole group may go with the power: its consumers are started anew then
+            if is_lost or (error is Error.FENCED_MEMBER_EPOCH and self._is_unsure):
                 self.life.lease_s = -1.0
             self.was_put_out(error)
             self._join_anew()

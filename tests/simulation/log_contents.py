@@ -23,7 +23,13 @@ def content(names: dict[str, Directory | Inode]) -> bytes:
     if swaps:
         end = max(max(_end(data), base + 1) for base, data in swaps.items())
         logs = {base: data for base, data in logs.items() if not min(swaps) <= base < end} | swaps
-    return b"".join(logs[base] for base in sorted(logs))
+    found = b""
+    end = -1
+    for base in sorted(logs):
+        if base >= end:  # else one that a compacted segment has replaced, though the disk names it still
+            found += logs[base]
+            end = _end(logs[base])
+    return found
 
 
 def contents(folder: Directory) -> list[bytes]:

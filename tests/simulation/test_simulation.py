@@ -18,7 +18,7 @@ from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.wire_client import WireClient
 from tests.simulation.work import Work
 
-SEEDS = (3, 4, 8, 15)
+SEEDS = range(1, 17)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

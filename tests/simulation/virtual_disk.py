@@ -2,8 +2,8 @@
 
 - A file's bytes are sure once `sync` was done. Of what was appended since, a part remains that luck chooses, perhaps
   with holes; a file that was written anew or cut may be the old one still.
-- Names (made, renamed, removed) are sure once `sync_directory` was done. Of the changes since, the first few remain,
-  each directory for itself.
+- Names (made, renamed, removed) are sure once `sync_directory` was done. Of the changes since the first few remain,
+  each directory for itself, or any of them: no file system promises their order.
 - A killed process loses nothing.
 """
 
@@ -99,8 +99,10 @@ class Directory:
 
     def lose(self, luck: random.Random) -> None:
         kept = luck.choice((0, len(self.changes), luck.randint(0, len(self.changes))))
-        for change in self.changes[:kept]:
-            _apply(self.sure, change)
+        reorders = len(self.changes) > 1 and luck.random() < 0.3
+        for number, change in enumerate(self.changes):
+            if luck.random() < 0.5 if reorders else number < kept:
+                _apply(self.sure, change)
         self.names = self.sure
         self.sync()
         for node in self.names.values():

@@ -130,3 +130,20 @@ def test_a_transaction_whose_segment_was_lost_amid_the_log_is_not_open_though_a_
     assert third.first_unstable_offset == -1
     assert third.producers.producers == {}
     third.close()
+
+
+def test_a_segment_that_compaction_has_replaced_and_the_disk_still_names_is_dropped(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "old", cleanup_policy=frozenset({"compact"}))
+    append(log, batch(3))
+    log.roll(NOW_MS)
+    append(log, batch(3))
+    log.roll(NOW_MS)
+    append(log, batch())
+    log.close(clean=False)
+    # the power went while the disk had the new name of the compacted segment, and not yet that of the old one
+    file(log, 0, ".log").write_bytes(file(log, 0, ".log").read_bytes() + file(log, 3, ".log").read_bytes())
+    again = open_log(tmp_path / "old", clean=False, recovery_point=6, cleanup_policy=frozenset({"compact"}))
+    assert again.base_offsets == [0, 6]
+    found = [header.base_offset for header, _ in again.batches(0, upper_bound=again.log_end_offset)]
+    assert found == [0, 3, 6]
+    again.close()
