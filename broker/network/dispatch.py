@@ -20,6 +20,7 @@ from broker.network.answers import Answer, Chunk, CloseConnectionError
 from broker.network.context import RequestContext
 from broker.network.frames import joined
 from broker.network.later import Later
+from broker.network.pieces import ENTRY_LISTS, LIST_BYTES, in_pieces, is_long
 from broker.quotas.charging import charge
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.broken_invariant import stops_the_broker
@@ -67,6 +68,7 @@ class Route:
         "decode",
         "encode",
         "encode_in_steps",
+        "entries",
         "flexible_answer",
         "handle",
         "partitions",
@@ -82,6 +84,7 @@ class Route:
         self.response: type[Any] = api.response
         self.encode: Callable[[Any, list[Any]], None] = encoder(api.response, api_version)
         self.encode_in_steps = encoder_in_steps(api.response, api_version)
+        self.entries = ENTRY_LISTS.get(api.name)
         self.partitions = _PARTITIONS.get(api_key)
         self.handle: Callable[..., Any] = module.handle
         self.flexible_answer = api.response_header_version(api_version) >= 1
@@ -256,7 +259,12 @@ class Dispatcher:
         """The answer to a request that is decoded. Raises CloseConnectionError."""
         quotas = self._quotas
         began_s = self._monotonic_s() if quotas.enforced else 0.0
-        response = route.handle(context, request)
+        entries = route.entries
+        if entries is None or frame_bytes <= LIST_BYTES or not is_long(request, entries):
+            response = route.handle(context, request)
+        else:
+            steps = in_pieces(request, entries, partial(route.handle, context))
+            response = self._turns.answer(steps, context, to_the_end=entries.changes)
         if quotas.enforced and (response is None or isinstance(response, route.response)):
             self._charge(context, response, frame_bytes, began_s)
         if response is None:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 T = TypeVar("T")
 
-Steps = Generator[Compute | None, Any, R]
-"""A request's work, which yields where a turn may end, or what is to be computed meanwhile; it returns the answer."""
+Steps = Generator[Compute | Later[Any] | None, Any, R]
+"""A request's work. It yields where a turn may end, or what is to be computed or waited for; it returns the answer."""
 
 PER_TURN = 1_000
 """So many entries of a list are gone through in one turn of the loop, at some 10 µs each."""
@@ -63,18 +63,19 @@ def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) -> Ste
 class _UnderWay:
     """A request's work, and what its next step is to be given."""
 
-    __slots__ = ("context", "error", "found", "later", "steps")
+    __slots__ = ("awaited", "context", "error", "found", "later", "steps")
 
     def __init__(self, steps: Steps[Any], context: RequestContext | None) -> None:
         self.steps = steps
         self.context = context
         self.later: Later[Any] = Later()
+        self.awaited: Later[Any] | None = None
         self.found: Any = None
         self.error: BaseException | None = None
 
-    def step(self) -> Compute | None:
-        """One step; what is to be computed before the next one. Raises StopIteration with the answer."""
-        found, self.found = self.found, None
+    def step(self) -> Compute | Later[Any] | None:
+        """One step; what is to be computed or waited for before the next. Raises StopIteration with the answer."""
+        found, self.found, self.awaited = self.found, None, None
         error, self.error = self.error, None
         return self.steps.send(found) if error is None else self.steps.throw(error)
 
@@ -111,7 +112,7 @@ class Turns:
         """
         self.begin()
         try:
-            compute = next(steps)
+            wanted = next(steps)
         except StopIteration as end:
             answer: R = end.value
             return answer
@@ -119,7 +120,7 @@ class Turns:
         later = under_way.later
         if not to_the_end:
             later.on_abandon = lambda: self._abandon(under_way)
-        self._go_on(under_way, compute)
+        self._go_on(under_way, wanted)
         return later
 
     def begin(self) -> None:
@@ -144,10 +145,12 @@ class Turns:
     def _abandon(self, under_way: _UnderWay) -> None:
         if under_way in self._waiting:
             self._waiting.remove(under_way)
+        if under_way.awaited is not None:
+            under_way.awaited.abandon()
         under_way.steps.close()
 
-    def _go_on(self, under_way: _UnderWay, compute: Compute | None) -> None:
-        if compute is None:
+    def _go_on(self, under_way: _UnderWay, wanted: Compute | Later[Any] | None) -> None:
+        if wanted is None:
             self._waiting.append(under_way)
             self._again()
             return
@@ -159,7 +162,11 @@ class Turns:
             self._waiting.append(under_way)
             self._again()
 
-        self._computing(compute, then)
+        if isinstance(wanted, Later):
+            under_way.awaited = wanted
+            wanted.when_answered(lambda: then(*_outcome(wanted)))
+        else:
+            self._computing(wanted, then)
 
     def _again(self) -> None:
         if self._turn is None and self._waiting:
@@ -172,13 +179,13 @@ class Turns:
         under_way = self._waiting.popleft()
         self.begin()
         try:
-            compute = under_way.step()
+            wanted = under_way.step()
         except StopIteration as end:
             under_way.later.reply(end.value)
         except Exception as error:
             under_way.later.fail(error)
         else:
-            self._go_on(under_way, compute)
+            self._go_on(under_way, wanted)
         self._again()
         if self._watchdog is not None:
             took_s = self._watchdog.monotonic_s() - self._turn_began_s
@@ -187,3 +194,10 @@ class Turns:
                 self._watchdog.held(
                     f"A turn of {context or 'a request'}", context.sender if context else "", took_s
                 )
+
+
+def _outcome(later: Later[Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return later.result(), None
+    except Exception as error:
+        return None, error
