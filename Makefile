@@ -89,8 +89,8 @@ property: .venv/.quick  ## try every property with twenty times as many examples
 crash: .venv/.dev  ## kill a broker at every operation on its files (the tests try a few of them)
 	CRASH_POINTS=all $(BIN)/python -m pytest tests/crash -o timeout=1800 $(ARGS)
 
-poisoned: .venv/.quick  ## start on internal topics with poisoned records, by 500 seeds (the tests try ten)
-	POISONED_ROUNDS=500 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/node/test_poisoned_topics.py $(ARGS)
+poisoned: .venv/.quick  ## start on poisoned internal topics and metadata logs, by 500 seeds each (the tests try ten)
+	POISONED_ROUNDS=500 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/node/test_poisoned_topics.py tests/node/test_poisoned_metadata.py $(ARGS)
 
 damages: .venv/.quick  ## start on 340 damaged data folders (the tests try forty)
 	DAMAGES=340 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/node/test_damaged_folders.py $(ARGS)

@@ -56,7 +56,7 @@ def recover(log: LogState, segment: Segment, states: ProducerStates, following: 
     last_entry_position = end = 0
     max_timestamp_ms = said_timestamp_ms = NO_TIMESTAMP
     max_timestamp_offset = segment.base_offset
-    for position, header, batch in _valid_batches(segment):
+    for position, header, batch in valid_batches(segment):
         last_offset = header.last_offset
         if position == 0 and next_base_offset is not None and header.base_offset >= next_base_offset:
             raise MisplacedSegmentError(segment.log.path, header.base_offset)
@@ -94,7 +94,7 @@ def recover(log: LogState, segment: Segment, states: ProducerStates, following: 
     return cut
 
 
-def _valid_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+def valid_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """The batches up to the first that doesn't hold: position, header, bytes."""
     position = 0
     next_offset = segment.base_offset

@@ -11,171 +11,33 @@ import os
 import shutil
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from broker.disks.examination import examine
 from broker.environment.environment import Environment
 from broker.process.start_error import StartError
 from broker.server import Server
 from broker.starting import start
 from protocol.errors import Error, KafkaError
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-from protocol.records.batch import CONTROL_BIT, CorruptRecordError, crc_is_valid, walk_batches
-from protocol.records.records import build_batch, read_records
-from storage.log.results import AppendOrigin
-from tests.node import compacted
+from protocol.records.batch import CorruptRecordError
+from storage.examination.findings import Severity
+from tests.node.damage_templates import (
+    SETTINGS,
+    Template,
+    build,
+    committed_offset,
+    read,
+    state_of,
+)
 from tests.node.damages import Damage, damage
-from tests.node.transactional import Producer, ask
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
-from tests.support.topics import topics_of
-from tests.support.whole_server import clock_of, configured, crash
+from tests.support.whole_server import configured, crash
 
 FIRST = int(os.environ.get("DAMAGES_FROM", "0"))
 COUNT = int(os.environ.get("DAMAGES", "40"))
-
-SETTINGS = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
-TOPICS = ("t", "c")
-GROUPS = ("g",)
-IDS = ("tx", "open")
-
-DELETED_BELOW = 3  # of t-0, by DeleteRecords
-Records = dict[int, tuple[bytes | None, bytes | None]]
-
-
-class Known(NamedTuple):
-    """What was acknowledged: records by partition and offset, at either level of isolation; offsets; transactions."""
-
-    all: dict[tuple[str, int], Records]
-    committed: dict[tuple[str, int], Records]
-    offsets: dict[str, int]
-    transactions: dict[str, str]
-
-
-class Template(NamedTuple):
-    folder: Path
-    known: Known
-
-
-async def _build(folder: Path, *, clean: bool) -> Known:
-    environment = Environment.of_this_machine(ManualClock(), files)
-    node = await start(configured(folder, *SETTINGS), environment)
-    node.metadata.commit_at_once()
-    _create(node, "t", 2, {"internal.segment.bytes": "700", "index.interval.bytes": "100"})
-    compacted.create(node, "c")
-    _create(node, "empty", 1, {})
-    ask(node, FindCoordinatorRequest(key="g"), 3)
-    ask(node, FindCoordinatorRequest(key="tx", key_type=1), 3)
-    for number in range(30):
-        clock_of(node).advance_ms(1000)
-        _append(node, ("t", 0), b"plain %d" % number)
-    for turn in range(6):
-        producer = Producer(node, "tx").begin()
-        for _ in range(3):
-            assert producer.send("t", 1) is Error.NONE
-        assert producer.add_offsets() is Error.NONE
-        assert producer.commit_offsets(turn) == [Error.NONE]
-        assert producer.end(commit=turn % 2 == 0) is Error.NONE
-        _append(node, ("t", 1), b"between %d" % turn)
-    open_one = Producer(node, "open").begin()
-    assert open_one.send("t", 0) is Error.NONE
-    _append(node, ("t", 0), b"behind an open transaction")
-    node.partitions.get("t", 0).log.delete_records_before(DELETED_BELOW)
-    _fill(node, 20)
-    assert await compacted.cleaned(node, "c") is None
-    _fill(node, 5)
-    known = _known(node)
-    if clean:
-        await node.stop()
-    else:
-        for partition in node.partitions.all():
-            partition.log.flush(node.clock.now_ms())
-        while any(partition.log.flush_wanted for partition in node.partitions.all()):
-            await asyncio.sleep(0)
-        for directory in node.log_dirs.all():
-            directory.offsets.write_all_now()
-        crash(node)
-        await node.background.finish()
-    return known
-
-
-def _create(node: Server, name: str, partitions: int, configs: dict[str, str]) -> None:
-    settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
-    topics_of(node).create([topic])
-
-
-def _append(node: Server, place: tuple[str, int], value: bytes) -> None:
-    partition = node.partitions.get(*place)
-    now_ms = node.clock.now_ms()
-    batch = build_batch([(now_ms, None, value, ())])
-    partition.log.append(
-        batch, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=AppendOrigin.CLIENT
-    )
-    partition.leader().advance()
-
-
-def _fill(node: Server, count: int) -> None:
-    for number in range(count):
-        clock_of(node).advance_ms(1000)
-        compacted.append(node, b"k%d" % (number % 3), b"%d" % number + b" " * 50, "c")
-    node.partitions.get("c", 0).log.roll(node.clock.now_ms())
-
-
-def _known(node: Server) -> Known:
-    places = [("t", 0), ("t", 1), ("c", 0)]
-    return Known(
-        {place: _read(node, place, committed=False) for place in places},
-        {place: _read(node, place, committed=True) for place in places},
-        {group: _offset(node, group) for group in GROUPS},
-        {each: _state(node, each) for each in IDS},
-    )
-
-
-def _read(node: Server, place: tuple[str, int], *, committed: bool) -> Records:
-    """As a consumer does: it looks at checksums, and drops what was aborted. Raises KafkaError, ValueError."""
-    log = node.partitions.get(*place).log
-    bound = log.last_stable_offset if committed else log.high_watermark
-    offset, found = log.log_start_offset, {}
-    while offset < bound:
-        result = log.read(offset, 300, upper_bound=bound, min_one_batch=True)
-        if not result.records:
-            break
-        aborted: dict[int, list[int]] = {}
-        if committed:
-            for each in log.aborted_transactions(offset, result):
-                aborted.setdefault(each.producer_id, []).append(each.first_offset)
-        before = offset
-        data = memoryview(bytes(result.records))
-        for position, header in walk_batches(data):
-            batch = data[position : position + header.size_bytes]
-            if not crc_is_valid(batch, 0, header.size_bytes):
-                raise ValueError(f"a client sees a wrong checksum at {header.base_offset}")
-            offset = header.last_offset + 1
-            if header.attributes & CONTROL_BIT:
-                continue
-            dropped = header.is_transactional and any(
-                first <= header.base_offset for first in aborted.get(header.producer_id, ())
-            )
-            if not dropped or not committed:
-                for record in read_records(batch):
-                    if record.offset >= log.log_start_offset:
-                        found[record.offset] = (record.key, record.value)
-        if offset <= before:
-            raise ValueError(f"a client can't go on at {before}")
-    return found
-
-
-def _offset(node: Server, group: str) -> int:
-    committed = node.groups.shard_of(group).offsets.of_group(group).get("t", {}).get(0)
-    return -1 if committed is None else committed.offset
-
-
-def _state(node: Server, transactional_id: str) -> str:
-    found = node.transactions.shard_of(transactional_id).transactions.get(transactional_id)
-    return "" if found is None else found.state.name
 
 
 @pytest.fixture(scope="session")
@@ -183,7 +45,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Template]:
     found = {}
     for clean in (True, False):
         folder = tmp_path_factory.mktemp("template") / "data"
-        found[clean] = Template(folder, asyncio.run(_build(folder, clean=clean)))
+        found[clean] = Template(folder, asyncio.run(build(folder, clean=clean)))
     return found
 
 
@@ -203,19 +65,47 @@ async def test_a_damaged_folder_is_mended_or_told(
     done = damage(folder, chance)
     print("seed", seed, "after a clean stop:" if clean else "after a kill:", done.told)
     caplog.set_level(logging.INFO)
+    before = contents(folder)
+    findings = examine(files, [str(folder)], str(folder))
+    assert contents(folder) == before
+    for finding in findings:
+        assert not {"\n", "Traceback"} & {*finding.what, *finding.what_to_do}
+    is_found = any(finding.severity is not Severity.NOTE for finding in findings)
     environment = Environment.of_this_machine(ManualClock(), files)
+    refusal = ""
     try:
         node = await start(configured(folder, *SETTINGS), environment)
-    except StartError as refusal:
-        _check_refusal(done, str(refusal), folder)
+    except StartError as error:
+        refusal = str(error)
+    if refusal:
+        _check_refusal(done, refusal, folder)
+        assert is_found, f"an examination finds nothing of what the start says: {refusal}"
         return
     try:
         _check_served(node, template, done, caplog)
+        told = [line for line in _told(caplog) if not line.endswith(EVERY_KILL)]
+        assert is_found or not told, f"an examination finds nothing of what the start says: {told}"
     finally:
         await node.stop()
     for line in _told(caplog):
         assert "\n" not in line
     assert not [record for record in caplog.records if record.exc_info]
+
+
+EVERY_KILL = "was not shut down cleanly: its logs are checked"
+
+
+def contents(folder: Path) -> dict[Path, bytes | None]:
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+async def test_an_examination_finds_nothing_in_a_folder_that_is_whole(
+    templates: dict[bool, Template],
+) -> None:
+    for clean, template in templates.items():
+        found = examine(files, [str(template.folder)], str(template.folder))
+        assert not [finding for finding in found if finding.severity is not Severity.NOTE]
+        assert ["didn't stop cleanly" in finding.what for finding in found] == [True] * (not clean)
 
 
 def _told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -235,7 +125,7 @@ def _check_refusal(done: Damage, refusal: str, folder: Path) -> None:
 
 WITHOUT_CHECKSUM = (".txnindex", "log-start-offset-checkpoint")
 """Kafka's formats have none, and nothing else says the same: a bit of them that is flipped is taken for what it says,
-as by Kafka. `broker.doctor` finds it in a `.txnindex`, which it holds against the batches."""
+as by Kafka. An examination finds it in a `.txnindex`, which it holds against the batches."""
 
 
 def _check_served(node: Server, template: Template, done: Damage, caplog: pytest.LogCaptureFixture) -> None:
@@ -252,7 +142,7 @@ def _check_served(node: Server, template: Template, done: Damage, caplog: pytest
         for committed in (False, True):
             expected = (known.committed if committed else known.all)[place]
             try:
-                found = _read(node, place, committed=committed)
+                found = read(node, place, committed=committed)
             except (ValueError, CorruptRecordError):
                 continue  # the client tells
             except KafkaError as error:
@@ -273,8 +163,8 @@ def _check_served(node: Server, template: Template, done: Damage, caplog: pytest
             assert not wrong or (committed and told(name)), f"{name}, committed={committed}: {wrong}"
             assert not lost or told(name), f"{name} has lost {sorted(lost)}, committed={committed}: {lines}"
     for of, found_of, topic in (
-        (known.offsets, _offset, "__consumer_offsets"),
-        (known.transactions, _state, "__transaction_state"),
+        (known.offsets, committed_offset, "__consumer_offsets"),
+        (known.transactions, state_of, "__transaction_state"),
     ):
         for key, value in of.items():
             try:
@@ -283,3 +173,123 @@ def _check_served(node: Server, template: Template, done: Damage, caplog: pytest
                 assert told(topic), lines
                 continue
             assert again == value or told(topic), f"{key}: {again} for {value}: {lines}"
+
+
+# --- damages by name ------------------------------------------------------------------------------------------------
+
+
+async def _started(folder: Path) -> Server:
+    return await start(configured(folder, *SETTINGS), Environment.of_this_machine(ManualClock(), files))
+
+
+async def test_a_flipped_sign_bit_in_an_index_is_mended(
+    tmp_path: Path, templates: dict[bool, Template]
+) -> None:
+    folder = copied(templates[True], tmp_path / "data")
+    index = next(path for path in sorted((folder / "t-0").glob("*.index")) if path.stat().st_size)
+    whole = index.read_bytes()
+    for place in range(0, len(whole), 4):
+        index.write_bytes(whole[:place] + bytes([whole[place] ^ 0x80]) + whole[place + 1 :])
+        node = await _started(folder)
+        assert read(node, ("t", 0), committed=False) == templates[True].known.all["t", 0]
+        await node.stop()
+
+
+async def test_a_missing_middle_segment_is_said(
+    tmp_path: Path, templates: dict[bool, Template], caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = copied(templates[True], tmp_path / "data")
+    _first, middle, following, *_ = sorted((folder / "t-0").glob("*.log"))
+    middle.unlink()
+    node = await _started(folder)
+    await node.stop()
+    told = _told(caplog)
+    assert f"{middle} is missing beside its indexes: its records are lost" in told
+    assert any(
+        f"the next segment begins at {int(following.stem)}: what lies between is lost" in line
+        for line in told
+    )
+
+
+async def test_a_damaged_metadata_log_is_refused_and_nothing_is_changed(
+    tmp_path: Path, templates: dict[bool, Template]
+) -> None:
+    folder = copied(templates[True], tmp_path / "data")
+    [log] = (folder / "__cluster_metadata-0").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    before = contents(folder)
+    with pytest.raises(
+        StartError, match=rf"{log}: damaged at position \d+, offset \d+: .*; put the folder back"
+    ):
+        await _started(folder)
+    after = contents(folder)
+    after.pop(folder / ".lock", None)
+    before.pop(folder / ".lock", None)
+    assert after == before
+
+
+async def test_damage_that_two_later_runs_have_seen_is_no_torn_end(
+    tmp_path: Path, templates: dict[bool, Template]
+) -> None:
+    folder = copied(templates[False], tmp_path / "data")
+    [log] = (folder / "__cluster_metadata-0").glob("*.log")
+    place = log.stat().st_size // 2
+    for _ in range(2):
+        node = await _started(folder)
+        crash(node)
+        await node.background.finish()
+    data = bytearray(log.read_bytes())
+    data[place] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(StartError, match="whole batches follow, up to leader epoch 3"):
+        await _started(folder)
+
+
+async def test_a_lost_metadata_log_is_no_empty_cluster_unless_the_folder_is_not_formatted(
+    tmp_path: Path, templates: dict[bool, Template]
+) -> None:
+    folder = copied(templates[True], tmp_path / "data")
+    shutil.rmtree(folder / "__cluster_metadata-0")
+    with pytest.raises(StartError, match=r"is missing or empty, and there are the folders of \d+ partitions"):
+        await _started(folder)
+    (folder / "meta.properties").unlink()
+    node = await _started(folder)
+    assert not node.metadata.image.topics
+    assert [path for path in folder.iterdir() if path.name.endswith("-stray")]
+    await node.stop()
+
+
+async def test_a_file_that_is_another_segments_takes_its_partition_offline(
+    tmp_path: Path, templates: dict[bool, Template], caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = copied(templates[True], tmp_path / "data")
+    first, second, *_ = sorted((folder / "t-0").glob("*.log"))
+    first.write_bytes(second.read_bytes())
+    node = await _started(folder)
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        node.partitions.get("t", 0)
+    assert read(node, ("t", 1), committed=False) == templates[True].known.all["t", 1]
+    assert any(
+        f"t-0 is offline: CORRUPT_MESSAGE: {first} begins with offset" in line for line in _told(caplog)
+    )
+    await node.stop()
+    assert first.read_bytes() == second.read_bytes()
+
+
+async def test_an_examination_finds_what_a_start_takes_for_true(
+    tmp_path: Path, templates: dict[bool, Template]
+) -> None:
+    folder = copied(templates[True], tmp_path / "data")
+    index = next(path for path in sorted((folder / "t-1").glob("*.txnindex")) if path.stat().st_size)
+    index.write_bytes(bytes([index.read_bytes()[0]]) + b"\0\xff" + index.read_bytes()[3:])
+    segment = sorted((folder / "t-0").glob("*.log"))[0]
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 1
+    segment.write_bytes(data)
+    found = examine(files, [str(folder)], str(folder))
+    assert {finding.path for finding in found if finding.severity is not Severity.NOTE} >= {
+        str(index),
+        str(segment),
+    }
