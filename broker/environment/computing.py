@@ -25,6 +25,18 @@ AT_ONCE = 2
 """So that one that takes seconds doesn't hold up all that are long; more would take more from the loop."""
 
 
+class Alone:
+    """What may need so much memory that one is computed at a time."""
+
+    __slots__ = ("_compute",)
+
+    def __init__(self, compute: Compute) -> None:
+        self._compute = compute
+
+    def __call__(self) -> Any:
+        return self._compute()
+
+
 class Computing(Protocol):
     """Where it is done."""
 
@@ -42,17 +54,15 @@ class ComputingThreads:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._executor: ThreadPoolExecutor | None = None
+        self._executors: dict[
+            bool, ThreadPoolExecutor
+        ] = {}  # the one of what is computed alone, and the other
         self._stopped = False
 
     def __call__(self, compute: Compute, then: Computed, /) -> None:
         if self._stopped:
             return
-        if self._executor is None:
-            from concurrent.futures import ThreadPoolExecutor
-
-            self._executor = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="computing")
-        future = self._loop.run_in_executor(self._executor, compute)
+        future = self._loop.run_in_executor(self._executor(isinstance(compute, Alone)), compute)
 
         def done(finished: asyncio.Future[Any]) -> None:
             if self._stopped or finished.cancelled():
@@ -62,10 +72,19 @@ class ComputingThreads:
 
         future.add_done_callback(done)
 
+    def _executor(self, alone: bool) -> ThreadPoolExecutor:
+        executor = self._executors.get(alone)
+        if executor is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            executor = ThreadPoolExecutor(1 if alone else AT_ONCE, thread_name_prefix="computing")
+            self._executors[alone] = executor
+        return executor
+
     def stop(self) -> None:
         self._stopped = True
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+        for executor in self._executors.values():
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 class ComputingAtOnce:

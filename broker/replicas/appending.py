@@ -14,7 +14,7 @@ from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from protocol.records.checks import CheckedBatch, validate
-from protocol.records.effort import LITTLE, TooMuchEffortError
+from protocol.records.effort import LITTLE, Effort, TooMuchEffortError
 from protocol.records.record_errors import RecordValidationError
 
 if TYPE_CHECKING:
@@ -150,13 +150,18 @@ class Appends:
         return refused(partition.index, error, message, log_start_offset)
 
 
-def checking(partition: Partition, batch: memoryview, now_ms: int) -> Callable[[], Checked]:
-    """What checks the batch however long it takes, by what is known now; it looks at nothing else."""
+def checking(
+    partition: Partition, batch: memoryview, now_ms: int, effort: Effort
+) -> Callable[[], Checked | None]:
+    """What checks the batch by what is known now, and looks at nothing else; it gives None where that takes more than
+    the effort."""
     rules, topic, index = partition.topic.rules, partition.topic.name, partition.index
 
-    def check() -> Checked:
+    def check() -> Checked | None:
         try:
-            return validate(batch, rules, now_ms, topic, index)
+            return validate(batch, rules, now_ms, topic, index, effort)
+        except TooMuchEffortError:
+            return None
         except KafkaError as failure:
             return failure
 

@@ -35,6 +35,7 @@ be (`max.message.bytes`), and more than twice what a request may be (`socket.req
 
 _GZIP_WINDOW_BITS = 31
 _PACKED_PIECE_BYTES = 16 * 1024
+_JOINED_BYTES = 8 * 1024 * 1024  # a copy of more would be noticed
 _UNPACKED_PIECE_BYTES = 4 * 1024 * 1024
 
 
@@ -57,8 +58,8 @@ def is_available(codec: int) -> bool:
     return codec in (SNAPPY, LZ4, ZSTD) and find_spec("cramjam") is not None
 
 
-def decompress(codec: int, data: bytes | bytearray | memoryview, effort: Effort = ANY) -> bytes:
-    """The uncompressed bytes, at most `MAX_DECOMPRESSED_BYTES` of them.
+def decompress(codec: int, data: bytes | bytearray | memoryview, effort: Effort = ANY) -> bytes | memoryview:
+    """The uncompressed bytes, at most `MAX_DECOMPRESSED_BYTES` of them: many as a view, so that none is copied.
 
     Raises `DecompressionError`, `CodecUnavailableError`, `TooMuchEffortError`.
     """
@@ -119,17 +120,24 @@ def _cramjam() -> ModuleType:
     return module
 
 
-def _join_bounded(chunks: Iterable[bytes], effort: Effort) -> bytes:
-    parts = []
+def _join_bounded(chunks: Iterable[bytes], effort: Effort) -> bytes | memoryview:
+    parts: list[bytes] = []
+    many: bytearray | None = None
     size = 0
-    for chunk in chunks:
-        parts.append(chunk)
+    for pieces, chunk in enumerate(chunks, 1):
         size += len(chunk)
         if size > MAX_DECOMPRESSED_BYTES:
             raise DecompressedTooLargeError(f"more than {MAX_DECOMPRESSED_BYTES} bytes when decompressed")
-        if size > effort.unpacked_bytes or len(parts) > effort.pieces:
+        if size > effort.unpacked_bytes or pieces > effort.pieces:
             raise TooMuchEffortError
-    return b"".join(parts)
+        if many is not None:
+            many += chunk
+        elif size > _JOINED_BYTES:
+            many = bytearray().join([*parts, chunk])
+            parts.clear()
+        else:
+            parts.append(chunk)
+    return b"".join(parts) if many is None else memoryview(many)
 
 
 def _gunzip(data: bytes | bytearray | memoryview) -> Iterator[bytes]:
@@ -155,26 +163,26 @@ def _gunzip(data: bytes | bytearray | memoryview) -> Iterator[bytes]:
         first = False
 
 
-def _decompress_zstd(data: bytes | bytearray | memoryview, effort: Effort) -> bytes:
+def _decompress_zstd(data: bytes | bytearray | memoryview, effort: Effort) -> bytes | memoryview:
     cramjam = _cramjam()
     likely = bytearray(min(MAX_DECOMPRESSED_BYTES, effort.unpacked_bytes, 4 * len(data) + 16384))
     try:
         size: int = cramjam.zstd.decompress_into(data, likely)
-        return bytes(memoryview(likely)[:size])
+        unpacked = memoryview(likely)[:size]
+        return unpacked if size > _JOINED_BYTES else bytes(unpacked)
     except cramjam.DecompressionError as error:
         if effort is not ANY:
             return _decompress_little_zstd(data, effort, error)
-        # It packs better than most, or it is corrupt. Of the largest buffer the kernel provides only the pages that
-        # are written to, but at a price that the likely case need not pay.
-        with mmap.mmap(-1, MAX_DECOMPRESSED_BYTES) as largest:
-            try:
-                size = cramjam.zstd.decompress_into(data, largest)
-            except cramjam.DecompressionError as error:
-                if _is_too_small_a_buffer(error):
-                    raise DecompressedTooLargeError(str(error)) from error
-                raise
-            piece = _UNPACKED_PIECE_BYTES
-            return b"".join([largest[pos : min(pos + piece, size)] for pos in range(0, size, piece)])
+        # It packs better than most, or it is corrupt. Of the largest buffer the kernel provides only the pages that are
+        # written to, but at a price that the likely case need not pay. It goes with the last view of it.
+        largest = mmap.mmap(-1, MAX_DECOMPRESSED_BYTES)
+        try:
+            size = cramjam.zstd.decompress_into(data, largest)
+        except cramjam.DecompressionError as error:
+            if _is_too_small_a_buffer(error):
+                raise DecompressedTooLargeError(str(error)) from error
+            raise
+        return memoryview(largest)[:size]
 
 
 def _decompress_little_zstd(data: bytes | bytearray | memoryview, effort: Effort, error: Exception) -> bytes:

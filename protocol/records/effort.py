@@ -38,3 +38,9 @@ LITTLE: Final = Effort(
 
 _NO_END = 1 << 62
 ANY: Final = Effort(_NO_END, _NO_END, _NO_END, _NO_END, _NO_END, _NO_END)
+
+MOST_BESIDE_OTHERS = 32 << 20
+"""What a batch may unpack to that is checked beside others. Of those that unpack to more one is in memory at a time."""
+
+MODERATE: Final = ANY._replace(unpacked_bytes=MOST_BESIDE_OTHERS)
+"""However long it takes, but in little memory."""

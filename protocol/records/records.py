@@ -78,7 +78,7 @@ def read_records(batch: Bytes) -> list[Record]:
         raise CorruptRecordError(f"a batch of {header.size_bytes} bytes in {len(batch)}")
     payload = memoryview(batch)[BATCH_OVERHEAD : header.size_bytes]
     if header.compression != compression.NONE:
-        return parse_records(header, compression.decompress(header.compression, payload))
+        return parse_records(header, bytes(compression.decompress(header.compression, payload)))
     return parse_records(header, bytes(payload))
 
 

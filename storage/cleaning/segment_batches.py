@@ -78,7 +78,7 @@ class SegmentBatches:
         if not header.attributes & compression.CODEC_MASK:
             return bytes(batch[BATCH_OVERHEAD:])
         try:
-            return compression.decompress(header.compression, batch[BATCH_OVERHEAD:])
+            return bytes(compression.decompress(header.compression, batch[BATCH_OVERHEAD:]))
         except (compression.DecompressionError, compression.CodecUnavailableError) as failure:
             raise self.error(f"the records at offset {header.base_offset}: {failure}") from failure
 

@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
-from broker.environment.computing import AT_ONCE, ComputingThreads
+from broker.environment.computing import AT_ONCE, Alone, ComputingThreads
 from broker.network.turns import PER_TURN
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.records.compression import ZSTD
-from protocol.records.effort import LITTLE
+from protocol.records.compression import GZIP, ZSTD
+from protocol.records.effort import LITTLE, MOST_BESIDE_OTHERS
+from protocol.records.records import build_batch
 from tests.node.admin_requests import create
+from tests.support.ready_requests import produce_frame
 from tests.support.record_bytes import batch, record
 from tests.support.straight import Straight
 from tests.support.wire import Client, Outcome
@@ -184,3 +186,49 @@ async def test_what_fails_in_a_thread_is_told_and_after_a_stop_nothing_is(tmp_pa
     for _ in range(5):
         await asyncio.sleep(0)
     assert len(told_of) == 1
+
+
+@pytest.mark.limit("protocol.records.effort.MOST_BESIDE_OTHERS")
+@pytest.mark.parametrize("codec", [GZIP, ZSTD])
+async def test_what_unpacks_to_much_is_checked_alone(node: Server, held: Held, codec: int) -> None:
+    moderate, large = (
+        build_batch([(1, None, bytes(size), ())], codec=codec)
+        for size in (MOST_BESIDE_OTHERS - 1_000, MOST_BESIDE_OTHERS)
+    )
+    first, second = Client(Straight(node)), Client(Straight(node))
+    with first, second:
+        for client, batch in (first, moderate), (second, large):
+            client.send_bytes(produce_frame("t", bytes(batch), acks=1))
+        await held.let_go()
+        assert isinstance(first.receive_frame(within_s=0), bytes)
+        await held.let_go()
+        assert second.receive_frame(within_s=0) is Outcome.SILENCE
+        assert isinstance(held.waiting[0][0], Alone)
+        await held.let_go()
+        assert isinstance(second.receive_frame(within_s=0), bytes)
+
+
+async def test_one_is_computed_alone_at_a_time_and_others_beside_it() -> None:
+    import threading
+
+    computing = ComputingThreads()
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    found: list[str] = []
+
+    def compute() -> str:
+        begun.release()
+        go_on.wait()
+        return "alone"
+
+    for _ in range(2):
+        computing(Alone(compute), lambda value, error: found.append(value))
+    await asyncio.to_thread(begun.acquire)
+    computing(lambda: "beside", lambda value, error: found.append(value))
+    while not found:
+        await asyncio.sleep(0)
+    assert not begun.acquire(blocking=False)
+    go_on.set()
+    while len(found) < 3:
+        await asyncio.sleep(0)
+    assert found == ["beside", "alone", "alone"]
+    computing.stop()

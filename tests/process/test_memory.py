@@ -15,9 +15,9 @@ from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from protocol.records import records
+from protocol.records import compression, records
 from tests.support.ready_requests import produce_frame, produce_in_flight
-from tests.support.wire import Client, request_frame
+from tests.support.wire import Client, Outcome, request_frame
 
 MB = 1_000_000
 PATIENCE_S = 60
@@ -115,3 +115,19 @@ def test_large_answers_that_nobody_reads_are_made_up_to_a_bound(broker: barnabas
     assert rss(broker) - before < 600 * MB
     for client in clients:
         client.close()
+
+
+@pytest.mark.parametrize("codec", [compression.GZIP, compression.ZSTD])
+def test_batches_that_unpack_to_much_are_in_memory_one_at_a_time(broker: barnabas.Broker, codec: int) -> None:
+    filled(broker, "t", 1)
+    batch = bytes(records.build_batch([(1, None, bytes(240 << 20), ())], codec=codec))
+    before = rss(broker)
+    clients = [Client.of(broker.bootstrap) for _ in range(4)]
+    for client in clients:
+        client.send_bytes(produce_frame("t", batch, acks=1))
+    most = 0
+    for client in clients:
+        while client.receive_frame(within_s=0.02) is Outcome.SILENCE:
+            most = max(most, rss(broker) - before)
+        client.close()
+    assert most < 1.7 * (240 << 20)
