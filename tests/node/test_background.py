@@ -6,7 +6,9 @@ import threading
 
 import pytest
 
-from broker.environment.background import AT_ONCE, run_all
+from broker.environment.background import AT_ONCE, BackgroundThreads, run_all
+from storage.background import Lane
+from tests.support.whole_server import in_loop
 
 
 @pytest.mark.parametrize("count", [0, 1, AT_ONCE - 1, AT_ONCE, 3 * AT_ONCE + 5])
@@ -38,3 +40,15 @@ def test_what_ends_a_process_ends_the_waiting_too() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run_all([work] * (AT_ONCE + 1))
+
+
+@in_loop
+async def test_who_has_passed_a_lane_finds_all_that_came_before_done_and_told() -> None:
+    background = BackgroundThreads()
+    await background.passed(Lane.FLUSHING)  # nothing was begun there
+    told: list[int] = []
+    for number in range(3):
+        background(lambda: None, lambda _, number=number: told.append(number), lane=Lane.FLUSHING)  # type: ignore[misc]
+    await background.passed(Lane.FLUSHING)
+    assert told == [0, 1, 2]
+    await background.finish()
