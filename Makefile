@@ -19,7 +19,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No process beside the workers, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/property tests/simulation
 
-.PHONY: help run quick soak simulation test lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark golden dist docs clean
+.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark golden dist docs clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -38,6 +38,9 @@ simulation: .venv/.quick  ## crash a broker in memory by 500 seeds (ARGS="--seed
 
 test: .venv/.dev reference  ## run the tests (ARGS="tests/unit -x" and the like are passed on)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+compare: .venv/.dev reference  ## play every script to Apache Kafka and to barnabas (the tests play some to Kafka)
+	COMPARE=all $(BIN)/python -m pytest tests/compare $(ARGS)
 
 lint: .venv/.dev  ## check style, types and which floor imports which
 	$(BIN)/ruff check .
@@ -83,8 +86,8 @@ exactly-once: .venv/.dev  ## consume, transform and produce in transactions, kil
 checker: .venv/.dev reference  ## let clients and broker crash amid transactions, and search what they saw for anomalies
 	$(BIN)/python -m tests.clients.checker $(ARGS)
 
-property: .venv/.quick  ## try every property with twenty times as many examples as the tests do
-	EXAMPLES=20 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/property $(ARGS)
+property: .venv/.quick  ## try every property with forty times as many examples as the tests do
+	EXAMPLES=40 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/property tests/unit/protocol/test_record_walk.py $(ARGS)
 
 crash: .venv/.dev  ## kill a broker at every operation on its files (the tests try a few of them)
 	CRASH_POINTS=all $(BIN)/python -m pytest tests/crash -o timeout=1800 $(ARGS)

@@ -72,7 +72,6 @@ LONGEST_FIRST = ("spark", "compare", "clients", "interop", "crash", "process")
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long groups first, and otherwise in the order that was drawn."""
-    _group(items)
     places = {f"tests/{folder}/": place for place, folder in enumerate(LONGEST_FIRST)}
 
     def rank(item: pytest.Item) -> tuple[int, bool]:
@@ -87,11 +86,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _group(items: list[pytest.Item]) -> None:
-    # Under xdist one worker runs all tests that use Apache Kafka, so that only one of it is started.
-    for item in items:
-        if "apache_kafka" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("apache_kafka"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    # Under xdist one worker runs all tests that use Apache Kafka, so that only one of it is started. Marked as soon as
+    # it can be: xdist looks at the marks when all is collected, before or after such a hook of ours.
+    if "apache_kafka" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.xdist_group("apache_kafka"))
 
 
 @pytest.hookimpl(wrapper=True)

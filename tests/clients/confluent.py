@@ -13,7 +13,7 @@ from protocol.records import compression
 from tests.support.ready_requests import fetch_batches
 from tests.support.wire import Client
 
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 
 CODECS = {
     "none": compression.NONE,

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 
 from tests.clients.confluent import create_topic, read, send
 
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 
 
 @pytest.fixture

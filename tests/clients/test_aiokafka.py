@@ -13,7 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from tests.clients.confluent import stored_codecs
 
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:

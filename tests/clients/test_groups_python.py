@@ -14,7 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from tests.clients.confluent import create_topic, send
 from tests.clients.kafka_python import kafka
 
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 QUICK = {"heartbeat_interval_ms": 100, "auto_offset_reset": "earliest", "enable_auto_commit": False}
 
 

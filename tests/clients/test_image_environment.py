@@ -15,7 +15,7 @@ from tests.support.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 ENTRY_POINT = ROOT / "docker" / "entrypoint.sh"
-PATIENCE_S = 30
+PATIENCE_S = 240.0
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.clients.confluent import stored_codecs
 from tests.clients.kafka_python import NewPartitions, NewTopic, kafka
 
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 
 
 @pytest.fixture

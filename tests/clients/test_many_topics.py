@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import barnabas
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 # with both of the characters by which names may collide
 NAMES = [f"orders.of_day-{number:04d}" for number in range(2_000)]
 

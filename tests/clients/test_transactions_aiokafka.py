@@ -28,7 +28,7 @@ from tests.clients.transactions import (
 )
 from tests.support.waiting import POLL_S
 
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:

@@ -25,7 +25,7 @@ from tests.clients.transactions import (
 )
 from tests.support.waiting import until
 
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 
 NewProducer = Callable[..., Any]
 

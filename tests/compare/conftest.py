@@ -12,7 +12,8 @@ import pytest
 from . import recordings
 from .brokers import barnabas_broker, kafka
 from .diff import Entry
-from .play import Script, play
+from .play import Script, load_scripts, play
+from .sampling import ALL, WANTED, drawn
 
 AnyBroker = TypeVar("AnyBroker")
 Transcribe = Callable[[Script], list[Entry]]
@@ -20,12 +21,33 @@ Transcribe = Callable[[Script], list[Entry]]
 FOLDER = Path(__file__).parent
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Scripts of one broker follow on each other, and otherwise stay in the order that was drawn."""
+_played_to_kafka = pytest.StashKey[frozenset[str]]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Scripts of one broker follow on each other, and otherwise stay in the order that was drawn. What only plays to
+    Apache Kafka is left out for scripts that this run doesn't play to it."""
+    played = frozenset(load_scripts())
+    if WANTED != ALL and not config.getoption("keyword"):  # who names a script wants it played
+        played = drawn(load_scripts().values(), config.getoption("randomly_seed", 0))
+    config.stash[_played_to_kafka] = played
+    left_out = [item for item in items if _is_left_out(item, played)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     places = [place for place, item in enumerate(items) if _script_of(item) is not None]
     ordered = sorted((items[place] for place in places), key=_properties_of)
     for place, item in zip(places, ordered, strict=True):
         items[place] = item
+
+
+def _is_left_out(item: pytest.Item, played: frozenset[str]) -> bool:
+    script = _script_of(item)
+    return (
+        script is not None
+        and script.name not in played
+        and getattr(item, "originalname", "") == "test_the_recording_is_what_kafka_answers"
+    )
 
 
 def _properties_of(item: pytest.Item) -> str:
@@ -86,7 +108,7 @@ def kafka_answers(needs_kafka: object, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="session")
 def reference_answers(request: pytest.FixtureRequest) -> Transcribe:
-    """What Kafka answers, or where it can't be had, what it answered when it was recorded."""
+    """What Kafka answers, or where it can't be had or isn't asked, what it answered when it was recorded."""
     live: Transcribe | None
     try:
         live = request.getfixturevalue("kafka_answers")
@@ -94,9 +116,9 @@ def reference_answers(request: pytest.FixtureRequest) -> Transcribe:
         live = None
 
     def answers(script: Script) -> list[Entry]:
-        if live is not None:
-            return live(script)
         recorded = recordings.read(script.name)
+        if live is not None and (recorded is None or script.name in request.config.stash[_played_to_kafka]):
+            return live(script)
         assert recorded is not None, (
             f"nothing recorded for {script.name}; `python -m tests.compare record` does"
         )

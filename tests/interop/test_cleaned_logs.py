@@ -139,7 +139,7 @@ async def test_kafka_and_barnabas_leave_the_same_of_the_same_log(tmp_path: Path)
             turns.data, "replication-offset-checkpoint", [history.log.log_end_offset for history in histories]
         )
         turns.start_kafka()
-        until(lambda: checkpointed(turns.data) == ends, "Kafka has cleaned all", timeout_s=60)
+        until(lambda: checkpointed(turns.data) == ends, "Kafka has cleaned all")
         turns.stop()
 
         for partition, history in enumerate(histories):

@@ -33,7 +33,7 @@ CONFIGS = {"segment.bytes": "1048576", "max.message.bytes": "654321", "retention
 ROUNDS = 2
 BURST = 4_000
 VALUE = b"%08d" + b"x" * 400
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 STARTING = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -174,7 +174,7 @@ def churn(turns: Turns, name: str) -> None:
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(PATIENCE_S)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("ending", "settings"),
     [("stop", {}), ("kill", SNAPSHOTS)],

@@ -28,7 +28,7 @@ from tests.support.topics import topics_of
 from tests.support.waiting import until
 from tests.support.whole_server import crash, in_loop, started
 
-PATIENCE_S = 30
+PATIENCE_S = 240.0
 SHORT = (
     "metadata.log.max.record.bytes.between.snapshots=500",
     "metadata.max.retention.bytes=1",
@@ -203,7 +203,7 @@ async def test_the_two_end_each_others_moves_between_folders(
         [broker] = printed["brokers"]
         assert [each["logDir"] for each in broker["logDirs"] if each["partitions"]] == [str(paths[0])]
         turns.stop()
-        assert "ERROR" not in turns.kafka_log
+        assert not turns.kafka_errors
         assert not list(tmp_path.glob("*/*-stray"))
 
 

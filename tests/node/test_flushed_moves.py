@@ -85,7 +85,7 @@ def append_two(node: Server, then: Callable[[KafkaError | None], None]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(240):
         while not condition():
             await asyncio.sleep(0)
 

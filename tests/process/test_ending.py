@@ -17,7 +17,7 @@ import pytest
 import barnabas
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60
+PATIENCE_S = 240.0
 
 Start = Callable[..., subprocess.Popen[str]]
 

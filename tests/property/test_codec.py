@@ -21,7 +21,7 @@ from tests.support.examples import examples
 from tests.support.message_strategies import VERSIONS, messages
 
 VECTORS = Path(__file__).parents[1] / "golden" / "vectors" / "messages.jsonl.gz"
-exactly = settings(derandomize=True, deadline=None, max_examples=examples(150))
+exactly = settings(derandomize=True, deadline=None, max_examples=examples(75))
 
 LIES = [
     *(struct.pack(">h", size) for size in (32767, -2)),
@@ -69,7 +69,7 @@ def test_arbitrary_bytes_are_a_message_or_a_codec_error(
     assert encode(decode(cls, version, again), version) == again
 
 
-@settings(exactly, max_examples=examples(400))
+@settings(exactly, max_examples=examples(200))
 @given(st.data())
 def test_mutated_messages_are_messages_or_codec_errors(data: st.DataObject) -> None:
     cls, version, original = data.draw(st.sampled_from(vectors()))

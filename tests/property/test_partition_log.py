@@ -203,7 +203,7 @@ class LogMachine(RuleBasedStateMachine):
 
 
 LogMachine.TestCase.settings = settings(
-    max_examples=examples(60),
+    max_examples=examples(40),
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

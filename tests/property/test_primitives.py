@@ -13,7 +13,7 @@ from protocol.wire.primitives import (
 from tests.support.examples import examples
 
 uint32 = st.integers(0, 2**32 - 1) | st.sampled_from([0, 127, 128, 16383, 16384, 2**28 - 1, 2**28, 2**32 - 1])
-exactly = settings(derandomize=True, deadline=None, max_examples=examples(100))
+exactly = settings(derandomize=True, deadline=None, max_examples=examples(50))
 
 
 @exactly

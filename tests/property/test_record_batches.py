@@ -38,7 +38,7 @@ from tests.support.legacy_records import read_legacy_records
 from tests.support.rebuilt_batches import rebuild_batch
 from tests.support.record_bytes import NOW_MS, record, varint
 
-exactly = settings(derandomize=True, deadline=None, max_examples=examples(100))
+exactly = settings(derandomize=True, deadline=None, max_examples=examples(50))
 long_int = st.integers(-(2**63), 2**63 - 1)
 codecs = st.integers(0, 4)
 small_bytes = st.binary(max_size=12) | st.binary(min_size=60, max_size=70)
@@ -184,7 +184,7 @@ def test_compaction_leaves_what_it_keeps_as_it_was(
     assert read_header(rebuilt).last_offset == read_header(built).last_offset
 
 
-@settings(exactly, max_examples=examples(120))
+@settings(exactly, max_examples=examples(60))
 @given(payload=alike_payloads() | mutated_alike_payloads())
 def test_the_walk_finds_what_reading_every_record_finds(payload: tuple[bytes, int]) -> None:
     data, count = payload
@@ -204,7 +204,7 @@ def test_the_walk_finds_what_reading_every_record_finds(payload: tuple[bytes, in
         assert shape.offsets_are_consecutive == ([read.offset for read in records] == [*range(count)])
 
 
-@settings(exactly, max_examples=examples(100))
+@settings(exactly, max_examples=examples(50))
 @given(data=st.data(), records=new_records, codec=codecs)
 def test_a_mutated_batch_fails_as_documented(
     data: st.DataObject, records: Sequence[NewRecord], codec: int
@@ -249,7 +249,7 @@ def test_any_bytes_are_unpacked_or_refused(data: bytes, codec: int) -> None:
         compression.decompress(codec, data)
 
 
-@settings(exactly, max_examples=examples(100))
+@settings(exactly, max_examples=examples(50))
 @given(data=st.data(), plain=st.binary(max_size=300), codec=st.integers(1, 4))
 def test_mutated_packed_bytes_are_unpacked_or_refused(data: st.DataObject, plain: bytes, codec: int) -> None:
     packed = data.draw(mutated(compression.compress(codec, plain * 3)))

@@ -1,7 +1,7 @@
-"""One Spark session for all tests of this folder, and the brokers that they run against.
+"""The Spark session that tests of this folder share, and the brokers that they run against.
 
-Every test here has the mark `xdist_group("spark")`: one worker runs them all, with one JVM. Without Java, pyspark or
-the connector's jars they skip and say what is missing.
+Every test that uses it is of one of two groups, which take about as long: a worker runs all of a group, with one JVM.
+Without Java, pyspark or the connector's jars they skip and say what is missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ with warnings.catch_warnings(), contextlib.suppress(ImportError):
     warnings.simplefilter("ignore", DeprecationWarning)
     import barnabas.spark
 
-FOLDER = Path(__file__).parent
 
 # A second compiler costs a short session more than it gains: the shared one, and those of processes that tests start.
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -38,17 +37,16 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
 
 BROKERS = ("barnabas", "kafka")
 
+OF_THE_SINK = {"test_sink", "test_hazards", "test_shuffling"}
+"""Modules of the one group; the others are of the other."""
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if FOLDER in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            # Not amid py4j's talk, if it can be helped: what is read after that makes no sense.
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(300))
-            # py4j leaves its sockets to the garbage collector.
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
-            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.xdist_group("sink" if item.path.stem in OF_THE_SINK else "spark"))
+        # py4j leaves its sockets to the garbage collector.
+        item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+        item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -107,6 +105,17 @@ class SharedSession:
         context.stop()  # what is left of it on this side
         SparkContext._gateway = SparkContext._jvm = SparkSession._instantiatedSession = None
         self._session = None
+
+
+@pytest.fixture(scope="session")
+def needs_spark() -> None:
+    """All that a Spark session takes; the test skips where it is missing."""
+    need_program("java")
+    pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
+    from barnabas.spark import connector
+
+    if not connector.is_fetched():
+        pytest.skip("needs the jars of Spark's Kafka connector, which `make reference` fetches")
 
 
 @pytest.fixture(scope="session")

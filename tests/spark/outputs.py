@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.spark.wire import Wire
 from tests.support.waiting import until
 
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 
 
 class Seen(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,13 +10,9 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
 import barnabas
 from examples.flights_pipeline import data, feeder
-from examples.flights_pipeline.job import Job, run_through
 from tests.spark.kills import outputs, plan
 from tests.spark.kills.outputs import PARTITIONS, difference
 from tests.spark.kills.supervisor import Supervisor
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # A taste of it: `make pipeline-kills` kills each victim 15 times over the whole year, and each driver is a JVM.
 EVERY = 200
@@ -33,13 +28,12 @@ def feed(bootstrap: str) -> None:
 
 @pytest.mark.timeout(1800)
 def test_a_pipeline_whose_workers_driver_and_broker_are_killed_writes_what_an_undisturbed_one_does(
-    spark: SparkSession, tmp_path: Path
+    needs_spark: None, tmp_path: Path
 ) -> None:
     with barnabas.Broker() as broker:
         feed(broker.bootstrap)
-        folder = data.tables(tmp_path / "undisturbed")
         # In larger batches: how the input is cut up is not to be seen in the output.
-        run_through(Job(broker.bootstrap, folder, folder / "checkpoints"), spark)
+        Supervisor(broker, data.tables(tmp_path / "undisturbed"), []).run_through([], 0, SEED)
         expected = outputs.read(broker.bootstrap, "flights")
     assert expected.enriched.total() == data.FLIGHTS // EVERY + 1 + PARTITIONS
     of_each_query = expected.enriched.total() // MAX_OFFSETS

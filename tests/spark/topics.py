@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.support.waiting import until_answered
 
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -51,7 +51,13 @@ class Transactions:
     """A transactional producer. What it writes is in the log when a call returns."""
 
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
-        config = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 5}
+        config = {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": transactional_id,
+            "linger.ms": 5,
+            # The longest that a broker allows: what a test leaves open stays so, however slow the machine is.
+            "transaction.timeout.ms": 900_000,
+        }
         self._producer = Producer(config)
         self._producer.init_transactions(PATIENCE_S)
 

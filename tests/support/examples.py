@@ -1,6 +1,6 @@
 """How many examples a property is tried with: few with each run of the tests, and as many times more as one likes.
 
-`EXAMPLES=20` tries twenty times as many (`make property`). Which ones these are does not change from run to run.
+`EXAMPLES=40` tries forty times as many (`make property`). Which ones these are does not change from run to run.
 """
 
 from __future__ import annotations

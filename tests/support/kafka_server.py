@@ -18,7 +18,7 @@ from tests.support.ports import free_ports
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 # As `kafka-server-start.sh` has it.
 JVM_OPTIONS = "-Xmx1g -Xms1g"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 240.0
 POLL_S = 0.001
 
 

@@ -9,8 +9,12 @@ from pathlib import Path
 
 POLL_S = 0.005
 
+PATIENCE_S = 240.0
+"""For what happens at once: less than pytest's time for a test, so that it is told what was waited for, and more than
+any machine was seen to stall."""
 
-def until(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
+
+def until(condition: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:
     """Return as soon as the condition holds; AssertionError naming `what` if it never does."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
@@ -18,7 +22,7 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -
         time.sleep(POLL_S)
 
 
-def until_answered(ask: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
+def until_answered(ask: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:
     """Ask until nothing is raised: a broker that has just started, or learned of a topic, takes a moment to serve.
 
     AssertionError naming `what`, with the last that was raised, if it always is.

@@ -22,7 +22,7 @@ from protocol.apis import APIS, request_header_version
 from protocol.wire.codec import decode, decoder, encode
 from protocol.wire.schema import Message
 
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 """How long an answer that must come is waited for. Nothing that goes right ever waits as long."""
 
 SMALLEST_BUFFER_BYTES = 64 * 1024

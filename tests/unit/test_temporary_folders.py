@@ -11,7 +11,7 @@ from tests.support.temporary_folders import keep_in_memory, make_folder, room_by
 
 
 @pytest.fixture(autouse=True)
-def _somewhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/else/where")
     monkeypatch.delenv("TMPDIR", raising=False)
 

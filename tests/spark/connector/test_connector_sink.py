@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.connector.test_connector_source import read, values
 from tests.spark.topics import committed_messages, create_topic, produce
 
-PATIENCE_S = 60
+PATIENCE_S = 240.0
 
 
 def write(frame: DataFrame, bootstrap: str, **options: str) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tests.spark.topics import Transactions, create_topic, delete_records, produce
 
-PATIENCE_S = 60
+PATIENCE_S = 240.0
 
 
 def read_stream(spark: SparkSession, bootstrap: str, **options: object) -> DataFrame:

@@ -7,6 +7,7 @@ import pytest
 from protocol.records.batch import CorruptRecordError, read_header
 from protocol.records.records import build_batch, parse_records
 from protocol.records.walk import RecordSizeVarintError, RecordsShape, walk_records
+from tests.support.examples import TIMES
 from tests.support.record_bytes import record, varint
 
 COUNT = 120
@@ -80,7 +81,9 @@ def test_one_changed_byte_among_records_alike_is_judged_as_when_reading_it(shape
     for pos in [*range(min(16, len(changed))), *range(max(16, len(changed) - 12), len(changed))]:
         right = changed[pos]
         neighbours = (right ^ 0x80, right - 2, right - 1, right + 1, right + 2)
-        for byte in {0, 1, 2, 3, 0x3E, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF, *(n & 0xFF for n in neighbours)}:
+        found = {0, 1, 2, 3, 0x3E, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF, *(n & 0xFF for n in neighbours)}
+        # Half of them at each place, the other half at the next; `make property` tries all.
+        for byte in sorted(found)[pos % 2 :: 2] if TIMES == 1 else found:
             changed[pos] = byte
             data = before + changed + after
             assert _walk(data, COUNT) == _read(data, COUNT), (pos, byte)

@@ -1,0 +1,22 @@
+"""Which scripts a run plays to Apache Kafka itself."""
+
+from __future__ import annotations
+
+from .play import load_scripts
+from .sampling import drawn
+
+SCRIPTS = load_scripts().values()
+
+
+def test_a_seed_draws_the_same_scripts_each_time() -> None:
+    assert drawn(SCRIPTS, 1) == drawn([*SCRIPTS][::-1], 1)
+
+
+def test_every_script_is_drawn_sooner_or_later() -> None:
+    assert frozenset().union(*(drawn(SCRIPTS, seed) for seed in range(100))) == {
+        script.name for script in SCRIPTS
+    }
+
+
+def test_a_run_draws_less_than_half_of_them() -> None:
+    assert all(0 < len(drawn(SCRIPTS, seed)) < len(SCRIPTS) / 2 for seed in range(20))
