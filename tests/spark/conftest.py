@@ -44,6 +44,9 @@ OF_THE_SINK = {"test_sink", "test_hazards", "test_shuffling"}
 def pytest_itemcollected(item: pytest.Item) -> None:
     if "spark" in getattr(item, "fixturenames", ()):
         item.add_marker(pytest.mark.xdist_group("sink" if item.path.stem in OF_THE_SINK else "spark"))
+        # Not amid py4j's talk, if it can be helped: what is read after that makes no sense.
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(900))
         # py4j leaves its sockets to the garbage collector.
         item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
         item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
