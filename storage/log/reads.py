@@ -62,7 +62,7 @@ def read(
     wanted = min(limit - position, max_bytes)
     if limit <= position:
         return _NOTHING
-    first = wanted if wanted <= at_once else _first_bytes(at_once)
+    first = wanted if wanted <= at_once else _first_bytes(wanted, at_once)
     data = segment.files.read(segment.log, max(first, LOG_OVERHEAD), position)
     if len(data) < LOG_OVERHEAD:
         raise KafkaError(
@@ -75,7 +75,7 @@ def read(
             _remember(log, offset, segment.base_offset, position)
             return ReadResult(b"", True, segment.base_offset, position)
         wanted = min(first_size, limit - position)
-        first = wanted if wanted <= at_once else _first_bytes(at_once)
+        first = wanted if wanted <= at_once else _first_bytes(wanted, at_once)
         data = segment.files.read(segment.log, first, position)
     if first == len(data) < wanted:
         return _in_part(log, located, limit, upper_bound, wanted, data)
@@ -86,9 +86,9 @@ def read(
     return ReadResult(data, False, segment.base_offset, position)
 
 
-def _first_bytes(at_once: int) -> int:
-    """How much is read at once of more than may be."""
-    return min(FIRST_READ_BYTES, max(at_once, _HEADER_BYTES))
+def _first_bytes(wanted: int, at_once: int) -> int:
+    """How much is read at once of more than may be. Not more than is wanted: what follows isn't for this reader."""
+    return min(wanted, FIRST_READ_BYTES, max(at_once, _HEADER_BYTES))
 
 
 def _in_part(
