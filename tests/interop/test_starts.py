@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -24,7 +25,6 @@ from tests.interop.nodes import Turns
 from tests.support.apache_kafka import RUNNER, tool
 from tests.support.kafka_server import CLUSTER_ID
 from tests.support.requirements import need_apache_kafka
-from tests.support.topics import topics_of
 from tests.support.waiting import until
 from tests.support.whole_server import crash, in_loop, started
 
@@ -36,12 +36,17 @@ SHORT = (
 )
 
 
-def create(node: Server, name: str, partitions: int = 1, **configs: str) -> bytes:
+async def create(node: Server, name: str, partitions: int = 1, **configs: str) -> bytes:
+    """Its id, once its records are on the disk."""
     entries = [
         CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
     ]
     wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=entries)
-    ((_, topic_id),) = topics_of(node).create([wanted])
+    replies: list[Any] = []
+    node.topics.create([wanted], replies.append)
+    while not replies:
+        await asyncio.sleep(0)
+    [((_, topic_id),)] = replies
     assert isinstance(topic_id, bytes)
     return topic_id
 
@@ -80,7 +85,7 @@ async def test_kafka_starts_on_a_metadata_log_that_begins_at_our_snapshot(tmp_pa
     with Turns(tmp_path) as turns:
         node = await started(turns.data, *SHORT)
         for index in range(12):
-            create(node, f"t{index}", 2, retention_ms=str(1_000_000 + index))
+            await create(node, f"t{index}", 2, retention_ms=str(1_000_000 + index))
             await written(node)
         node.metadata.append(
             [
@@ -99,7 +104,7 @@ async def test_kafka_starts_on_a_metadata_log_that_begins_at_our_snapshot(tmp_pa
                 ),
             ]
         )
-        create(node, "last")
+        await create(node, "last")
         await written(node)
         node.housekeeping.clean_metadata()
         assert node.metadata.log.base_offsets[0] > 0
@@ -129,7 +134,7 @@ async def test_kafka_and_barnabas_share_several_folders(tmp_path: Path) -> None:
     port = ["--port", "0", "-o", f"log.dirs={log_dirs}"]
     with Turns(tmp_path, {"log.dirs": log_dirs}) as turns:
         node = await start(parse_command_line(port, {}).config, Environment.of_this_machine())
-        create(node, "t", 4)
+        await create(node, "t", 4)
         await node.stop()
 
         turns.start_kafka()
@@ -164,7 +169,7 @@ async def test_the_two_end_each_others_moves_between_folders(
 
     with Turns(tmp_path, {"log.dirs": log_dirs}) as turns:
         node = await start(parse_command_line(port, {}).config, Environment.of_this_machine())
-        create(node, "t")
+        await create(node, "t")
         partition = node.partitions.get("t", 0)
         for _ in range(500):
             batch = build_batch([(node.clock.now_ms(), None, b"x" * 100, ())])
@@ -226,7 +231,7 @@ async def test_a_folder_that_kafka_formatted_for_a_dynamic_quorum_goes_to_and_fr
         node = await started(turns.data)
         assert node.metadata.quorum.kraft_version == 1
         assert node.metadata.image.features["transaction.version"] == 1
-        topic_id = create(node, "t", retention_ms="1234567")
+        topic_id = await create(node, "t", retention_ms="1234567")
         await node.stop()
         turns.start_kafka()
         assert produce(turns, "t") == 0
@@ -234,7 +239,7 @@ async def test_a_folder_that_kafka_formatted_for_a_dynamic_quorum_goes_to_and_fr
         turns.kill()
         again = await started(turns.data, *SHORT)
         assert again.partitions.get("t", 0).log.log_end_offset == 1
-        create(again, "u")
+        await create(again, "u")
         await written(again)
         assert again.metadata.snapshots.ids
         await again.stop()
