@@ -19,7 +19,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No process beside the workers, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/property tests/simulation
 
-.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark golden dist docs clean
+.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark golden dist docs clean attacks
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -97,6 +97,9 @@ poisoned: .venv/.quick  ## start on poisoned internal topics and metadata logs, 
 
 damages: .venv/.quick  ## start on 340 damaged data folders (the tests try forty)
 	DAMAGES=340 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/node/test_damaged_folders.py $(ARGS)
+
+attacks: .venv/.quick  ## let one client hold up the others by all it can, with 2 million damaged frames (the tests: 2,000)
+	ATTACK_SCALE=20 ATTACK_FRAMES=2000000 $(BIN)/python -m pytest tests/process/test_attacks.py $(ARGS)
 
 bench: .venv/.dev reference  ## measure beside Apache Kafka
 	$(BIN)/python -m tests.bench $(ARGS)

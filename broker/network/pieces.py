@@ -38,6 +38,8 @@ class EntryList(NamedTuple):
     """What an entry is known by where repeated ones are left out; with none it is known by itself."""
     changes: bool = False
     """Whether it goes on where the client hangs up."""
+    at_once: int = MOST_OF_PIECE
+    """Fewer where an entry's answer may be large by itself: all members of a group, all settings of a topic."""
 
 
 def is_long(request: Any, entries: EntryList) -> bool:
@@ -45,17 +47,20 @@ def is_long(request: Any, entries: EntryList) -> bool:
     asked = getattr(request, entries.asked)
     if not asked:
         return False
-    if len(asked) > MOST_OF_PIECE:
+    if len(asked) > entries.at_once:
         return True
     return bool(entries.inner_asked) and any(
-        len(getattr(entry, entries.inner_asked) or ()) > MOST_OF_PIECE for entry in asked
+        len(getattr(entry, entries.inner_asked) or ()) > entries.at_once for entry in asked
     )
 
 
 def in_pieces(request: Any, entries: EntryList, handle: Callable[[Any], Any]) -> Steps[Any]:
     """The answer of all pieces. The first one that fails as a whole is the answer."""
     whole: Any = None
-    for piece in _pieces(request, entries):
+    for piece, goes_on in _pieces(request, entries):
+        if piece is None:
+            yield None
+            continue
         answer = handle(piece)
         if isinstance(answer, Later):
             answer = yield answer
@@ -64,44 +69,50 @@ def in_pieces(request: Any, entries: EntryList, handle: Callable[[Any], Any]) ->
         elif answer is not None:
             if getattr(answer, "error_code", 0):
                 return answer
-            _add(whole, answer, entries)
+            _add(whole, answer, entries, goes_on)
         yield None
     return whole
 
 
-def _pieces(request: Any, entries: EntryList) -> Iterator[Any]:
+def _pieces(request: Any, entries: EntryList) -> Iterator[tuple[Any, bool]]:
+    """Each piece, and whether it begins amid an entry; None where much was left out since the last one."""
     repeats = Repeats() if entries.repeats is not None else None
     some: list[Any] = []
-    room = MOST_OF_PIECE
+    room = entries.at_once
+    left_out = 0
+    goes_on = False
     for entry in getattr(request, entries.asked):
-        for part in _parts(entry, entries, repeats):
+        for number, part in enumerate(_parts(entry, entries, repeats)):
+            if part is None:
+                left_out += 1
+                if left_out == MOST_OF_PIECE:
+                    left_out = 0
+                    yield None, False
+                continue
+            if not some:
+                goes_on = number > 0
             some.append(part)
             room -= 1 + (len(getattr(part, entries.inner_asked) or ()) if entries.inner_asked else 0)
             if room <= 0:
-                yield _with(request, entries.asked, some)
-                some, room = [], MOST_OF_PIECE
+                yield _with(request, entries.asked, some), goes_on
+                some, room = [], entries.at_once
     if some:
-        yield _with(request, entries.asked, some)
+        yield _with(request, entries.asked, some), goes_on
 
 
 def _parts(entry: Any, entries: EntryList, repeats: Repeats | None) -> Iterator[Any]:
-    """The entry, without what it repeats, and in parts where its own list is long."""
+    """The entry, in parts where its own list is long; None for each of them that only repeats."""
     names = entries.repeats
     known_by = tuple(getattr(entry, name) for name in names) if names else entry
     inner = getattr(entry, entries.inner_asked) if entries.inner_asked else None
-    if inner and repeats is not None:
-        admitted = repeats.admitted(inner, lambda each: (known_by, each))
-        if not admitted:
-            return
-        if len(admitted) < len(inner):
-            entry, inner = _with(entry, entries.inner_asked, admitted), admitted
-    elif repeats is not None and not repeats.admits(known_by):
+    if not inner:
+        yield entry if repeats is None or repeats.admits(known_by) else None
         return
-    if not inner or len(inner) <= MOST_OF_PIECE:
-        yield entry
-        return
-    for start in range(0, len(inner), MOST_OF_PIECE):
-        yield _with(entry, entries.inner_asked, inner[start : start + MOST_OF_PIECE])
+    for start in range(0, len(inner), entries.at_once):
+        some = inner[start : start + entries.at_once]
+        if repeats is not None:
+            some = repeats.admitted(some, lambda each: (known_by, each))
+        yield _with(entry, entries.inner_asked, some) if some else None
 
 
 def _with(struct: Any, name: str, value: Any) -> Any:
@@ -110,12 +121,13 @@ def _with(struct: Any, name: str, value: Any) -> Any:
     return changed
 
 
-def _add(whole: Any, answer: Any, entries: EntryList) -> None:
+def _add(whole: Any, answer: Any, entries: EntryList, goes_on: bool) -> None:
     """Put what a piece is answered behind what the pieces before it are."""
     found = getattr(whole, entries.answered)
     more = getattr(answer, entries.answered)
     if (
-        entries.names
+        goes_on
+        and entries.names
         and found
         and more
         and all(getattr(found[-1], name) == getattr(more[0], name) for name in entries.names)
@@ -131,17 +143,19 @@ ENTRY_LISTS: dict[str, EntryList] = {
     "ListOffsets": _TOPICS,
     "OffsetCommit": _TOPICS._replace(names=("name", "topic_id"), changes=True),
     "FindCoordinator": EntryList("coordinator_keys", "coordinators"),
-    "DescribeGroups": EntryList("groups", "groups", repeats=()),
+    "DescribeGroups": EntryList("groups", "groups", repeats=(), at_once=10),
     "DeleteRecords": _TOPICS._replace(changes=True),
     "OffsetForLeaderEpoch": _TOPICS._replace(names=("topic",)),
     "WriteTxnMarkers": EntryList("markers", "markers", "topics", "topics", ("producer_id",), changes=True),
     "TxnOffsetCommit": _TOPICS._replace(changes=True),
-    "DescribeConfigs": EntryList("resources", "results", repeats=("resource_type", "resource_name")),
+    "DescribeConfigs": EntryList(
+        "resources", "results", repeats=("resource_type", "resource_name"), at_once=10
+    ),
     "DeleteGroups": EntryList("groups_names", "results", changes=True),
     "DescribeProducers": EntryList(
-        "topics", "topics", "partition_indexes", "partitions", ("name",), repeats=("name",)
+        "topics", "topics", "partition_indexes", "partitions", ("name",), repeats=("name",), at_once=1
     ),
     "DescribeTransactions": EntryList("transactional_ids", "transaction_states", repeats=()),
-    "ConsumerGroupDescribe": EntryList("group_ids", "groups", repeats=()),
+    "ConsumerGroupDescribe": EntryList("group_ids", "groups", repeats=(), at_once=10),
 }
 """By the names of APIs."""

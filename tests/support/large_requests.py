@@ -6,7 +6,7 @@ requests name some that are there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
 from broker.handlers import HANDLERS
@@ -14,9 +14,6 @@ from protocol.apis import APIS
 from protocol.errors import CodecError
 from protocol.wire.codec import encode
 from protocol.wire.schema import Message, Struct
-
-LEAVE_ALONE = {"CreateTopics", "CreatePartitions"}
-"""What would fill the broker with what the other requests then name: these are asked for with `validate_only`."""
 
 # What a field must hold for the request to get as far as the list.
 _VALUES: dict[str, Any] = {
@@ -56,10 +53,14 @@ class LargeRequest(NamedTuple):
         return f"{type(self.message).__name__} v{self.version} {self.path}"
 
 
-def large_requests(entries: int, *, every_version: bool = False) -> Iterator[LargeRequest]:
-    """For each list of each API that is served one request that has so many entries there."""
+def large_requests(
+    entries: int, *, every_version: bool = False, only: Container[str] | None = None
+) -> Iterator[LargeRequest]:
+    """For each list of each API that is served, or of some, one request that has so many entries there."""
     for api_key in HANDLERS:
         api = APIS[api_key]
+        if only is not None and api.name not in only:
+            continue
         lowest = max(api.min_version, api.first_decodable)
         versions = range(lowest, api.max_version + 1) if every_version else (api.max_version,)
         for version in versions:

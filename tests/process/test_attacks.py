@@ -1,0 +1,62 @@
+"""One client sends what it can to hold up the others: how long they wait for it, at a broker that is a process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas import Broker
+from tests.support.attacks import (
+    Attack,
+    batches,
+    counted,
+    damaged,
+    lists,
+    longest_wait_s,
+    pipelined,
+    prepare,
+)
+
+SCALE = int(os.environ.get("ATTACK_SCALE", "1"))
+ENTRIES = 10_000 * SCALE
+FRAMES = int(os.environ.get("ATTACK_FRAMES", "2000"))
+
+LONGEST_WAIT_S = 0.1
+"""Of the broker's CPU time: twice what one request may take, since a ping may meet the turns of two."""
+
+pytestmark = [
+    pytest.mark.skipif(not counted(), reason="another process's CPU time can't be read here"),
+    pytest.mark.xdist_group("attacks"),
+    pytest.mark.timeout(300 * SCALE + FRAMES // 10),
+]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(config={"message.max.bytes": "104857600"}, log_level="error") as broker:
+        prepare(broker)
+        yield broker
+
+
+def check(broker: Broker, attacks: Iterator[Attack]) -> None:
+    waits = {attack.name: longest_wait_s(broker, attack, LONGEST_WAIT_S) for attack in attacks}
+    assert waits
+    assert {name: wait_s for name, wait_s in waits.items() if wait_s > LONGEST_WAIT_S} == {}
+
+
+def test_nobody_waits_long_for_a_batch_that_is_much_to_check(broker: Broker) -> None:
+    check(broker, batches(SCALE))
+
+
+def test_nobody_waits_long_for_the_lists_of_any_api(broker: Broker) -> None:
+    check(broker, lists(ENTRIES))
+
+
+def test_nobody_waits_long_for_damaged_frames(broker: Broker) -> None:
+    check(broker, damaged(FRAMES, SCALE))
+
+
+def test_nobody_waits_long_for_who_sends_many_requests_at_once(broker: Broker) -> None:
+    check(broker, iter([pipelined(5_000 * SCALE)]))

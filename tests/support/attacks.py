@@ -1,0 +1,201 @@
+"""What one client may send to hold up all others, and how long a pinging client waits meanwhile.
+
+The wait is counted in the CPU time of the broker's process, since a machine that is busy otherwise says nothing about
+it: what the broker did between a ping and its answer.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from barnabas import Broker
+from broker.network.pieces import ENTRY_LISTS
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from protocol.records import compression
+from protocol.records.lz4_frame import compress_frame
+from tests.support.large_requests import large_requests
+from tests.support.record_bytes import NOW_MS, batch, record, varint
+from tests.support.wire import Client, request_frame
+
+TOPICS, PARTITIONS = 200, 20
+TRIES = 3
+
+# Lists that are one decision of the controller, or of one group, member or session, and aren't cut up: up to 10,000
+# records each (`broker.controller.record_bounds`), or one answer that needs all of it.
+DECIDED_AS_ONE = frozenset(
+    (
+        *("AddPartitionsToTxn", "AlterClientQuotas", "AlterConfigs", "AlterPartitionReassignments"),
+        *("AlterReplicaLogDirs", "AlterUserScramCredentials", "ConsumerGroupHeartbeat", "CreateAcls"),
+        *("CreatePartitions", "CreateTopics", "DeleteTopics", "DescribeLogDirs", "DescribeQuorum"),
+        *("DescribeTopicPartitions", "ElectLeaders", "Fetch", "IncrementalAlterConfigs"),
+        *("ListPartitionReassignments", "OffsetDelete", "OffsetFetch", "UpdateFeatures"),
+    )
+)
+
+
+MANY = frozenset((*ENTRY_LISTS, "Metadata", "Produce"))
+"""APIs of which the longest lists are asked; of the others it is a tenth of that."""
+
+
+class Attack(NamedTuple):
+    name: str
+    frames: list[bytes]
+    """What is sent on one connection, at once."""
+    hangs_up: bool = False
+    """Where some of it may have no answer."""
+
+
+class Pinger(threading.Thread):
+    """Pings for as long as it is on."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(daemon=True)
+        self.longest_s = 0.0
+        self.on = True
+        self._clock = ~broker.pid << 3 | 2  # clock_getcpuclockid(3)
+        self._client = Client.of(broker.bootstrap)
+
+    def run(self) -> None:
+        request = ApiVersionsRequest()
+        while self.on:
+            before_s = time.clock_gettime(self._clock)
+            self._client.ask(request, 0)
+            self.longest_s = max(self.longest_s, time.clock_gettime(self._clock) - before_s)
+        self._client.close()
+
+
+def prepare(broker: Broker) -> None:
+    """The topics that attacks name, and each API asked once, so that nothing is loaded during one."""
+    with Client.of(broker.bootstrap) as client:
+        topics = [
+            CreatableTopic(name=str(number), num_partitions=PARTITIONS, replication_factor=1)
+            for number in range(TOPICS)
+        ]
+        client.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
+    for attack in lists(1):
+        strike(broker, attack)
+
+
+def strike(broker: Broker, attack: Attack) -> None:
+    """Sends it, and reads until the broker has answered it all or has hung up."""
+    host, _, port = broker.bootstrap.rpartition(":")
+    with socket.create_connection((host, int(port))) as connection:
+        try:
+            connection.sendall(b"".join(attack.frames))
+            stream = connection.makefile("rb")
+            if attack.hangs_up:
+                connection.shutdown(socket.SHUT_WR)
+            for _ in attack.frames:
+                head = stream.read(4)
+                if len(head) < 4:
+                    return
+                left = struct.unpack(">i", head)[0]
+                while left:
+                    left -= len(stream.read(min(left, 1 << 20))) or left
+        except ConnectionError:
+            return
+
+
+def longest_wait_s(broker: Broker, attack: Attack, bound_s: float) -> float:
+    """Of a pinging client. What holds the loop does so each time: the best of some tries counts."""
+    best_s = float("inf")
+    for _ in range(TRIES):
+        pinger = Pinger(broker)
+        pinger.start()
+        strike(broker, attack)
+        pinger.on = False
+        pinger.join()
+        best_s = min(best_s, pinger.longest_s)
+        if best_s <= bound_s:
+            break
+    return best_s
+
+
+def lists(entries: int) -> Iterator[Attack]:
+    """Long lists of every API that goes through them in turns."""
+    for large in [*large_requests(entries, only=MANY), *large_requests(max(1, entries // 10))]:
+        name = type(large.message).__name__.removesuffix("Request")
+        frame = request_frame(large.message, large.version, 1)
+        if name not in DECIDED_AS_ONE and len(frame) < 8 << 20:
+            yield Attack(str(large), [frame])
+
+
+def batches(scale: int) -> Iterator[Attack]:
+    """Batches that are little to send and much to check. `scale`: the work, 1 for a second or so without bounds."""
+    headers = 500_000 * scale
+    many_headers = (
+        b"\0" + varint(0) + varint(0) + varint(-1) + varint(-1) + varint(headers) + bytes(2 * headers)
+    )
+    yield _produced("zstd of empty headers", batch([varint(len(many_headers)) + many_headers], attributes=4))
+    one_byte = (1 | 0x80000000).to_bytes(4, "little") + b"x"
+    blocks = compress_frame(b"", 9)[:7] + one_byte * (50_000 * scale) + bytes(4)
+    yield _produced("lz4 in blocks of a byte", _packed(compression.LZ4, blocks))
+    members = compression.compress(compression.GZIP, b"") * (15_000 * scale)
+    yield _produced("gzip of empty members", _packed(compression.GZIP, members))
+    large = record(0, value=bytes(min(120 * scale, 240) << 20))
+    bomb = batch([large], attributes=compression.ZSTD)
+    yield _produced("what unpacks to 20 times 240 MiB", *([bomb] * (2 * scale)))
+    records = [record(index, value=b"%d" % (index % 7919)) for index in range(60_000 * scale)]
+    yield _produced("many records, the last one bad", batch([*records, b"\2\0"], attributes=compression.ZSTD))
+    future = [record(index, timestamp_delta=index % 100) for index in range(60_000 * scale)]
+    yield _produced(
+        "records of the future", batch(future, attributes=compression.ZSTD, base_timestamp=NOW_MS * 3)
+    )
+
+
+def _packed(codec: int, payload: bytes) -> bytearray:
+    """A batch with bytes of its own behind the header."""
+    from protocol.records.batch import BATCH_LENGTH_POS, BATCH_OVERHEAD, LOG_OVERHEAD, patch_crc
+
+    data = bytearray(batch([record(0)], attributes=codec)[:BATCH_OVERHEAD]) + payload
+    data[BATCH_LENGTH_POS : BATCH_LENGTH_POS + 4] = (len(data) - LOG_OVERHEAD).to_bytes(4, "big")
+    patch_crc(data, 0, len(data))
+    return data
+
+
+def _produced(name: str, *of_partitions: bytes | bytearray) -> Attack:
+    data = [
+        PartitionProduceData(index=index % PARTITIONS, records=bytes(records))
+        for index, records in enumerate(of_partitions)
+    ]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="0", partition_data=data)]
+    )
+    return Attack(name, [request_frame(request, 9, 1)])
+
+
+def pipelined(count: int) -> Attack:
+    """So many requests at once."""
+    return Attack("requests at once", [request_frame(ApiVersionsRequest(), 0, 1)] * count)
+
+
+def damaged(frames: int, seed: int, *, at_once: int = 50) -> Iterator[Attack]:
+    """Requests of all APIs in all versions with some bytes changed, so many frames in all."""
+    luck = random.Random(seed)
+    whole = [
+        request_frame(large.message, large.version, 1)
+        for large in large_requests(20, every_version=True)
+        if type(large.message).__name__.removesuffix("Request") not in DECIDED_AS_ONE
+    ]
+    for start in range(0, frames, at_once):
+        some = []
+        for _ in range(min(at_once, frames - start)):
+            frame = bytearray(luck.choice(whole))
+            for _ in range(luck.randrange(4)):
+                frame[luck.randrange(8, len(frame))] = luck.randrange(256)
+            some.append(bytes(frame))
+        yield Attack(f"damaged frames from {start} on, by the seed {seed}", some, hangs_up=True)
+
+
+def counted() -> bool:
+    """Whether another process's CPU time can be read here."""
+    return os.uname().sysname == "Linux"
