@@ -88,6 +88,8 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
         metadata.flush()
         metadata.commit_when_synced()
         await environment.background.passed(Lane.FLUSHING)
+        if metadata.log.failure is not None:
+            raise metadata.log.failure
         await _listen(server)
     except BaseException as error:
         if server is not None:

@@ -22,6 +22,7 @@ from broker.handlers import (
     update_features,
 )
 from broker.network.later import Later
+from broker.process.start_error import StartError
 from broker.replicas.delayed_fetch import DelayedFetch
 from broker.replicas.fetch_sessions import FetchTarget
 from broker.replicas.fetching import FetchParameters, Reading, Results
@@ -297,3 +298,12 @@ async def test_a_partitions_damaged_metadata_is_said_at_the_start(
     ]
     with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
         again.partitions.get("a", 0)
+
+
+async def test_a_start_whose_metadata_cannot_be_synced_is_refused(tmp_path: Path) -> None:
+    refuse("sync", "/__cluster_metadata-0/00000000000000000000.log")
+    with pytest.raises(StartError, match=r"the data can't be opened: .*__cluster_metadata-0"):
+        await started(tmp_path)
+    files.set_fault_hook(None)
+    node = await started(tmp_path)
+    assert node.metadata.log.failure is None
