@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.controller import registration
-from broker.controller.assigned_directories import assignment
+from broker.controller.assigned_directories import assignment, is_online
 from broker.controller.controller_result import ControllerResult
 from protocol.errors import KafkaError
 
@@ -102,7 +102,20 @@ class LogDirFailures:
         decided += registration.lose_directory(
             image,
             self._broker,
-            lost=self._partitions.offline(),
+            lost=self._partitions.offline() | self._lost_before_followed(image),
             online=self._log_dirs.ids,
         )
         return ControllerResult(decided, lambda error: error, may_split=True)
+
+    def _lost_before_followed(self, image: ClusterImage) -> set[tuple[bytes, int]]:
+        """Those that were placed in a directory which failed before this was committed, so that no log was made of
+        them; by topic id and number."""
+        node_id, online = self._broker.node_id, self._log_dirs.ids
+        return {
+            (topic.topic_id, index)
+            for topic in image.topics.values()
+            for index, partition in topic.partitions.items()
+            if node_id in partition.replicas
+            and not is_online(partition, node_id, online)
+            and self._partitions.find(topic.name, index) is None
+        }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -56,10 +57,10 @@ class HeldSyncs:
             self.run_one()
 
 
-async def started(folder: Path) -> tuple[Server, HeldSyncs]:
+async def started(folder: Path, *settings: str) -> tuple[Server, HeldSyncs]:
     syncs = HeldSyncs()
     here = replace(Environment.of_this_machine(ManualClock(), files), background=syncs)
-    node = await begin(configured(folder), here)
+    node = await begin(configured(folder, *settings), here)
     node.metadata.commit_when_synced()
     syncs.is_held = True
     return node, syncs
@@ -154,6 +155,23 @@ async def test_a_topic_that_metadata_creates_is_told_in_the_same_answer_once_the
     for each in (first, second):
         (topic,) = answered(each).topics
         assert (topic.error_code, len(topic.partitions)) == (Error.NONE, 1)
+    await node.stop()
+
+
+@in_loop
+async def test_a_topic_whose_directory_fails_before_it_is_synced_has_no_leader(tmp_path: Path) -> None:
+    log_dirs = ",".join(str(tmp_path / name) for name in "abc")
+    node, syncs = await started(tmp_path, f"log.dirs={log_dirs}", f"metadata.log.dir={tmp_path / 'a'}")
+    asked_to_create(node, "t0", "t1", "t2")
+    lost_id = [*node.log_dirs.online][1]
+    node.log_dirs.report(node.log_dirs.online[lost_id], OSError("the disk is gone"))
+    while node.log_dirs.failing:
+        await asyncio.sleep(0)
+    await syncs.finish()
+    of_topic = {name: node.metadata.image.topics[name].partitions[0] for name in ("t0", "t1", "t2")}
+    (lost,) = [name for name, each in of_topic.items() if each.directories == [lost_id]]
+    assert {name: each.leader for name, each in of_topic.items()} == {**dict.fromkeys(of_topic, 1), lost: -1}
+    assert node.partitions.missing(lost, 0) is Error.KAFKA_STORAGE_ERROR
     await node.stop()
 
 
