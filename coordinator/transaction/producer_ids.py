@@ -6,9 +6,14 @@ lost with a restart.
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable
 
+from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
+
+log = logging.getLogger("barnabas.transactions")
 
 BLOCK_SIZE = 1000  # ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE
 
@@ -26,7 +31,7 @@ class ProducerIds:
         self._is_asked = False
         self._next = 0
         self._end = 0
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: deque[Callable[[], None]] = deque()
 
     def when_left(self, then: Callable[[], None]) -> None:
         """`then` is called once `next` has an id, in this call where it has one; or once none is to be had, of which
@@ -58,8 +63,24 @@ class ProducerIds:
 
     def _answered(self, first: int | KafkaError) -> None:
         self._is_asked = False
-        if not isinstance(first, KafkaError):
-            self._next, self._end = first, first + BLOCK_SIZE
-        waiting, self._waiting = self._waiting, []
-        for then in waiting:
-            then()
+        if isinstance(first, KafkaError):
+            waiting, self._waiting = self._waiting, deque()
+            self._tell(waiting, while_left=False)
+            return
+        self._next, self._end = first, first + BLOCK_SIZE
+        self._tell(self._waiting, while_left=True)
+
+    def _tell(self, waiting: deque[Callable[[], None]], *, while_left: bool) -> None:
+        """A failure of one is logged and harms none of the others; a broken invariant is raised behind them."""
+        broken: Exception | None = None
+        while waiting and not (while_left and self._next == self._end):
+            try:
+                waiting.popleft()()
+            except Exception as error:
+                log.exception("somebody who waited for a producer id can't be told")
+                if broken is None and stops_the_broker(error):
+                    broken = error
+        if waiting:  # more than one block has ids for
+            self._ask()
+        if broken is not None:
+            raise broken

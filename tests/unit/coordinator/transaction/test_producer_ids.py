@@ -1,0 +1,76 @@
+"""Who waits for a producer id is told once there is one, however many wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.transaction.producer_ids import BLOCK_SIZE, ProducerIds
+from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import Error, KafkaError
+
+
+class Blocks:
+    """Records blocks when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[Callable[[int | KafkaError], None]] = []
+        self._first = 0
+
+    def allocate(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
+        self.asked.append(then)
+
+    def record(self) -> None:
+        first, self._first = self._first, self._first + BLOCK_SIZE
+        self.asked.pop(0)(first)
+
+
+def take(ids: ProducerIds, given: list[int | Error]) -> None:
+    try:
+        given.append(ids.next())
+    except KafkaError as error:
+        given.append(error.error)
+
+
+def test_who_waits_behind_a_blocks_last_id_waits_for_the_next_block() -> None:
+    blocks = Blocks()
+    ids = ProducerIds(blocks.allocate)
+    given: list[int | Error] = []
+    for _ in range(BLOCK_SIZE + 1):
+        ids.when_left(lambda: take(ids, given))
+    assert len(blocks.asked) == 1
+    blocks.record()
+    assert given == [*range(BLOCK_SIZE)]
+    blocks.record()
+    assert given == [*range(BLOCK_SIZE + 1)]
+    assert blocks.asked == []
+
+
+def test_all_who_wait_are_told_where_no_block_can_be_recorded() -> None:
+    blocks = Blocks()
+    ids = ProducerIds(blocks.allocate)
+    given: list[int | Error] = []
+    for _ in range(3):
+        ids.when_left(lambda: take(ids, given))
+    blocks.asked.pop(0)(KafkaError(Error.KAFKA_STORAGE_ERROR))
+    assert given == [Error.COORDINATOR_LOAD_IN_PROGRESS] * 3
+
+
+@pytest.mark.parametrize("error", [ValueError, BrokenInvariantError])
+def test_one_that_cannot_be_told_harms_none_of_the_others(error: type[Exception]) -> None:
+    blocks = Blocks()
+    ids = ProducerIds(blocks.allocate)
+    given: list[int | Error] = []
+
+    def fails() -> None:
+        raise error("it can't be told")
+
+    ids.when_left(fails)
+    ids.when_left(lambda: take(ids, given))
+    if error is BrokenInvariantError:  # which the caller stops the broker for
+        with pytest.raises(BrokenInvariantError):
+            blocks.record()
+    else:
+        blocks.record()
+    assert given == [0]
