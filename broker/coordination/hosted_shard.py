@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from collections.abc import Callable, Generator, Hashable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from broker.replicas.leader import Leader
 from coordinator.ports import Bytes, Then, append_error
@@ -21,6 +21,7 @@ from protocol.records.batch import (
     crc_is_valid,
 )
 from protocol.records.records import (
+    ABORT,
     COMMIT,
     Record,
     build_batch_of_one_time,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.timers import LoopTimers
     from broker.replicas.partition import Partition
-    from storage.log.partition_log import PartitionLog
 
 log = logging.getLogger("barnabas.coordination")
 
@@ -54,8 +54,10 @@ _BYTES_PER_COST = 1024
 class LoadedShard(Protocol):
     """What `loading` needs of a shard."""
 
-    last_record_counts: ClassVar[bool]
-    """Whether a key's last record says all there is to know, and those before it need not be looked into."""
+    def stands_alone(self, value: Bytes | None) -> bool:
+        """Whether a record of this value says all there is to know of its key, so that those before it need not be
+        looked into."""
+        ...
 
     def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None: ...
 
@@ -146,21 +148,24 @@ def _told(error: KafkaError) -> KafkaError:
     return KafkaError(append_error(error.error), error.message)
 
 
-def loading(partition_log: PartitionLog, shard: LoadedShard) -> Iterator[None]:
-    """Feeds a shard the whole log, with all that comes to it meanwhile. After each `STEP_COST` others may be served.
+def loading(leader: Leader, shard: LoadedShard) -> Generator[int, None, int]:
+    """Feeds a shard the whole log, with all that comes to it meanwhile. Others may be served after each `STEP_COST`:
+    what it yields is the cost of the step, and what it returns that of the last one.
 
     Raises ReplayError where that makes no sense: whatever a record does to the shard that takes it, as in Kafka
     (`CoordinatorLoaderImpl`), but for a lack of memory. The checksums are looked at, which Kafka leaves out here: a
     flipped bit would be an offset that nobody committed.
 
     What the log was compacted to between two steps says the same as what it was before, as long as no marker goes that
-    ends what was read already: no pass begins while a partition is loaded.
+    ends what was read already: no pass begins while a partition is loaded. Where the partition has moved to another
+    directory meanwhile, it goes on in the log there.
     """
     last: dict[bytes, tuple[bytes | None, int, int]] = {}
     cost = 0
-    offset = following = partition_log.log_start_offset
+    offset = following = leader.log.log_start_offset
     try:
-        while following < partition_log.log_end_offset:
+        while following < leader.log.log_end_offset:
+            partition_log = leader.log
             end_offset = partition_log.log_end_offset
             for header, batch in partition_log.batches(following, upper_bound=end_offset):
                 offset = header.base_offset
@@ -170,30 +175,35 @@ def loading(partition_log: PartitionLog, shard: LoadedShard) -> Iterator[None]:
                     offset = record.offset
                     cost += 1
                     if header.is_control:
-                        commit = read_control_type(record.key) == COMMIT
-                        shard.end_transaction(header.producer_id, commit=commit)
+                        outcome = read_control_type(record.key)
+                        if outcome in (ABORT, COMMIT):
+                            shard.end_transaction(header.producer_id, commit=outcome == COMMIT)
                     elif record.key is None:
                         raise CodecError("a record without a key")
-                    elif shard.last_record_counts:
+                    elif shard.stands_alone(record.value):
                         value = None if record.value is None else bytes(record.value)
                         last[bytes(record.key)] = (value, record.offset, producer_id)
                     else:
                         shard.replay(record.key, record.value, record.offset, producer_id)
                     if cost >= STEP_COST:
+                        yield cost
                         cost = 0
-                        yield
-                offset = header.last_offset + 1
-            following = end_offset
+                offset = following = header.last_offset + 1
+                if leader.log is not partition_log:
+                    break
+            else:
+                following = end_offset
         for key, (value, offset, producer_id) in last.items():
             shard.replay(key, value, offset, producer_id)
             cost += 1
             if cost >= STEP_COST:
+                yield cost
                 cost = 0
-                yield
     except MemoryError:
         raise
     except Exception as error:
         raise ReplayError(offset, error) from error
+    return cost
 
 
 def _records_of(header: BatchHeader, batch: memoryview) -> list[Record]:

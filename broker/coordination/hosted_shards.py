@@ -11,10 +11,17 @@ Sources: `CoordinatorRuntime`, `TransactionStateManager`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from broker.coordination.hosted_shard import LoadedShard, PartitionRuntime, ReplayError, loading, reason
+from broker.coordination.hosted_shard import (
+    STEP_COST,
+    LoadedShard,
+    PartitionRuntime,
+    ReplayError,
+    loading,
+    reason,
+)
 from broker.replicas.leader import Leader
 from coordinator.java.hashes import partition_of_key
 from protocol.broken_invariant import stops_the_broker
@@ -28,8 +35,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.coordination")
 
 
-AT_ONCE = 10
-"""Steps of `loading`, of all partitions that come together: some 5,000 records."""
+AT_ONCE = 5_000
+"""What is loaded before others are served, of all partitions that come together. The unit is a record."""
+
+_PARTITION_COST = 20
+_RETRY_S = 1.0
+"""After there was too little memory."""
 
 
 class Shard(LoadedShard, Protocol):
@@ -52,20 +63,34 @@ class _Hosted(Generic[ShardT]):
     """A partition that is led here since `leader_epoch`, or an earlier one; no shard while it is loaded, or where it
     can't be read."""
 
-    __slots__ = ("leader", "leader_epoch", "loading", "partition", "runtime", "shard", "steps", "to_tell")
+    __slots__ = (
+        "is_loading",
+        "leader",
+        "leader_epoch",
+        "loading",
+        "partition",
+        "runtime",
+        "shard",
+        "steps",
+        "to_tell",
+    )
 
-    def __init__(
-        self, partition: Partition, leader: Leader, runtime: PartitionRuntime, shard: ShardT
-    ) -> None:
+    def __init__(self, partition: Partition, leader: Leader, runtime: PartitionRuntime) -> None:
         self.partition = partition
         self.leader = leader
         self.leader_epoch = leader.leader_epoch
         self.runtime = runtime
         self.shard: ShardT | None = None
-        self.loading: ShardT | None = shard
-        self.steps: Iterator[None] = loading(leader.log, shard)
+        self.is_loading = False
+        self.loading: ShardT | None = None
+        """What is loaded, and becomes the shard."""
+        self.steps: Generator[int, None, int] | None = None
         self.to_tell: list[Callable[[ShardT], object]] = []
         """What it has to learn once it is loaded."""
+
+    def will_load(self, will: bool) -> None:
+        self.is_loading = self.partition.is_being_loaded = will
+        self.loading = self.steps = None
 
 
 class HostedShards(Generic[ShardT]):
@@ -98,7 +123,7 @@ class HostedShards(Generic[ShardT]):
         self._topic = topic
         self._partition_count = partition_count
         self._partitions = partitions
-        self._call_soon = scheduler.call_soon
+        self._scheduler = scheduler
         self._runtime_of = runtime_of
         self._make = make
         self._content = content
@@ -143,7 +168,7 @@ class HostedShards(Generic[ShardT]):
         return [
             self._loaded(hosted)
             for hosted in self._hosted.values()
-            if hosted.shard is not None or hosted.loading is not None
+            if hosted.shard is not None or hosted.is_loading
         ]
 
     def tell(self, what: Callable[[ShardT], object]) -> None:
@@ -151,7 +176,7 @@ class HostedShards(Generic[ShardT]):
         for hosted in self._hosted.values():
             if hosted.shard is not None:
                 what(hosted.shard)
-            elif hosted.loading is not None:
+            elif hosted.is_loading:
                 hosted.to_tell.append(what)
 
     # --- following the partitions ---------------------------------------------------------------------------
@@ -192,14 +217,14 @@ class HostedShards(Generic[ShardT]):
     def _goes_on(self, hosted: _Hosted[ShardT], leader: Leader) -> bool:
         if leader is not hosted.leader:
             return False  # led elsewhere in between: what others wrote meanwhile has to be read
-        is_loaded_or_loading = hosted.shard is not None or hosted.loading is not None
+        is_loaded_or_loading = hosted.shard is not None or hosted.is_loading
         is_kept = is_loaded_or_loading and not self._reloads_in_new_epoch
         return is_kept or leader.leader_epoch == hosted.leader_epoch
 
     def _give_up(self, index: int) -> None:
         hosted = self._hosted.pop(index)
-        if self._to_load.pop(index, None) is not None:
-            hosted.partition.is_being_loaded = False
+        self._to_load.pop(index, None)
+        hosted.will_load(False)
         self._end(hosted)
 
     @staticmethod
@@ -212,39 +237,57 @@ class HostedShards(Generic[ShardT]):
             hosted.runtime.cancel_all()
 
     def _begin(self, index: int, partition: Partition, leader: Leader) -> None:
-        runtime = self._runtime_of(partition)
-        hosted = _Hosted(partition, leader, runtime, self._make(runtime, leader.leader_epoch))
+        hosted: _Hosted[ShardT] = _Hosted(partition, leader, self._runtime_of(partition))
+        hosted.will_load(True)
         self._hosted[index] = self._to_load[index] = hosted
-        partition.is_being_loaded = True
 
-    def _load(self, steps: int) -> None:
-        """So many steps; what has come to its end starts, once all that is read in the same call is there."""
+    def _load(self, cost: int) -> None:
+        """About so much; what has come to its end starts, once all that is read in the same call is there."""
         loaded: list[tuple[int, _Hosted[ShardT]]] = []
-        while steps > 0 and self._to_load:
+        retry_s = 0.0
+        while cost > 0 and self._to_load:
             index, hosted = next(iter(self._to_load.items()))
-            is_over = True
             try:
-                next(hosted.steps)
-                is_over = False
-                steps -= 1
-            except StopIteration:
+                if hosted.steps is None:
+                    hosted.loading = self._make(hosted.runtime, hosted.leader_epoch)
+                    hosted.steps = loading(hosted.leader, hosted.loading)
+                cost -= next(hosted.steps)
+                continue
+            except StopIteration as end:
+                cost -= _PARTITION_COST + end.value
                 hosted.shard = hosted.loading
                 loaded.append((index, hosted))
             except ReplayError as error:
                 self._complain(index, error)
-            finally:
-                if is_over:
-                    del self._to_load[index]
-                    hosted.loading = None
-                    hosted.partition.is_being_loaded = False
+            except MemoryError:
+                self._load_again(index, hosted)
+                retry_s = _RETRY_S
+                break
+            del self._to_load[index]
+            hosted.will_load(False)
         for index, hosted in loaded:
-            self._start(index, hosted)
+            try:
+                self._start(index, hosted)
+            except MemoryError:
+                self._end(hosted)
+                self._load_again(index, hosted)
+                retry_s = _RETRY_S
         if self._to_load and self._turn is None:
-            self._turn = self._call_soon(self._take_turn)
+            scheduler = self._scheduler
+            self._turn = (
+                scheduler.call_later(retry_s, self._take_turn)
+                if retry_s
+                else scheduler.call_soon(self._take_turn)
+            )
 
     def _take_turn(self) -> None:
         self._turn = None
-        self._load(1)
+        self._load(STEP_COST)
+
+    def _load_again(self, index: int, hosted: _Hosted[ShardT]) -> None:
+        log.error("the %s of %s-%d are loaded later: there is too little memory", *self._names(index))
+        self._to_load[index] = hosted
+        hosted.will_load(True)
 
     def _start(self, index: int, hosted: _Hosted[ShardT]) -> None:
         """A shard that can't begin with what was read is none, either."""
@@ -264,10 +307,12 @@ class HostedShards(Generic[ShardT]):
             what(shard)
 
     def _complain(self, index: int, error: Exception) -> None:
-        log.error("the %s of %s-%d can't be loaded: %s", self._content, self._topic, index, reason(error))
+        log.error("the %s of %s-%d can't be loaded: %s", *self._names(index), reason(error))
+
+    def _names(self, index: int) -> tuple[str, str, int]:
+        return self._content, self._topic, index
 
     def _loaded(self, hosted: _Hosted[ShardT]) -> ShardT:
         if hosted.shard is not None:
             return hosted.shard
-        is_loading = hosted.loading is not None
-        raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS if is_loading else self._unreadable)
+        raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS if hosted.is_loading else self._unreadable)

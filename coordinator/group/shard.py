@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from coordinator.gate import Gate
 from coordinator.group.admin import Administration
@@ -62,8 +62,6 @@ A = TypeVar("A")
 
 class GroupShard:
     """One shard. It is of one thread; replies are called while a request or a timer is served."""
-
-    last_record_counts: ClassVar[bool] = False  # offsets hang on their groups, and on transactions
 
     def __init__(
         self,
@@ -234,6 +232,11 @@ class GroupShard:
         return self._administration.delete_groups(group_ids)
 
     # --- the log --------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def stands_alone(_value: Bytes | None) -> bool:
+        """No record does: offsets hang on their groups, and on transactions."""
+        return False
 
     def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None:
         """One record of the log, at start. Raises CodecError for one that this version of Kafka doesn't read."""

@@ -90,6 +90,11 @@ def decode_record(key: Bytes, value: Bytes | None) -> tuple[str, TransitMetadata
     return transactional_id, _to_transit(decode(TransactionLogValue, version, value, _INT16.size))
 
 
+def is_of_known_version(value: Bytes) -> bool:
+    """Or makes no sense, which `decode_record` finds out."""
+    return len(value) < _INT16.size or _INT16.unpack_from(value)[0] in VALUE_VERSIONS
+
+
 def _version(data: Bytes) -> int:
     if len(data) < _INT16.size:
         raise CodecError(f"{len(data)} bytes where a version is expected")

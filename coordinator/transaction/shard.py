@@ -8,7 +8,6 @@ Source: `TransactionCoordinator`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import ClassVar
 
 from coordinator.ports import Bytes, Markers, Runtime, Then, TopicPartition
 from coordinator.transaction import adding, admin
@@ -17,6 +16,7 @@ from coordinator.transaction.ending import Ending
 from coordinator.transaction.expiry import Expiry
 from coordinator.transaction.init_producer_id import Initializing
 from coordinator.transaction.metadata import Reply, TransactionMetadata, TransitMetadata
+from coordinator.transaction.records import is_of_known_version
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.transactional_producer import TransactionalProducer
@@ -29,8 +29,6 @@ class TransactionShard:
     What changes something answers by a callback, which is called exactly once: in the same call where the partition's
     log is committed as it is written, else later. Readers are told what is committed, at once.
     """
-
-    last_record_counts: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -152,6 +150,11 @@ class TransactionShard:
     def apply(self, transactional_id: str, transit: TransitMetadata | None) -> None:
         """Change what is known by one record of the log; None is a tombstone."""
         self._manager.apply(transactional_id, transit)
+
+    @staticmethod
+    def stands_alone(value: Bytes | None) -> bool:
+        """Each does, but for those of a version that is passed over: what came before them stays in force."""
+        return value is None or is_of_known_version(value)
 
     def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None:
         """One record of the log, at a start. Raises CodecError for one that makes no sense."""

@@ -12,6 +12,7 @@ from broker.replicas.follower import Follower
 from broker.replicas.leader import Leader
 from broker.server import Server
 from coordinator.java.hashes import partition_of_key
+from coordinator.transaction.records import encode_key
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatePartitionsTopic
 from tests.node.hosting import NONSENSE, Hosting, RecordedShard, elect_again
@@ -247,3 +248,19 @@ async def test_a_node_that_stops_gives_up_its_shards_before_the_background_ends(
     node.background.finish = finish_looking  # type: ignore[method-assign]
     await node.stop()
     assert there == [False]
+
+
+async def test_a_transaction_of_a_version_that_nobody_knows_leaves_the_one_before_in_force(
+    tmp_path: Path,
+) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    key = encode_key("tx")
+    runtime = node.transactions.shard_of("tx").runtime
+    runtime.append([(key, b"\x00\x07what a later Kafka writes")])
+
+    elect_again(node, TRANSACTION_TOPIC)
+
+    assert state(node) == "Ongoing"
+    assert producer.end() is Error.NONE

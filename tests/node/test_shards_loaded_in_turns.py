@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 
 import pytest
 
+from broker.coordination import hosted_shards
 from broker.coordination.hosted_shard import STEP_COST
-from broker.coordination.hosted_shards import AT_ONCE
 from broker.server import Server
 from protocol.errors import Error, KafkaError
-from tests.node.hosting import NONSENSE, Hosting, elect_again
+from tests.node import log_dir_moves
+from tests.node.hosting import NONSENSE, Hosting, RecordedShard, elect_again
 from tests.node.transactional import create, delete
 
 
@@ -22,9 +24,12 @@ def append_many(hosting: Hosting, index: int, steps: int) -> None:
         hosting.runtime_of(hosting.node.partitions.get("t", index)).append(batch)
 
 
+STEPS_AT_ONCE = hosted_shards.AT_ONCE // STEP_COST
+
+
 async def loaded(hosting: Hosting, index: int) -> None:
     """Some turns of the loop, and no more than it takes."""
-    for _ in range(2 * AT_ONCE):
+    for _ in range(2 * STEPS_AT_ONCE):
         if index in hosting.loaded():
             return
         await asyncio.sleep(0)
@@ -35,7 +40,7 @@ async def loaded(hosting: Hosting, index: int) -> None:
 async def test_a_long_log_is_loaded_in_turns_and_the_next_partition_waits_for_it(node: Server) -> None:
     create(node, "t", 3)
     hosting = Hosting(node)
-    append_many(hosting, 0, AT_ONCE - 1)
+    append_many(hosting, 0, STEPS_AT_ONCE - 1)
     append_many(hosting, 1, 3)
     hosting.append(2, b"a")
 
@@ -57,7 +62,7 @@ async def test_a_long_log_is_loaded_in_turns_and_the_next_partition_waits_for_it
 async def test_a_shard_has_all_that_came_to_its_log_while_it_was_loaded(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
-    append_many(hosting, 0, AT_ONCE + 1)
+    append_many(hosting, 0, STEPS_AT_ONCE + 1)
     hosting.shards.follow()
 
     hosting.append(0, b"late")
@@ -69,7 +74,7 @@ async def test_a_shard_has_all_that_came_to_its_log_while_it_was_loaded(node: Se
 async def test_what_a_shard_is_told_while_it_is_loaded_it_learns_once_it_has_started(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
-    append_many(hosting, 0, AT_ONCE + 1)
+    append_many(hosting, 0, STEPS_AT_ONCE + 1)
     hosting.shards.follow()
 
     hosting.shards.tell(lambda shard: shard.told("first"))
@@ -82,12 +87,12 @@ async def test_what_a_shard_is_told_while_it_is_loaded_it_learns_once_it_has_sta
 async def test_a_shard_that_goes_while_it_is_loaded_never_starts(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
-    append_many(hosting, 0, AT_ONCE + 1)
+    append_many(hosting, 0, STEPS_AT_ONCE + 1)
     hosting.shards.follow()
 
     delete(node, "t")
     hosting.shards.follow()
-    for _ in range(AT_ONCE):
+    for _ in range(STEPS_AT_ONCE):
         await asyncio.sleep(0)
 
     assert hosting.error_at(0) is Error.NOT_COORDINATOR
@@ -98,7 +103,7 @@ async def test_a_shard_that_goes_while_it_is_loaded_never_starts(node: Server) -
 async def test_a_new_leader_epoch_comes_while_a_shard_is_loaded(node: Server, reloads: bool) -> None:
     create(node, "t")
     hosting = Hosting(node, reloads_in_new_epoch=reloads)
-    append_many(hosting, 0, AT_ONCE + 1)
+    append_many(hosting, 0, STEPS_AT_ONCE + 1)
     hosting.shards.follow()
     replayed = len(hosting.events)
 
@@ -109,7 +114,7 @@ async def test_a_new_leader_epoch_comes_while_a_shard_is_loaded(node: Server, re
 
     assert hosting.shards.at(0).leader_epoch == (1 if reloads else 0)
     assert hosting.events.count("start") == 1
-    assert hosting.events.count("replay 0") == AT_ONCE + 1 + (AT_ONCE if reloads else 0)
+    assert hosting.events.count("replay 0") == STEPS_AT_ONCE + 1 + (STEPS_AT_ONCE if reloads else 0)
 
 
 async def test_a_partition_that_turns_out_not_to_be_readable_holds_up_no_other(
@@ -117,7 +122,7 @@ async def test_a_partition_that_turns_out_not_to_be_readable_holds_up_no_other(
 ) -> None:
     create(node, "t", 2)
     hosting = Hosting(node)
-    append_many(hosting, 0, AT_ONCE + 1)
+    append_many(hosting, 0, STEPS_AT_ONCE + 1)
     hosting.append(0, NONSENSE)
     hosting.shards.follow()
 
@@ -125,7 +130,7 @@ async def test_a_partition_that_turns_out_not_to_be_readable_holds_up_no_other(
         await loaded(hosting, 1)
 
     assert caplog.messages == [
-        f"the things of t-0 can't be loaded: at offset {STEP_COST * (AT_ONCE + 1)}: nonsense"
+        f"the things of t-0 can't be loaded: at offset {STEP_COST * (STEPS_AT_ONCE + 1)}: nonsense"
     ]
     assert hosting.error_at(0) is Error.COORDINATOR_LOAD_IN_PROGRESS
     hosting.shards.tell(lambda shard: shard.told("all who can be told"))
@@ -135,7 +140,7 @@ async def test_a_partition_that_turns_out_not_to_be_readable_holds_up_no_other(
 async def test_nothing_is_compacted_while_it_is_loaded(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
-    append_many(hosting, 0, AT_ONCE + 1)
+    append_many(hosting, 0, STEPS_AT_ONCE + 1)
     partition = node.partitions.get("t", 0)
     hosting.shards.follow()
 
@@ -147,12 +152,98 @@ async def test_nothing_is_compacted_while_it_is_loaded(node: Server) -> None:
 async def test_who_stops_loads_nothing_more(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
-    append_many(hosting, 0, AT_ONCE + 1)
+    append_many(hosting, 0, STEPS_AT_ONCE + 1)
     hosting.shards.follow()
 
     hosting.shards.stop_loading()
-    for _ in range(AT_ONCE):
+    for _ in range(STEPS_AT_ONCE):
         await asyncio.sleep(0)
 
     assert hosting.loaded() == []
     assert hosting.error_at(0) is Error.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def test_a_partition_that_moves_while_it_is_loaded_is_read_on_in_its_new_directory(
+    tmp_path: Path,
+) -> None:
+    node = await log_dir_moves.started(tmp_path)
+    create(node, "t")
+    hosting = Hosting(node)
+    append_many(hosting, 0, STEPS_AT_ONCE + 5)
+    hosting.append(0, b"last")
+    partition = node.partitions.get("t", 0)
+    assert log_dir_moves.move(node, tmp_path / "b") is Error.NONE
+    move = partition.move
+    assert move is not None
+    await log_dir_moves.until(lambda: move.log.log_end_offset == partition.log.log_end_offset)
+    hosting.shards.follow()
+    loop_turns, hosting.shards._turn = hosting.shards._turn, None
+    assert loop_turns is not None
+    loop_turns.cancel()  # until the move is over
+
+    await log_dir_moves.moved(node)
+    assert partition.directory.path == str(tmp_path / "b")
+    assert hosting.loaded() == []
+    for _ in range(10):
+        hosting.shards._load(STEP_COST)
+
+    assert hosting.loaded() == [0]
+    assert len(hosting.events) == STEP_COST * (STEPS_AT_ONCE + 5) + 2
+    assert hosting.events[-2:] == ["replay last", "start"]
+
+
+async def test_many_small_partitions_are_no_more_than_a_large_one(node: Server) -> None:
+    create(node, "t", 40)
+    hosting = Hosting(node)
+    for index in range(40):
+        batch = [(b"%d" % number, b"value") for number in range(STEP_COST * 4 // 5)]
+        hosting.runtime_of(node.partitions.get("t", index)).append(batch)
+
+    hosting.shards.follow()
+
+    at_once = len(hosting.loaded())
+    assert STEPS_AT_ONCE <= at_once <= STEPS_AT_ONCE * 5 // 4
+    await asyncio.sleep(0)
+    assert at_once < len(hosting.loaded()) <= at_once + 2
+    hosting.shards.stop_loading()
+
+
+async def test_too_little_memory_puts_loading_off(
+    node: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hosted_shards, "_RETRY_S", 0.001)
+    create(node, "t", 2)
+    hosting = Hosting(node)
+    append_many(hosting, 0, 2)
+    hosting.append(1, b"a")
+    monkeypatch.setattr(RecordedShard, "replay", _no_memory)
+
+    hosting.shards.follow()
+    assert hosting.error_at(0) is hosting.error_at(1) is Error.COORDINATOR_LOAD_IN_PROGRESS
+    monkeypatch.undo()
+    await log_dir_moves.until(lambda: hosting.loaded() == [0, 1])
+
+    assert caplog.messages == ["the things of t-0 are loaded later: there is too little memory"]
+    assert hosting.events.count("replay 0") == 2
+    assert hosting.events.count("start") == 2
+
+
+async def test_a_shard_that_had_too_little_memory_to_start_is_loaded_anew(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosted_shards, "_RETRY_S", 0.001)
+    create(node, "t", 2)
+    hosting = Hosting(node)
+    hosting.append(0, b"a")
+    monkeypatch.setattr(RecordedShard, "start", _no_memory)
+
+    hosting.shards.follow()
+    assert hosting.error_at(0) is hosting.error_at(1) is Error.COORDINATOR_LOAD_IN_PROGRESS
+    monkeypatch.undo()
+    await log_dir_moves.until(lambda: hosting.loaded() == [0, 1])
+
+    assert [event for event in hosting.events if event != "unload"] == ["replay a"] * 2 + ["start"] * 2
+
+
+def _no_memory(*_: object) -> None:
+    raise MemoryError

@@ -113,8 +113,12 @@ class Simulation:
     def _loading(self) -> Iterator[None]:
         """Coordinators load in a turn, or in so many that much comes in between."""
         luck = self.world.luck("loading")
-        step, at_once = luck.choice([(hosted_shard.STEP_COST, hosted_shards.AT_ONCE), (1, 1), (10, 2)])
-        with patch.object(hosted_shard, "STEP_COST", step), patch.object(hosted_shards, "AT_ONCE", at_once):
+        step, at_once = luck.choice([(hosted_shard.STEP_COST, hosted_shards.AT_ONCE), (1, 1), (10, 20)])
+        with (
+            patch.object(hosted_shard, "STEP_COST", step),
+            patch.object(hosted_shards, "STEP_COST", step),
+            patch.object(hosted_shards, "AT_ONCE", at_once),
+        ):
             yield
 
     def _of_topics(self) -> dict[str, dict[str, str]]:
