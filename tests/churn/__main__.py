@@ -189,11 +189,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.churn", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--logs", type=Path, help="where the applications' logs stay (default: nowhere)")
     options = parser.parse_args()
     _say(f"seed {options.seed}")
     with tempfile.TemporaryDirectory() as name, running_server(Path(name, "server"), **BROKER) as server:
         churn = Churn(server, Path(name), options.seed)
-        wrong = churn.run(options.minutes * 60)
+        try:
+            wrong = churn.run(options.minutes * 60)
+        finally:
+            if options.logs is not None:
+                options.logs.mkdir(parents=True, exist_ok=True)
+                for log in Path(name).glob("*.log"):
+                    shutil.copy(log, options.logs)
     for sentence in wrong[:20]:
         print(f"           {sentence}")
     _say(f"{churn.kills} kills, {len(wrong)} things wrong")
