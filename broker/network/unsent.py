@@ -2,13 +2,14 @@
 
 Ranges of files stay in their files until the socket takes their bytes, which then go from the page cache to it
 (`sendfile`, as Kafka's `FileRecords.writeTo`): a client that doesn't read what it asked for costs a piece, not the
-answer. Where no socket is at hand, as in a network of a test, they are read a piece at a time.
+answer. Where no socket is at hand, as in a network of a test, or the file system can't do that, they are read a piece
+at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import errno
 import socket
 from collections import deque
 from collections.abc import Iterable
@@ -21,6 +22,12 @@ PIECE_BYTES = 16 * 1024
 """Of a file: what one transport holds of it at a time, by which it learns that its socket takes more."""
 PER_TURN_BYTES = 4 * 1024 * 1024
 """What one connection is given before others have their turn."""
+
+
+_NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+"""What a file system answers that can't give a file's bytes to a socket (asyncio's `loop.sendfile` reads them then)."""
+_OF_THE_SOCKET = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN})
+"""What the network takes a peer for lost by, and Python has no `ConnectionError` for."""
 
 
 class Sending(Enum):
@@ -81,11 +88,23 @@ class Unsent:
         at = self._at
         count = 0
         if self._socket >= 0:
-            with contextlib.suppress(BlockingIOError):
-                count = chunk.send(at, PER_TURN_BYTES, self._socket)
+            count = self._send(chunk, at)
         if not count:
             piece = chunk.read(at, PIECE_BYTES)
             count = len(piece)
             self._transport.write(piece)
         self._at = at + count
         return count
+
+    def _send(self, chunk: FileRange, at: int) -> int:
+        """What goes from the file to the socket at once; 0 where it has to be read."""
+        try:
+            return chunk.send(at, PER_TURN_BYTES, self._socket)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno in _OF_THE_SOCKET:
+                raise ConnectionError(error.errno, error.strerror) from error
+            if error.errno not in _NO_SENDFILE:
+                raise
+            return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import random
 import socket
 import time
@@ -203,6 +204,46 @@ def test_a_disk_that_fails_midway_ends_that_connection_and_says_why(
 
     run(told())
     assert "its answer can't be read to the end: [Errno 5] the disk is bad" in caplog.text
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS, errno.ENOTSUP])
+def test_a_file_system_that_cannot_send_to_a_socket_is_read_from(code: int, tmp_path: Path) -> None:
+    async def told() -> None:
+        source = FromFile(tmp_path / "file")
+
+        def refuse(operation: str, path: str, size: int) -> None:
+            if operation == "send":
+                raise OSError(code, os.strerror(code), path)
+
+        source.files.set_fault_hook(refuse)
+        async with connected(source) as (reader, writer, _):
+            writer.write(frame(b"0-%d" % FILE_BYTES))
+            assert await exactly(reader, FILE_BYTES + 2) == b"<" + CONTENT + b">"
+
+    asyncio.run(told())
+
+
+@pytest.mark.parametrize("code", [errno.ETIMEDOUT, errno.EHOSTUNREACH])
+def test_a_client_that_the_network_has_lost_is_not_told_of_as_a_fault_of_the_disk(
+    code: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def told() -> None:
+        source = FromFile(tmp_path / "file")
+
+        def refuse(operation: str, path: str, size: int) -> None:
+            if operation == "send":
+                raise OSError(code, os.strerror(code))
+
+        source.files.set_fault_hook(refuse)
+        async with connected(source) as (reader, writer, _):
+            writer.write(frame(b"0-%d" % FILE_BYTES))
+            await asyncio.wait_for(_up_to_the_end(reader), PATIENCE_S)
+
+    asyncio.run(told())
+    assert "is lost: [Errno" in caplog.text
+    assert "can't be read to the end" not in caplog.text
 
 
 @pytest.mark.parametrize("run", RUNS)
