@@ -30,6 +30,7 @@ from protocol.wire.primitives import uuid_to_text
 from storage.background import Lane
 from storage.checkpoints import META_PROPERTIES_FILE
 from storage.directory.log_directory import METADATA_TOPIC
+from storage.files import MOST_RETIRED_FILES
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -63,6 +64,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
     server: Server | None = None
     try:
         environment.files.limit_open_files(_open_files_limit())
+        environment.files.limit_retired_files(_retired_files_limit())
         log_dirs = open_log_dirs(config, environment.files, environment.background, environment.chance.uuid)
         metadata = _read_metadata(config, environment, log_dirs)
         begin_run(log_dirs)
@@ -131,6 +133,12 @@ def _open_files_limit() -> int:
     if soft == resource.RLIM_INFINITY:
         return MOST_OPEN_FILES
     return min(MOST_OPEN_FILES, max(LEAST_OPEN_FILES, soft // 2))
+
+
+def _retired_files_limit() -> int:
+    """An eighth of what the process may have open goes to files out of use that answers are yet to be read from."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_RETIRED_FILES if soft == resource.RLIM_INFINITY else min(MOST_RETIRED_FILES, soft // 8)
 
 
 def _read_metadata(config: BrokerConfig, environment: Environment, log_dirs: LogDirs) -> MetadataLog:

@@ -91,10 +91,11 @@ class Files(ABC):
     - Failures are `OSError` with an errno, and those that the operations name.
     """
 
-    __slots__ = ("_fault_hook", "_retired")
+    __slots__ = ("_fault_hook", "_most_retired", "_retired")
 
     def __init__(self) -> None:
         self._fault_hook: FaultHook | None = None
+        self._most_retired = MOST_RETIRED_FILES
         self._retired: dict[HeldFile, None] = {}
 
     def set_fault_hook(self, hook: FaultHook | None) -> None:
@@ -109,6 +110,10 @@ class Files(ABC):
     @abstractmethod
     def limit_open_files(self, limit: int) -> None:
         """Bounds the descriptors kept open, from now on (Kafka has no such bound and asks for a higher ulimit)."""
+
+    def limit_retired_files(self, limit: int) -> None:
+        """Bounds, from now on, how many files out of use stay open beside those for those who hold them."""
+        self._most_retired = limit
 
     @abstractmethod
     def open_files_count(self) -> int:
@@ -171,7 +176,7 @@ class Files(ABC):
         self._disown(file)
         file.descriptor = -1
         self._retired[held] = None
-        if len(self._retired) > MOST_RETIRED_FILES:
+        if len(self._retired) > self._most_retired:
             oldest = next(iter(self._retired))
             del self._retired[oldest]
             oldest.lost = OSError(errno.EMFILE, "too many files out of use are still read", oldest.file.path)

@@ -14,6 +14,7 @@ from broker.controller import placement, snapshot_file, topic_decisions
 from broker.controller.placement import Placement
 from broker.controller.quorum_state import Quorum
 from broker.controller.snapshot_file import encode_snapshot
+from broker.environment.environment import Environment
 from broker.handlers.alter_replica_log_dirs import FUTURE_SUFFIX_LENGTH, LONGEST_DIRECTORY_NAME
 from broker.network import dispatch
 from broker.replicas.fetch_sessions import MAX_SESSION_ID, SHARDS, FetchSessions
@@ -24,9 +25,14 @@ from protocol.messages.fetch import FetchPartition
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import CreatableTopic
 from protocol.records.batch import walk_batches
+from storage.disk_files import DiskFiles
+from storage.files import MOST_RETIRED_FILES
 from tests.node import log_dir_moves
 from tests.node.log_dir_moves import move
+from tests.support.manual_clock import ManualClock
+from tests.support.nodes import begin
 from tests.support.straight import Straight
+from tests.support.whole_server import configured, in_loop
 from tests.support.wire import Answer, Client, Outcome
 
 
@@ -119,6 +125,34 @@ def test_logs_keep_half_of_the_files_open_that_a_process_may_have(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (allowed, allowed))
     assert starting._open_files_limit() == kept_open
+
+
+@pytest.mark.parametrize(
+    ("allowed", "kept_open"),
+    [
+        (256, 32),
+        (1_024, 128),
+        (100_000, MOST_RETIRED_FILES),
+        (resource.RLIM_INFINITY, MOST_RETIRED_FILES),
+    ],
+)
+def test_files_out_of_use_take_an_eighth_at_most_of_what_a_process_may_have_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int, kept_open: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (allowed, allowed))
+
+    limits: list[int] = []
+
+    class Told(DiskFiles):
+        def limit_retired_files(self, limit: int) -> None:
+            limits.append(limit)
+
+    @in_loop
+    async def run() -> None:
+        await (await begin(configured(tmp_path), Environment.of_this_machine(ManualClock(), Told()))).stop()
+
+    run()
+    assert limits == [kept_open]
 
 
 @pytest.mark.limit("broker.replicas.fetch_sessions.MAX_SESSION_ID")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from storage import files as files_module
 from storage.disk_files import DiskFiles
 from storage.file_range import FileRange
 from storage.files import MOST_RETIRED_FILES, File
@@ -198,11 +197,9 @@ def test_a_socket_is_told_of_a_file_that_ends_too_early(log: PartitionLog) -> No
 
 
 @pytest.mark.limit("storage.files.MOST_RETIRED_FILES")
-def test_of_too_many_files_out_of_use_the_oldest_is_lost(
-    tmp_path: Path, files: DiskFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_too_many_files_out_of_use_the_oldest_is_lost(tmp_path: Path, files: DiskFiles) -> None:
     assert MOST_RETIRED_FILES == 256
-    monkeypatch.setattr(files_module, "MOST_RETIRED_FILES", 2)
+    files.limit_retired_files(2)
     ranges = []
     for number in range(3):
         file = File(str(tmp_path / str(number)))

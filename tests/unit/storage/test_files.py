@@ -16,6 +16,7 @@ from tests.support.disk import files
 NOT_OPERATIONS = {
     "set_fault_hook",
     "limit_open_files",
+    "limit_retired_files",
     "open_files_count",
     "close",
     "hold",
