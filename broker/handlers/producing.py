@@ -72,7 +72,7 @@ class SortedRequest:
         self.batches: Batches = {}
         self.refusals: Answers = {}
 
-    def take(self, topics: Sequence[TopicProduceData], sizes: Iterator[int | KafkaError]) -> None:
+    def take(self, topics: Sequence[TopicProduceData], sizes: Iterator[int | Error]) -> None:
         """`sizes`: what the check of shapes said of each partition in turn."""
         by_id, batches, refusals = self._by_id, self.batches, self.refusals
         partitions = self._partitions
@@ -96,8 +96,8 @@ class SortedRequest:
                 partition = hosted.partitions.get(data.index)
                 if partition is None:
                     refusals[key] = refused(data.index, hosted.missing(data.index))
-                elif isinstance(size, KafkaError):
-                    refusals[key] = refused(data.index, size.error)
+                elif isinstance(size, Error):
+                    refusals[key] = refused(data.index, size)
                 else:
                     assert data.records is not None
                     batches[key] = (partition, data.records[:size])
@@ -125,19 +125,19 @@ def may_use_id(request: ProduceRequest, authorizer: Authorizer, context: Request
     )
 
 
-def check_shapes(topics: Sequence[TopicProduceData], version: int) -> tuple[list[int | KafkaError], bool]:
+def check_shapes(topics: Sequence[TopicProduceData], version: int) -> tuple[list[int | Error], bool]:
     """For each partition in turn the size of its batch, or what is wrong with its records; nothing is looked up yet.
 
     And whether the first batch of any has the flag of a transaction (Kafka: `RequestUtils.hasTransactionalRecords`).
     """
-    found: list[int | KafkaError] = []
+    found: list[int | Error] = []
     transactional = False
     for topic in topics:
         for data in topic.partition_data:
             try:
                 found.append(check_shape(data.records, version))
             except KafkaError as failure:
-                found.append(failure)
+                found.append(failure.error)
             transactional = transactional or is_transactional(data.records)
     return found, transactional
 
@@ -241,7 +241,7 @@ class Producing:
     ) -> Steps[None]:
         request, context = self._request, self._context
         gone_through: list[list[TopicProduceData]] = []
-        shapes: list[list[int | KafkaError]] = []
+        shapes: list[list[int | Error]] = []
         transactional = False
         try:
             for piece in pieces(request):

@@ -146,8 +146,12 @@ class PendingRequest:
         return self._dispatcher.finish(self)
 
     def abandon(self) -> None:
-        """The client has hung up."""
-        self.later.abandon()
+        """The client has hung up. What changes something goes on, and must not fail unnoticed."""
+        self.later.abandon(self._failed_unheard)
+
+    def _failed_unheard(self, error: BaseException) -> None:
+        if not isinstance(error, CodecError | CloseConnectionError):
+            self._dispatcher.failed(self.context.connection, error)
 
 
 class DecodingRequest:

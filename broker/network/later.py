@@ -40,20 +40,24 @@ class Later(Generic[R]):
     `on_abandon` is called when the client hangs up before the answer is there, for what waits in its name to go.
     """
 
-    __slots__ = ("_on_answer", "_outcome", "_state", "on_abandon")
+    __slots__ = ("_on_answer", "_on_failure", "_outcome", "_state", "on_abandon")
 
     def __init__(self) -> None:
         self.on_abandon: Callable[[], None] | None = None
         self._state = _OPEN
         self._outcome: Any = None
         self._on_answer: Callable[[], object] | None = None
+        self._on_failure: Callable[[BaseException], object] | None = None
 
     # --- for who makes the answer ---------------------------------------------------------------------------
 
     def reply(self, response: R) -> None:
         """This is the answer. Raises BrokenInvariantError where there is one already."""
         if self._state is not _OPEN or self._on_answer is not None:
+            if self._state is _ABANDONED:
+                return
             self._settle(_REPLIED, response)
+            self._tell()
         else:  # at once, which is most often so: nobody has to be told
             self._state = _REPLIED
             self._outcome = response
@@ -61,7 +65,12 @@ class Later(Generic[R]):
 
     def fail(self, error: BaseException) -> None:
         """There is no answer, and this is why: it is treated as if the handler had raised it."""
+        if self._state is _ABANDONED:
+            self._unheard(error)
+            return
         self._settle(_FAILED, error)
+        del error  # who is told may raise it, and its traceback holds this frame then
+        self._tell()
 
     def guarded(self, then: Callable[[A], None]) -> Callable[[A], None]:
         """`then`, which makes the answer: where it raises, the request fails as if its handler had raised it. Where the
@@ -82,21 +91,25 @@ class Later(Generic[R]):
 
         def then() -> None:
             if self._state is _FAILED:
-                other.fail(self._outcome)
+                other.fail(self._take_failure())
             else:
                 other.reply(self._outcome)
 
-        other.on_abandon = self.abandon
+        other.on_abandon = lambda: self.abandon(other._unheard)
         self.when_answered(then)
 
+    def _unheard(self, error: BaseException) -> None:
+        if self._on_failure is not None:
+            self._on_failure(error)
+
     def _settle(self, state: _State, outcome: Any) -> None:
-        if self._state is _ABANDONED:
-            return
         if self._state is not _OPEN:
             raise BrokenInvariantError("a request was answered twice")
         self._state = state
         self._outcome = outcome
         self.on_abandon = None
+
+    def _tell(self) -> None:
         if self._on_answer is not None:
             self._on_answer()
 
@@ -118,17 +131,38 @@ class Later(Generic[R]):
             then()
 
     def result(self) -> R:
-        """The response that has come. Raises what `fail` was given."""
+        """The response that has come. Raises what `fail` was given, once."""
         if self._state is _FAILED:
-            raise self._outcome
+            error = self._take_failure()
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame
         assert self._state is _REPLIED
         outcome: R = self._outcome
         return outcome
 
-    def abandon(self) -> None:
-        """The client has hung up. An answer that is there already just goes nowhere."""
+    def _take_failure(self) -> BaseException:
+        """What `fail` was given. It isn't kept: its traceback holds frames that hold this, and the request's bytes
+        with them."""
+        error, self._outcome = self._outcome, None
+        if error is None:
+            raise BrokenInvariantError("what a request failed with was taken twice")
+        failure: BaseException = error
+        return failure
+
+    def abandon(self, on_failure: Callable[[BaseException], object] | None = None) -> None:
+        """The client has hung up. An answer that is there already just goes nowhere.
+
+        `on_failure` is told of what the request fails with yet, or failed with before anybody took it.
+        """
+        if self._state is _FAILED and self._outcome is not None:
+            error = self._take_failure()
+            if on_failure is not None:
+                on_failure(error)
         if self._state is not _OPEN:
             return
+        self._on_failure = on_failure
         self._state = _ABANDONED
         on_abandon, self.on_abandon = self.on_abandon, None
         if on_abandon is not None:

@@ -78,9 +78,9 @@ class _LoggedLater:
         self._end(_outcome(response))
         return response
 
-    def abandon(self) -> None:
+    def abandon(self, on_failure: Callable[[BaseException], object] | None = None) -> None:
         self._end("not answered, the client has hung up")
-        self._later.abandon()
+        self._later.abandon(on_failure)
 
 
 def _failure(error: Exception) -> str:

@@ -77,7 +77,12 @@ class _UnderWay:
         """One step; what is to be computed or waited for before the next. Raises StopIteration with the answer."""
         found, self.found, self.awaited = self.found, None, None
         error, self.error = self.error, None
-        return self.steps.send(found) if error is None else self.steps.throw(error)
+        if error is None:
+            return self.steps.send(found)
+        try:
+            return self.steps.throw(error)
+        finally:
+            del error  # its traceback holds this frame
 
 
 class Turns:

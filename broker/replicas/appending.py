@@ -108,7 +108,7 @@ class Appends:
                     batch, partition.topic.rules, now_ms, partition.topic.name, partition.index, LITTLE
                 )
             elif isinstance(checked, KafkaError):
-                raise checked
+                return self._refused_for(checked, partition, log.log_start_offset)
             appended = log.append(
                 checked.batch,
                 leader_epoch=leader.leader_epoch,
@@ -116,16 +116,8 @@ class Appends:
                 header=checked.header,
                 guard=guard,
             )
-        except RecordValidationError as failure:
-            answer = self._refused(partition, failure.error, failure.message, log.log_start_offset)
-            answer.record_errors = [
-                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
-                for index, text in failure.record_errors
-            ]
-            return answer
         except KafkaError as failure:
-            start = log.log_start_offset if failure.error in _TOLD_WITH_LOG_START else -1
-            return self._refused(partition, failure.error, None, start)
+            return self._refused_for(failure, partition, log.log_start_offset)
         answer = PartitionProduceResponse(
             index=partition.index,
             base_offset=appended.base_offset,
@@ -143,6 +135,19 @@ class Appends:
             self.are_done = False
         return answer
 
+    def _refused_for(
+        self, failure: KafkaError, partition: Partition, log_start_offset: int
+    ) -> PartitionProduceResponse:
+        if isinstance(failure, RecordValidationError):
+            answer = self._refused(partition, failure.error, failure.message, log_start_offset)
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+                for index, text in failure.record_errors
+            ]
+            return answer
+        start = log_start_offset if failure.error in _TOLD_WITH_LOG_START else -1
+        return self._refused(partition, failure.error, None, start)
+
     def _refused(
         self, partition: Partition, error: Error, message: str | None = None, log_start_offset: int = -1
     ) -> PartitionProduceResponse:
@@ -154,7 +159,11 @@ def checking(
     partition: Partition, batch: memoryview, now_ms: int, effort: Effort
 ) -> Callable[[], Checked | None]:
     """What checks the batch by what is known now, and looks at nothing else; it gives None where that takes more than
-    the effort."""
+    the effort.
+
+    What is wrong with the batch is given without its traceback, whose frames hold the batch and all that it unpacked
+    to.
+    """
     rules, topic, index = partition.topic.rules, partition.topic.name, partition.index
 
     def check() -> Checked | None:
@@ -163,7 +172,8 @@ def checking(
         except TooMuchEffortError:
             return None
         except KafkaError as failure:
-            return failure
+            failure.__cause__ = failure.__context__ = None
+            return failure.with_traceback(None)
 
     return check
 

@@ -172,7 +172,9 @@ def _decompress_zstd(data: bytes | bytearray | memoryview, effort: Effort) -> by
         return unpacked if size > _JOINED_BYTES else bytes(unpacked)
     except cramjam.DecompressionError as error:
         if effort is not ANY:
-            return _decompress_little_zstd(data, effort, error)
+            if not _is_too_small_a_buffer(error):
+                raise
+            return _decompress_little_zstd(data, effort)
         # It packs better than most, or it is corrupt. Of the largest buffer the kernel provides only the pages that are
         # written to, but at a price that the likely case need not pay. It goes with the last view of it.
         largest = mmap.mmap(-1, MAX_DECOMPRESSED_BYTES)
@@ -185,10 +187,8 @@ def _decompress_zstd(data: bytes | bytearray | memoryview, effort: Effort) -> by
         return memoryview(largest)[:size]
 
 
-def _decompress_little_zstd(data: bytes | bytearray | memoryview, effort: Effort, error: Exception) -> bytes:
-    """What packs better than most, and is still little. Raises `error` where that was for other reasons."""
-    if not _is_too_small_a_buffer(error):
-        raise error
+def _decompress_little_zstd(data: bytes | bytearray | memoryview, effort: Effort) -> bytes:
+    """What packs better than most, and is still little."""
     cramjam = _cramjam()
     space = bytearray(effort.unpacked_bytes)
     try:

@@ -10,7 +10,9 @@ import pytest
 
 from broker.environment.computing import AT_ONCE, Alone, ComputingThreads
 from broker.network.turns import PER_TURN
+from broker.replicas.appending import Appends
 from broker.server import Server
+from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -116,6 +118,35 @@ async def test_it_is_appended_where_its_client_has_gone_meanwhile(node: Server, 
     await asyncio.sleep(0)
     await held.let_go()
     assert node.partitions.by_name["t"].partitions[0].log.log_end_offset == 1
+
+
+async def test_a_broken_invariant_stops_the_broker_where_its_client_has_gone_too(
+    node: Server, held: Held, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object) -> None:
+        raise BrokenInvariantError("a log that ends before it starts")
+
+    monkeypatch.setattr(Appends, "append_checked", fails)
+    client = Client(Straight(node))
+    client.send(produce((0, LONG)), 9)
+    client.close()
+    await asyncio.sleep(0)
+    await held.let_go()
+    assert isinstance(node.failure, BrokenInvariantError)
+    assert any("a request of" in text and "failed" in text for text in caplog.messages)
+
+
+async def test_a_refusal_without_acks_is_no_failure_where_its_client_has_gone(
+    node: Server, held: Held, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client(Straight(node))
+    broken = batch([record(0, value=bytes(LITTLE.unpacked_bytes)) + b"!"], attributes=ZSTD)
+    client.send(produce((0, broken), acks=0), 9)
+    client.close()
+    await asyncio.sleep(0)
+    await held.let_go()
+    assert node.failure is None
+    assert not [text for text in caplog.messages if "failed" in text]
 
 
 async def test_a_request_of_many_partitions_is_gone_through_in_turns(node: Server) -> None:
