@@ -13,7 +13,7 @@ from broker.replicas.delayed_produce import AwaitedAppend
 from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
-from protocol.records.checks import CheckedBatch, validate
+from protocol.records.checks import CheckedBatch, stamped, validate
 from protocol.records.effort import LITTLE, Effort, TooMuchEffortError
 from protocol.records.record_errors import RecordValidationError
 
@@ -109,6 +109,8 @@ class Appends:
                 )
             elif isinstance(checked, KafkaError):
                 return self._refused_for(checked, partition, log.log_start_offset)
+            else:
+                checked = stamped(checked, partition.topic.rules, now_ms)
             appended = log.append(
                 checked.batch,
                 leader_epoch=leader.leader_epoch,

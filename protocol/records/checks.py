@@ -238,6 +238,15 @@ def _store(
     return CheckedBatch(batch, read_header(batch))
 
 
+def stamped(checked: CheckedBatch, rules: RecordRules, now_ms: int) -> CheckedBatch:
+    """A batch that was checked some time ago, with the time of its append where the topic wants that by now. Kafka
+    checks and stamps under the partition's lock, so that such times never go back."""
+    batch, header = checked
+    if rules.message_timestamp_type == "CreateTime":
+        return checked
+    return _store(batch, header, rules, now_ms, header.max_timestamp)
+
+
 def _rebuild(
     header: BatchHeader,
     payload: bytes | memoryview,

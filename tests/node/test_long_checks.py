@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.records.batch import LOG_APPEND_TIME, crc_is_valid
 from protocol.records.compression import GZIP, ZSTD
 from protocol.records.effort import LITTLE, MOST_BESIDE_OTHERS
 from protocol.records.records import build_batch
 from tests.node.admin_requests import create
+from tests.support.manual_clock import ManualClock
 from tests.support.ready_requests import produce_frame
 from tests.support.record_bytes import batch, record
 from tests.support.straight import Straight
@@ -147,6 +150,27 @@ async def test_a_refusal_without_acks_is_no_failure_where_its_client_has_gone(
     await held.let_go()
     assert node.failure is None
     assert not [text for text in caplog.messages if "failed" in text]
+
+
+@pytest.mark.parametrize("before", ["CreateTime", "LogAppendTime"])
+async def test_what_was_checked_before_is_stamped_when_it_is_appended(
+    node: Server, held: Held, before: str
+) -> None:
+    """Also where the topic wants it only since then."""
+    topic = node.partitions.by_name["t"]
+    topic.rules = replace(topic.rules, message_timestamp_type=before)
+    long, other = Client(Straight(node)), Client(Straight(node))
+    sent = long.send(produce((0, LONG)), 9)
+    topic.rules = replace(topic.rules, message_timestamp_type="LogAppendTime")
+    assert isinstance(node.clock, ManualClock)
+    node.clock.advance_ms(60_000)
+    other.ask(produce((0, SHORT)), 9)
+    await held.let_go()
+    assert told(long.receive(sent)) == [(0, Error.NONE, 1)]
+    log = node.partitions.by_name["t"].partitions[0].log
+    for header, data in log.batches(0, upper_bound=log.log_end_offset):
+        assert (header.timestamp_type, header.max_timestamp) == (LOG_APPEND_TIME, node.clock.now_ms())
+        assert crc_is_valid(data, 0, len(data))
 
 
 async def test_a_request_of_many_partitions_is_gone_through_in_turns(node: Server) -> None:
