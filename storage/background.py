@@ -21,6 +21,9 @@ class Lane(Enum):
 
     FLUSHING = "flushing"
     """Syncing logs, which producers may wait for."""
+    METADATA = "metadata"
+    """Syncing the metadata log, which each change waits for: no other log's slow sync holds it up (Kafka: the thread
+    of `KafkaRaftClient`)."""
     WRITING = "writing"
     """Checkpoints and snapshots."""
     DELETING = "deleting"

@@ -45,6 +45,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.records.records import build_batch, build_control_batch, read_records
 from protocol.wire.schema import Message
+from storage.background import Lane
 from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
 
@@ -209,7 +210,9 @@ class MetadataLog:
 
     def commit_when_synced(self) -> None:
         """From now on the only voter commits what the disk has. What is written while a sync runs waits for one more,
-        all of it for the same."""
+        all of it for the same. What is wanted from now on is synced beside the other logs: nothing of theirs follows
+        from a change before it is committed."""
+        self.log.flushing.lane = Lane.METADATA
         self.replicate = self._sync
 
     def commit_at_once(self) -> None:

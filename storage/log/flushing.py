@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from protocol.broken_invariant import stops_the_broker
-from storage.background import Then
+from storage.background import Lane, Then
 
 logger = logging.getLogger(__name__)
 
@@ -19,6 +19,7 @@ class Flushing:
     __slots__ = (
         "_truncations",
         "_waiters",
+        "lane",
         "last_ms",
         "made_anew",
         "recovery_point",
@@ -27,6 +28,8 @@ class Flushing:
     )
 
     def __init__(self) -> None:
+        self.lane = Lane.FLUSHING
+        """Where it is synced."""
         self.recovery_point = 0
         """All before it is on the disk."""
         self.made_anew = False

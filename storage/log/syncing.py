@@ -9,7 +9,7 @@ import os
 from bisect import bisect_right
 
 from storage import checkpoints
-from storage.background import Lane, Then, Work
+from storage.background import Then, Work
 from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, file_path
 from storage.files import Files
 from storage.log.log_state import LogState
@@ -48,7 +48,7 @@ def _start(log: LogState) -> None:
         if not flushing.running:
             _start(log)
 
-    log.background(work, then, lane=Lane.FLUSHING)
+    log.background(work, then, lane=flushing.lane)
 
 
 def _trusted_up_to(log: LogState, active: int, target: int) -> int:

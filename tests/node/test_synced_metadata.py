@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +20,14 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.producer_ids import InitProducerIdRequest
 from protocol.messages.topics import CreatableTopic
 from storage.background import Lane, Then, Work, run_at_once, run_in_turn
+from tests.support import whole_server
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
+from tests.support.partition_logs import NOW_MS, append, batch
 from tests.support.whole_server import configured, handled, in_loop
+
+PATIENCE_S = 30
 
 
 class HeldSyncs:
@@ -33,7 +38,7 @@ class HeldSyncs:
         self.waiting: list[tuple[Work, Then]] = []
 
     def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
-        if lane is Lane.FLUSHING and self.is_held:
+        if lane in (Lane.FLUSHING, Lane.METADATA) and self.is_held:
             self.waiting.append((work, then))
         elif not delay_ms:
             run_at_once(work, then, lane=lane)
@@ -213,3 +218,36 @@ async def test_who_waits_for_a_disk_that_fails_is_told_and_so_is_who_comes_later
     (topic,) = answered(described(node, "t")).topics
     assert topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
     await node.stop()
+
+
+@in_loop
+async def test_a_change_does_not_wait_for_the_slow_sync_of_a_partition(tmp_path: Path) -> None:
+    node = await whole_server.started(tmp_path)
+    node.metadata.commit_when_synced()
+    is_told = threading.Event()
+    is_syncing = threading.Event()
+
+    def slow(operation: str, path: str, size: int) -> None:
+        if operation == "sync" and "/t-0/" in path and not is_told.is_set():
+            is_syncing.set()
+            assert is_told.wait(PATIENCE_S)
+
+    await created(node, "t")
+    files.set_fault_hook(slow)
+    log = node.partitions.get("t", 0).log
+    append(log, batch())
+    log.flush(NOW_MS)
+    await asyncio.to_thread(is_syncing.wait, PATIENCE_S)
+    try:
+        await asyncio.wait_for(created(node, "u"), PATIENCE_S)
+        assert log.recovery_point == 0
+    finally:
+        is_told.set()
+    await node.stop()
+
+
+async def created(node: Server, name: str) -> None:
+    told = asyncio.get_running_loop().create_future()
+    wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1)]
+    node.topics.create(wanted, told.set_result)
+    await told
