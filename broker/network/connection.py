@@ -13,14 +13,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 from broker.environment.watchdog import LONGEST_HOLD_S, TURN_S
-from broker.network.answers import Chunk, CloseConnectionError, PendingAnswer
+from broker.network.answers import Chunk, CloseConnectionError
 from broker.network.connection_states import Action, ConnectionState, Event
 from broker.network.frames import hint
-from broker.network.sending_side import WRITE_HIGH_WATER_BYTES, Requests, SendingSide
+from broker.network.left_behind import LeftBehind
+from broker.network.receiving_side import INITIAL_BUFFER_BYTES, RETAINED_BUFFER_BYTES, ReceivingSide
+from broker.network.sending_side import WRITE_HIGH_WATER_BYTES, Requests
 from broker.security.principal import ANONYMOUS
 from protocol.errors import CodecError
 
@@ -31,11 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.connection")
 
 _SIZE = struct.Struct(">i")
-_PRODUCE = bytes(2)  # as the api key
 
-INITIAL_BUFFER_BYTES = 16 * 1024  # what each idle connection holds
-RETAINED_BUFFER_BYTES = 4 * 1024 * 1024  # a buffer that once held a larger frame is let go
-DECODED_TIMES = 16  # what a request takes as objects, in times of its bytes: more where its entries are tiny
 UNWRITTEN_BYTES = 1024 * 1024  # of answers that are gathered for one write
 
 _SERVING = ConnectionState.SERVING
@@ -55,25 +52,17 @@ class Admitting(Protocol):
         ...
 
 
-class Connection(SendingSide):
+class Connection(ReceivingSide):
     """A connection accepted by a listener."""
 
     __slots__ = (
-        "_buffer",
-        "_end",
-        "_has_memory_to_decode",
-        "_held_bytes",
+        "_has_ended",
         "_max_frame_bytes",
         "_next_turn",
-        "_pending",
-        "_start",
         "_throttle",
-        "_view",
-        "_waits_for_memory",
         "client_software",
         "listener",
         "principal",
-        "reading_paused",
     )
 
     def __init__(self, listener: Admitting, requests: Requests, scheduler: Scheduler, memory: Memory) -> None:
@@ -81,18 +70,10 @@ class Connection(SendingSide):
         self.listener = listener
         self.principal = ANONYMOUS
         self.client_software: tuple[str, str] | None = None
-        self.reading_paused = False
         self._max_frame_bytes = memory.max_frame_bytes
-        self._held_bytes = 0  # of the memory for requests
-        self._has_memory_to_decode = False
-        self._waits_for_memory = False
-        self._buffer = bytearray(INITIAL_BUFFER_BYTES)
-        self._view = memoryview(self._buffer)
-        self._start = 0  # where the next frame starts
-        self._end = 0  # where the bytes received end
-        self._pending: PendingAnswer | None = None
         self._throttle: Scheduled | None = None  # until it is over
         self._next_turn: Scheduled | None = None  # where frames are at hand that others go before
+        self._has_ended = False  # the client's side
 
     # --- asyncio's side -------------------------------------------------------------------------------------
 
@@ -113,28 +94,37 @@ class Connection(SendingSide):
             log.log(level, "the connection of %s is lost: %s", self, exc)
         self.transport = None
         self._happens(Event.LOST)
-        self.listener.forget(self)
-        if self._throttle is not None:
-            self._throttle.cancel()
-            self._throttle = None
-        self._unsent = None
-        self._memory.requests.forget(self)
+        for scheduled in (self._throttle, self._next_turn):
+            if scheduled is not None:
+                scheduled.cancel()
+        self._throttle = self._next_turn = None
         self._memory.answers.forget(self)
         pending, self._pending = self._pending, None
-        if pending is not None:
-            pending.abandon()
+        self._left_behind = LeftBehind(self, self._requests, self._call_soon, self._is_over)
+        breaks_off = exc is not None and not self._is_closed and self._unsent is None
+        self._unsent = None
+        self._left_behind.carry_out(
+            pending, self._view[self._start : self._end if breaks_off else self._start]
+        )
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Room for more bytes: up to the end of the frame at hand, where that is known."""
-        start, end = self._start, self._end
-        if end - start >= 4:
-            frame_end = start + 4 + _SIZE.unpack_from(self._buffer, start)[0]
-            if end < frame_end <= len(self._buffer):
-                return self._view[end:frame_end]
-        if end == len(self._buffer):
-            self._make_room()
-            end = self._end
-        return self._view[end:]
+    def _is_over(self) -> None:
+        """Nothing is in work any more of what came."""
+        self._memory.requests.forget(self)
+        self.listener.forget(self)
+
+    def hang_up(self) -> None:
+        """Close behind what is answered already."""
+        super().hang_up()
+        self._leave_nothing()
+
+    def abort(self, reason: str) -> None:
+        """Close at once, dropping what the client has not read."""
+        super().abort(reason)
+        self._leave_nothing()
+
+    def _leave_nothing(self) -> None:
+        if self._left_behind is not None:
+            self._left_behind.give_up()
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
@@ -145,109 +135,12 @@ class Connection(SendingSide):
             self._bound_backlog()
 
     def eof_received(self) -> bool:
-        if self._unsent is not None:
-            self.close("the client has ended its side")
-            return True
-        return False  # half-open connections are of no use to Kafka's clients: close
+        """What the client has sent whole is served, and answered, before this closes. So it is in Kafka, which reads
+        on, and finds the end, once the requests before it are answered. Reading stays paused from now on."""
+        self._has_ended = self.reading_paused = True
+        return self._state is not _SERVING or self._next_turn is not None or self._waits_for_memory
 
     # --- frames ---------------------------------------------------------------------------------------------
-
-    @property
-    def is_receiving(self) -> bool:
-        """Whether a part of a request is there, and the rest is up to the client."""
-        return self._pending is None and self._end > self._start
-
-    def _ask_for_room(self, transport: asyncio.Transport) -> None:
-        """Where the frame at hand needs a larger buffer and there is no memory for it, stop reading until there is."""
-        size = len(self._buffer)
-        if self._end - self._start <= size // 2:
-            return
-        if self._memory.requests.ask(self, size, self._has_room):
-            self._held_bytes += size
-        else:
-            self._waits_for_memory = True
-            transport.pause_reading()
-
-    def _has_room(self) -> None:
-        self._held_bytes += len(self._buffer)
-        self._read_on()
-
-    def _may_decode(self, size: int) -> bool:
-        """Whether there is memory for the objects that a request becomes, but for records; else it waits for that."""
-        if self._has_memory_to_decode or self._buffer.startswith(_PRODUCE, self._start + 4):
-            return True
-        requests = self._memory.requests
-        more_bytes = min(DECODED_TIMES * size, requests.most_bytes)
-        if requests.ask(self, more_bytes, partial(self._can_decode, more_bytes)):
-            self._held_bytes += more_bytes
-            self._has_memory_to_decode = True
-        elif not self._waits_for_memory and self.transport is not None:
-            self._waits_for_memory = True
-            self.transport.pause_reading()
-        return self._has_memory_to_decode
-
-    def _can_decode(self, held_bytes: int) -> None:
-        self._held_bytes += held_bytes
-        self._has_memory_to_decode = True
-        self._call_soon(self._may_serve)
-
-    def _is_decoded_no_more(self) -> None:
-        """Neither the objects of the last request are held, nor a buffer of its own."""
-        self._has_memory_to_decode = False
-        self._free(len(self._buffer) - INITIAL_BUFFER_BYTES)
-
-    def _read_on(self) -> None:
-        """There is the memory that this has waited for."""
-        self._waits_for_memory = False
-        if self.transport is not None and not self.transport.is_closing() and not self.reading_paused:
-            self.transport.resume_reading()
-
-    def _wait_to_answer(self, transport: asyncio.Transport) -> None:
-        self._memory.answers.when_room(self, self._may_serve)
-        if not self._waits_for_memory:
-            self._waits_for_memory = True
-            transport.pause_reading()
-
-    def _may_serve(self) -> None:
-        self._read_on()
-        if self._state is _SERVING and self._next_turn is None:
-            self._serve()
-
-    def shrink(self) -> None:
-        """Give back what is held for requests to come."""
-        if self._end == self._start and self._pending is None and len(self._buffer) > INITIAL_BUFFER_BYTES:
-            self._start = self._end = 0
-            self._buffer = bytearray(INITIAL_BUFFER_BYTES)
-            self._view = memoryview(self._buffer)
-            self._free(0)
-
-    def _free(self, still_held_bytes: int) -> None:
-        freed_bytes = self._held_bytes - still_held_bytes
-        if freed_bytes > 0:
-            self._held_bytes = still_held_bytes
-            self._memory.requests.free(self, freed_bytes)
-
-    def _make_room(self) -> None:
-        """Move what is left of the bytes to the front, into a larger buffer where a frame needs it.
-
-        A buffer grows by doubling while a frame's bytes really arrive: its announced length alone allocates nothing.
-        """
-        left = self._end - self._start
-        size = len(self._buffer)
-        if self._pending is not None:
-            # The request in work may hold views of the old buffer: its bytes must stay where they are.
-            size = INITIAL_BUFFER_BYTES
-            while left >= size:
-                size *= 2
-        elif left > size // 2:
-            size *= 2
-        if self._pending is not None or size != len(self._buffer):
-            fresh = bytearray(size)
-            fresh[:left] = self._view[self._start : self._end]
-            self._buffer, self._view = fresh, memoryview(fresh)
-        else:
-            self._buffer[:left] = self._buffer[self._start : self._end]
-        self._start, self._end = 0, left
 
     def _serve(self) -> None:
         """Serve every whole frame at hand, for as long as nothing keeps us from it; others are let in between."""
@@ -324,6 +217,9 @@ class Connection(SendingSide):
         if self._waits_for_memory or self.transport is None or self.transport.is_closing():
             return
         if self.reading_paused:
+            if self._has_ended:
+                self.hang_up()
+                return
             self.reading_paused = False
             self.transport.resume_reading()
         if self._end == len(self._buffer):
@@ -332,7 +228,10 @@ class Connection(SendingSide):
     def _serve_on(self) -> None:
         """The turn is over that others were let in for."""
         self._next_turn = None
-        if self._state is _SERVING:
+        self._serve_if_free()
+
+    def _serve_if_free(self) -> None:
+        if self._state is _SERVING and self._next_turn is None:
             self._serve()
 
     def _answer_is_there(self) -> None:
@@ -364,14 +263,6 @@ class Connection(SendingSide):
             self._write(answer)
         if action is Action.SERVE:
             self._serve()
-
-    def _bound_backlog(self) -> None:
-        """While an answer waits, let the client send a little ahead (so that a hang-up is seen), then stop reading."""
-        if self.reading_paused or self.transport is None:
-            return
-        if self._end - self._start >= INITIAL_BUFFER_BYTES:
-            self.reading_paused = True
-            self.transport.pause_reading()
 
     def mute(self, for_ms: int) -> None:
         """Serve no further request of this connection for a while: its client is above a quota (KIP-219)."""

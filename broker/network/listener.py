@@ -83,5 +83,4 @@ class Listener:
 
     def close_connections(self) -> None:
         for connection in [*self.connections]:
-            if connection.transport is not None:
-                connection.transport.close()
+            connection.hang_up()

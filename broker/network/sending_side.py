@@ -42,12 +42,13 @@ class Requests(Protocol):
 
 
 class SendingSide(asyncio.BufferedProtocol):
-    """What a `Connection` is that sends. `_serve` is called once its client has read what it was sent."""
+    """What a `Connection` is that sends. `_serve_if_free` is called once its client has read what it was sent."""
 
     __slots__ = (
         "_call_later",
         "_call_soon",
         "_closes_because",
+        "_is_closed",
         "_memory",
         "_requests",
         "_state",
@@ -69,6 +70,7 @@ class SendingSide(asyncio.BufferedProtocol):
         self._state = ConnectionState.SERVING
         self._unsent: Unsent | None = None  # where answers lie in files and the socket takes no more at once
         self._closes_because: str | None = None  # once nothing is unsent
+        self._is_closed = False  # by us: what has come is dropped
         self._time = scheduler.time
         self._call_soon = scheduler.call_soon
         self._call_later = scheduler.call_later
@@ -76,7 +78,8 @@ class SendingSide(asyncio.BufferedProtocol):
     def __str__(self) -> str:
         return f"{self.peer_host}:{self.peer_port}"
 
-    def _serve(self) -> None:
+    def _serve_if_free(self) -> None:
+        """Nothing but a turn of others may keep it from being served."""
         raise NotImplementedError
 
     def _happens(self, event: Event) -> Action:
@@ -100,7 +103,7 @@ class SendingSide(asyncio.BufferedProtocol):
 
     def _client_has_read(self) -> None:
         if self._happens(Event.CLIENT_HAS_READ) is Action.SERVE:
-            self._serve()
+            self._serve_if_free()
 
     def _write(self, chunks: list[Chunk]) -> None:
         if not chunks or self.transport is None or self.transport.is_closing():
@@ -154,6 +157,7 @@ class SendingSide(asyncio.BufferedProtocol):
 
     def close(self, reason: str) -> None:
         """Close after what is already answered, with the reason logged."""
+        self._is_closed = True
         if self._unsent is not None and self._closes_because is None:
             self._closes_because = reason
         elif self.transport is not None and not self.transport.is_closing():
@@ -162,14 +166,22 @@ class SendingSide(asyncio.BufferedProtocol):
 
     def fail(self, error: BaseException) -> None:
         """An error of our own: this connection can't go on; a broken invariant stops the broker."""
+        self._is_closed = True
         self._requests.failed(self, error)
         if self._unsent is not None:
             self._closes_because = "a request failed"
         elif self.transport is not None and not self.transport.is_closing():
             self.transport.close()  # behind the answers to the requests before
 
+    def hang_up(self) -> None:
+        """Close behind what is answered already."""
+        self._is_closed = True
+        if self.transport is not None:
+            self.transport.close()
+
     def abort(self, reason: str) -> None:
         """Close at once, dropping what the client has not read."""
+        self._is_closed = True
         if self.transport is not None:
             log.info("aborting the connection of %s: %s", self, reason)
             self.transport.abort()

@@ -128,7 +128,7 @@ class FakeDispatcher:
             return [bytes(500_000)]
         if data.startswith(b"pieces"):
             return [b"p"] * PIECES + [b"l" * 1_000_000] + [b"p"] * PIECES
-        if data.startswith(b"silent"):
+        if data.startswith((b"silent", b"\0\0silent")):
             return None
         if data.startswith(b"nonsense"):
             raise CodecError("nonsense")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.network.connection import DECODED_TIMES, INITIAL_BUFFER_BYTES, RETAINED_BUFFER_BYTES, Connection
+from broker.network.connection import Connection
 from broker.network.memory import (
     MOST_REQUEST_BYTES,
     MOST_UNREAD_BYTES,
@@ -16,6 +16,7 @@ from broker.network.memory import (
     Memory,
     RequestMemory,
 )
+from broker.network.receiving_side import DECODED_TIMES, INITIAL_BUFFER_BYTES, RETAINED_BUFFER_BYTES
 from tests.node.test_connection import FakeDispatcher, FakeListener, FakeTransport, frame
 
 KIB = 1024

@@ -178,7 +178,10 @@ class ServerTransport(asyncio.Transport):
 
     def end_of_stream(self) -> None:
         if not self._closing:
-            self._call(self._protocol.eof_received)
+            self._call(self._end_of_stream)
+
+    def _end_of_stream(self) -> None:
+        if not self._protocol.eof_received():
             self.close()
 
     def reset(self) -> None:
