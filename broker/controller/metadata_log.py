@@ -73,8 +73,9 @@ class MetadataLog:
         self.log = log
         self.image = image
         self._written: ClusterImage | None = None
-        self._uncommitted: deque[tuple[int, int, Sequence[Message]]] = deque()
-        """What was decided and isn't in `image`: the offsets at which each batch begins and ends, its records."""
+        self._uncommitted: deque[tuple[int, int, int, Sequence[Message]]] = deque()
+        """What was decided and isn't in `image`: the offsets at which each batch begins and ends, its size, its
+        records."""
         self.epoch = 0  # the leader epoch of this run
         self.quorum = Quorum()
         self.snapshots = MetadataSnapshots(log, policy or SnapshotPolicy(), log.background)
@@ -132,7 +133,8 @@ class MetadataLog:
         self._has_changed = True
         waiting = self._uncommitted
         while waiting and waiting[0][0] == self._applied_offset and waiting[0][1] <= committed_offset:
-            _, self._applied_offset, appended = waiting.popleft()
+            _, self._applied_offset, size_bytes, appended = waiting.popleft()
+            self.snapshots.count(size_bytes)
             for record in appended:
                 self.image.apply(record)
         while waiting and waiting[0][1] <= committed_offset:  # read from the log, with what lies before it
@@ -140,8 +142,7 @@ class MetadataLog:
         if self._applied_offset == committed_offset:
             return
         for header, batch in self.log.batches(self._applied_offset, upper_bound=committed_offset):
-            if not self.is_leader:  # who counts what it writes
-                self.snapshots.count(header.size_bytes)
+            self.snapshots.count(header.size_bytes)
             try:
                 if header.is_control:
                     for control in read_records(batch):
@@ -291,8 +292,7 @@ class MetadataLog:
                     for record in decided[first : first + MAX_RECORDS_PER_BATCH]
                 ]
                 base_offset = self.log.log_end_offset
-                self._append_records(part, metadata_version)
-                self._apply(base_offset, part)
+                self._apply(base_offset, self._append_records(part, metadata_version), part)
         except KafkaError:
             self._advance()  # what came before is in force
             raise
@@ -310,14 +310,14 @@ class MetadataLog:
             None,
         )
         base_offset = self.log.log_end_offset
-        self._append_records(
+        size_bytes = self._append_records(
             [records.BeginTransactionRecord(name=name), *decided, records.EndTransactionRecord()],
             metadata_version,
         )
-        self._apply(base_offset, decided)
+        self._apply(base_offset, size_bytes, decided)
         self._advance()
 
-    def _apply(self, base_offset: int, appended: Sequence[Message]) -> None:
+    def _apply(self, base_offset: int, size_bytes: int, appended: Sequence[Message]) -> None:
         """The next decision is taken by what was appended just now, which comes into force here if it is committed.
 
         What is in the log has to be what is in force: else no start could replay what we go on to write.
@@ -328,19 +328,21 @@ class MetadataLog:
                 for record in appended:
                     self._written.apply(record)
                 self._written.forget_changes()
-            self._uncommitted.append((base_offset, end_offset, appended))
+            self._uncommitted.append((base_offset, end_offset, size_bytes, appended))
             if end_offset <= self._committed_offset:
                 self._catch_up()
         except Exception as error:
             raise BrokenInvariantError(f"a record that is written can't be applied: {error}") from error
 
-    def _append_records(self, decided: Sequence[Message], metadata_version: int | None = None) -> None:
+    def _append_records(self, decided: Sequence[Message], metadata_version: int | None = None) -> int:
+        """Returns the size of the batch."""
         now_ms = self._clock.now_ms()
         values = self._encoded(decided, metadata_version)
         batch = build_batch([(now_ms, None, value, ()) for value in values])
         if len(batch) > MAX_BATCH_BYTES:
             raise _too_large(f"a batch of {len(batch)} bytes")
         self._append_batch(batch)
+        return len(batch)
 
     def _encoded(self, decided: Iterable[Message], metadata_version: int | None = None) -> Iterator[bytes]:
         if metadata_version is None:
@@ -358,12 +360,11 @@ class MetadataLog:
         except Exception as error:
             raise BrokenInvariantError(f"a change of the metadata can't be followed: {error}") from error
         now_ms = self._clock.now_ms()
-        # A snapshot is named by the end of the log: one that is due waits until all of that is committed.
-        is_all_committed = self._applied_offset == self.log.log_end_offset
-        if is_all_committed and self.snapshots.is_due(now_ms):
-            self.snapshots.write(
-                self._encoded(image_records(self.image)), self.quorum, epoch=self.epoch, now_ms=now_ms
-            )
+        # Not between the ends of a transaction: who began there would take its records for others.
+        if self._transaction is None and self.snapshots.is_due(now_ms):
+            version = self.image.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
+            values = self._encoded(image_records(self.image), version)
+            self.snapshots.write(values, self.quorum, end_offset=self._applied_offset, now_ms=now_ms)
 
     def _append_batch(self, batch: bytearray) -> None:
         self.log.append(
@@ -372,10 +373,7 @@ class MetadataLog:
             now_ms=self._clock.now_ms(),
             origin=AppendOrigin.RAFT_LEADER,
         )
-        self.snapshots.count(len(batch))
-        self._is_writing = (
-            True  # it may be committed at once, and has to be applied then, before anybody is told
-        )
+        self._is_writing = True  # it may be committed at once; it's applied then before anybody is told
         try:
             self.replicate(self.log.log_end_offset)
         finally:

@@ -144,9 +144,11 @@ class MetadataSnapshots:
         interval_ms = self._policy.max_interval_ms
         return interval_ms > 0 and self._last_ms is not None and now_ms - self._last_ms >= interval_ms
 
-    def write(self, values: Iterable[bytes], quorum: Quorum, *, epoch: int, now_ms: int) -> None:
-        """Begin to write the snapshot of all that is in the log, `values` being its records."""
-        snapshot_id = SnapshotId(epoch, self._log.log_end_offset)
+    def write(self, values: Iterable[bytes], quorum: Quorum, *, end_offset: int, now_ms: int) -> None:
+        """Begin to write the snapshot of all that is below `end_offset`, where a batch ends; `values` are its
+        records."""
+        epoch = self._log.leader_epochs.epoch_for(end_offset - 1)
+        snapshot_id = SnapshotId(epoch, end_offset)
         self._bytes_since = 0
         self._last_ms = now_ms
         if snapshot_id in self.ids:
@@ -155,7 +157,7 @@ class MetadataSnapshots:
             values,
             quorum,
             epoch=epoch,
-            # what was appended last, was now: nothing is written without an append before it
+            # what was committed last, was appended just now
             last_contained_log_timestamp_ms=now_ms,
             now_ms=now_ms,
         )

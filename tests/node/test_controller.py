@@ -12,6 +12,7 @@ from broker.controller.controller import Controller
 from broker.controller.controller_result import ControllerResult, by_item
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_log import MetadataLog
+from broker.controller.snapshot_file import read_snapshot
 from broker.controller.snapshots import SnapshotPolicy
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
@@ -286,7 +287,7 @@ def test_an_observer_that_is_elected_goes_on_with_the_log(metadata: MetadataLog,
     assert submit(observer, setting("a")) == ["done"]
 
 
-def test_a_snapshot_waits_until_all_that_is_in_the_image_is_committed(tmp_path: Path) -> None:
+def test_a_snapshot_has_what_is_committed_though_more_is_written(tmp_path: Path) -> None:
     metadata = open_log(tmp_path / "log", SnapshotPolicy(max_bytes_between=1))
     metadata.become_leader(NODE)
     metadata.append([setting("a")])
@@ -297,8 +298,28 @@ def test_a_snapshot_waits_until_all_that_is_in_the_image_is_committed(tmp_path: 
     middle = metadata.next_offset
     metadata.append([setting("c")])
     metadata.commit(middle)
-    assert metadata.snapshots.newest == first
+    newest = metadata.snapshots.newest
+    assert newest is not None
+    assert (newest.offset, newest.epoch) == (middle, metadata.epoch)
+    held = read_snapshot(files, metadata.snapshots.path_of_newest).records
+    assert [record.name for record in held if isinstance(record, records.ConfigRecord)] == ["a", "b"]
     metadata.commit(metadata.next_offset)
     newest = metadata.snapshots.newest
     assert newest is not None
     assert newest.offset == metadata.next_offset
+
+
+def test_no_snapshot_ends_within_a_transaction(tmp_path: Path) -> None:
+    leader = open_log(tmp_path / "leader")
+    leader.become_leader(NODE)
+    leader._append_records([records.BeginTransactionRecord(name="x"), setting("a")])
+    observer = open_log(tmp_path / "observer", SnapshotPolicy(max_bytes_between=1))
+    fetch(leader, observer)
+    observer.catch_up(leader.next_offset)
+    assert observer.snapshots.newest is None
+    leader._append_records([records.EndTransactionRecord()])
+    fetch(leader, observer)
+    observer.catch_up(leader.next_offset)
+    newest = observer.snapshots.newest
+    assert newest is not None
+    assert (newest.offset, newest.epoch) == (leader.next_offset, leader.epoch)
