@@ -26,7 +26,7 @@ POM = Path(__file__).with_name("pom.xml")
 LOG4J = Path(__file__).parents[1] / "kafka" / "log4j2.yaml"
 CONFIGS, OFFSETS, STATUS = "connect-configs", "connect-offsets", "connect-status"
 LINES = "lines"
-PATIENCE_S = 180.0
+PATIENCE_S = 400.0
 
 
 def jars() -> Path:
@@ -181,6 +181,8 @@ def _settings(bootstrap: str, port: int) -> str:
         "plugin.discovery": "only_scan",
         "consumer.auto.offset.reset": "earliest",
         "consumer.isolation.level": "read_committed",
+        # a worker that was killed leaves a transaction open, and the next one reads to the end of what is committed
+        "producer.transaction.timeout.ms": 10_000,
         "connector.client.config.override.policy": "All",
     }
     for name, topic in zip(("config", "offset", "status"), (CONFIGS, OFFSETS, STATUS), strict=True):
