@@ -41,6 +41,7 @@ LOOKING = frozenset(
         "open_existing",
         "read",
         "read_whole",
+        "send",
         "size_of",
         "unlock",
     }
