@@ -27,6 +27,7 @@ from tests.support.manual_clock import ManualClock
 from tests.support.ready_requests import produce_frame
 from tests.support.record_bytes import batch, record
 from tests.support.straight import Straight
+from tests.support.whole_server import crash
 from tests.support.wire import Client, Outcome
 
 LONG = batch([record(0, value=bytes(LITTLE.unpacked_bytes))], attributes=ZSTD)
@@ -121,6 +122,32 @@ async def test_it_is_appended_where_its_client_has_gone_meanwhile(node: Server, 
     await asyncio.sleep(0)
     await held.let_go()
     assert node.partitions.by_name["t"].partitions[0].log.log_end_offset == 1
+
+
+async def test_what_stands_behind_it_is_appended_where_its_client_sends_and_closes(
+    node: Server, held: Held
+) -> None:
+    client = Client(Straight(node))
+    for records in (LONG, SHORT, SHORT):
+        client.send(produce((0, records), acks=0), 9)
+    client.finish_sending()
+    await held.let_go()
+    assert node.partitions.by_name["t"].partitions[0].log.log_end_offset == 3
+    assert not node.listeners["PLAINTEXT"].connections
+
+
+async def test_nothing_goes_on_once_its_node_has_crashed(
+    node: Server, held: Held, caplog: pytest.LogCaptureFixture
+) -> None:
+    Client(Straight(node)).send(produce((0, LONG)), 9)
+    [(compute, then)] = held.waiting
+    crash(node)
+    caplog.clear()
+    then(compute(), None)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert node.partitions.by_name["t"].partitions[0].log.log_end_offset == 0
+    assert caplog.messages == []
 
 
 async def test_a_broken_invariant_stops_the_broker_where_its_client_has_gone_too(

@@ -69,6 +69,8 @@ def crash(node: Server) -> None:
     node.moves.stop()
     node.cleaner.stop()
     node.timers.stop()
+    node.markers.stop()
+    node.turns.stop()
     node.groups.stop_loading()
     node.transactions.stop_loading()
     node.log_dirs.forget_failures()
