@@ -101,7 +101,7 @@ class Turns:
         self._waiting: deque[_UnderWay] = deque()
         self._turn: Scheduled | None = None
         self._stopped = False
-        self._turn_began_s = 0.0
+        self._turn_began_s: float | None = None  # of the turn that is being taken
 
     def answer(
         self,
@@ -115,12 +115,19 @@ class Turns:
         `context`: who is to be told of where a step takes long. `to_the_end`: the steps go on where the client hangs
         up, as those of a request that changes something.
         """
-        self.begin()
+        is_within = (
+            self._turn_began_s is not None
+        )  # what another request's step brought about: that turn counts
+        if not is_within:
+            self._begin()
         try:
             wanted = next(steps)
         except StopIteration as end:
             answer: R = end.value
             return answer
+        finally:
+            if not is_within:
+                self._turn_began_s = None
         under_way = _UnderWay(steps, context)
         later = under_way.later
         if not to_the_end:
@@ -128,15 +135,18 @@ class Turns:
         self._go_on(under_way, wanted)
         return later
 
-    def begin(self) -> None:
-        """A turn begins here."""
+    def _begin(self) -> None:
         if self._watchdog is not None:
             self._turn_began_s = self._watchdog.monotonic_s()
+
+    def _took_s(self) -> float:
+        began_s = self._turn_began_s
+        return 0.0 if self._watchdog is None or began_s is None else self._watchdog.monotonic_s() - began_s
 
     @property
     def is_over(self) -> bool:
         """Whether the turn that is being taken has been long enough."""
-        return self._watchdog is not None and self._watchdog.monotonic_s() - self._turn_began_s > TURN_S
+        return self._took_s() > TURN_S
 
     def stop(self) -> None:
         """Nobody is answered any more."""
@@ -182,7 +192,20 @@ class Turns:
         if not self._waiting:
             return
         under_way = self._waiting.popleft()
-        self.begin()
+        self._begin()
+        try:
+            self._step(under_way)
+            self._again()
+            took_s = self._took_s()
+        finally:
+            self._turn_began_s = None
+        if self._watchdog is not None and took_s > LONGEST_HOLD_S:
+            context = under_way.context
+            self._watchdog.held(
+                f"A turn of {context or 'a request'}", context.sender if context else "", took_s
+            )
+
+    def _step(self, under_way: _UnderWay) -> None:
         try:
             wanted = under_way.step()
         except StopIteration as end:
@@ -191,14 +214,6 @@ class Turns:
             under_way.later.fail(error)
         else:
             self._go_on(under_way, wanted)
-        self._again()
-        if self._watchdog is not None:
-            took_s = self._watchdog.monotonic_s() - self._turn_began_s
-            if took_s > LONGEST_HOLD_S:
-                context = under_way.context
-                self._watchdog.held(
-                    f"A turn of {context or 'a request'}", context.sender if context else "", took_s
-                )
 
 
 def _outcome(later: Later[Any]) -> tuple[Any, BaseException | None]:

@@ -82,6 +82,7 @@ async def test_a_turn_of_a_long_request_and_a_timer_are_told_of_too(caplog: pyte
 
     turns.answer(steps())
     await turns_of_the_loop()
+    assert not turns.is_over
     clock = ManualClock()
     timers = LoopTimers(clock, LoopScheduler(), lambda error: None, watchdog)
 
@@ -94,6 +95,34 @@ async def test_a_turn_of_a_long_request_and_a_timer_are_told_of_too(caplog: pyte
         "A turn of a request held up everybody for 200 ms",
         "A timer held up everybody for 300 ms",
     ]
+
+
+@pytest.mark.parametrize("is_first_step", [False, True])
+async def test_what_a_turn_brings_about_of_another_request_is_a_part_of_it(
+    caplog: pytest.LogCaptureFixture, is_first_step: bool
+) -> None:
+    time = Time()
+    turns = Turns(LoopScheduler(), None, Watchdog(time))
+    over: list[bool] = []
+
+    def other() -> Steps[None]:
+        over.append(turns.is_over)
+        yield None
+        over.append(turns.is_over)
+
+    def steps() -> Steps[None]:
+        if not is_first_step:
+            yield None
+        time.now_s += LONGEST_HOLD_S
+        turns.answer(other())
+        time.now_s += LONGEST_HOLD_S
+        over.append(turns.is_over)
+
+    turns.answer(steps())
+    await turns_of_the_loop()
+    assert over == [True, True, False]
+    told = [] if is_first_step else ["A turn of a request held up everybody for 100 ms"]
+    assert lines(caplog) == told
 
 
 async def test_a_connection_that_has_sent_much_lets_others_in_between() -> None:
