@@ -82,6 +82,23 @@ class PartitionImage:
             self.last_known_elr = record.last_known_elr
         self.partition_epoch += 1
 
+    def copy(self) -> PartitionImage:
+        """Another one that says the same. Lists are shared: none is ever changed. Each field by its name, since there
+        may be tens of thousands of partitions."""
+        other = PartitionImage.__new__(PartitionImage)
+        other.replicas = self.replicas
+        other.isr = self.isr
+        other.removing_replicas = self.removing_replicas
+        other.adding_replicas = self.adding_replicas
+        other.leader = self.leader
+        other.leader_recovery_state = self.leader_recovery_state
+        other.leader_epoch = self.leader_epoch
+        other.partition_epoch = self.partition_epoch
+        other.directories = self.directories
+        other.elr = self.elr
+        other.last_known_elr = self.last_known_elr
+        return other
+
 
 class TopicImage:
     """One topic: its id and its partitions by number."""
@@ -92,6 +109,12 @@ class TopicImage:
         self.name = name
         self.topic_id = topic_id
         self.partitions: dict[int, PartitionImage] = {}
+
+    def copy(self) -> TopicImage:
+        """Another one that says the same."""
+        other = TopicImage(self.name, self.topic_id)
+        other.partitions = {index: partition.copy() for index, partition in self.partitions.items()}
+        return other
 
 
 class BrokerImage:
@@ -113,6 +136,16 @@ class BrokerImage:
         self.in_controlled_shutdown = record.in_controlled_shutdown
         self.log_dirs = record.log_dirs
         self.cordoned_log_dirs = record.cordoned_log_dirs
+
+    def copy(self) -> BrokerImage:
+        """Another one that says the same."""
+        other = BrokerImage(self.record)
+        other.broker_epoch = self.broker_epoch
+        other.fenced = self.fenced
+        other.in_controlled_shutdown = self.in_controlled_shutdown
+        other.log_dirs = self.log_dirs
+        other.cordoned_log_dirs = self.cordoned_log_dirs
+        return other
 
 
 class TopicChanges(NamedTuple):
@@ -140,6 +173,20 @@ class ClusterImage:
         self.changed_topics: dict[str, None] = {}  # names touched since the last `take_changes`
         self.removed_topics: list[TopicImage] = []
         self.broker_configs_changed = False
+
+    def copy(self) -> ClusterImage:
+        """Another one that says the same, and that nobody follows."""
+        other = ClusterImage()
+        other.topics = {name: topic.copy() for name, topic in self.topics.items()}
+        other.topics_by_id = {topic.topic_id: topic for topic in other.topics.values()}
+        other._names_by_key = {key: [*names] for key, names in self._names_by_key.items()}
+        other.configs = {key: {**values} for key, values in self.configs.items()}
+        other.features = {**self.features}
+        other.brokers = {broker_id: broker.copy() for broker_id, broker in self.brokers.items()}
+        other.controllers = {**self.controllers}
+        other.next_producer_id = self.next_producer_id
+        other.kept = self.kept.copy()
+        return other
 
     def apply(self, record: Message) -> None:
         """Change the image by one record of the log."""

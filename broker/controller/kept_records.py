@@ -48,6 +48,12 @@ class KeptRecords:
             record_type: {} for record_type in _IDENTITIES
         }
 
+    def copy(self) -> KeptRecords:
+        """Another one that holds the same."""
+        other = KeptRecords()
+        other._by_type = {record_type: {**held} for record_type, held in self._by_type.items()}
+        return other
+
     def apply(self, record: Message) -> None:
         """Hold a record in place of an earlier one of its identity, or drop the one that it removes."""
         removal = _REMOVALS.get(type(record))

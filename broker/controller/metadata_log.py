@@ -154,13 +154,12 @@ class MetadataLog:
         self._applied_offset = committed_offset
 
     def _divide(self) -> list[Message] | None:
-        """From now on `written` is an image of its own, ahead of `image` by what isn't committed.
+        """From now on `written` is an image of its own, ahead of `image` by what isn't committed. It stays one, since
+        decisions that have met will meet again: once it costs a copy of the image, and memory for a second one.
 
         Returns what the log ends with of a transaction without its end.
         """
-        self._written = written = ClusterImage()
-        for held in image_records(self.image):
-            written.apply(held)
+        self._written = written = self.image.copy()
         transaction = None if self._transaction is None else [*self._transaction]
         for header, batch in self.log.batches(self._applied_offset, upper_bound=self.log.log_end_offset):
             if not header.is_control:

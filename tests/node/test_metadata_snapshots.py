@@ -105,6 +105,34 @@ def test_an_image_made_of_its_own_records_is_the_same() -> None:
     assert state(again) == state(image)
 
 
+def test_a_copy_of_an_image_says_the_same_and_goes_its_own_way() -> None:
+    image = ClusterImage()
+    for record in [*registration.feature_levels(), *EVERYTHING, *topic("a_b")]:
+        image.apply(record)
+    copied = image.copy()
+    before = state(copied)
+    assert before == state(image)
+    assert copied.topics_like("a.b") == ["a_b"]
+    for changed in (
+        records.PartitionChangeRecord(topic_id=b"a".ljust(16, b"-"), partition_id=1, leader=NODE),
+        *topic("a_c"),
+        records.RemoveTopicRecord(topic_id=b"b".ljust(16, b"-")),
+        records.ConfigRecord(resource_type=2, resource_name="a", name="retention.ms", value="6"),
+        records.FeatureLevelRecord(name="group.version", feature_level=0),
+        records.BrokerRegistrationChangeRecord(broker_id=NODE, broker_epoch=9, fenced=1),
+        records.RegisterControllerRecord(controller_id=8),
+        records.ProducerIdsRecord(next_producer_id=4000),
+        quota("u", "producer_byte_rate", 9),
+    ):
+        image.apply(changed)
+        assert state(copied) == before
+        assert state(image) != before
+        copied.apply(changed)
+        before = state(copied)
+        assert before == state(image)
+        assert copied.topics_like("a.c") == image.topics_like("a.c")
+
+
 def test_the_first_record_of_an_image_is_the_metadata_version() -> None:
     image = ClusterImage()
     for record in [*EVERYTHING, *reversed(registration.feature_levels())]:
