@@ -1,9 +1,10 @@
 """The controller: who wants the metadata changed submits a request, and is answered once the change is committed.
 
-On one node the controller is here and commits at once, so that the answer comes within `submit`. Where another node
-has it, a request of a client goes there as a whole (Kafka: `ForwardingManager`, in an Envelope), and is decided,
-authorized and answered there by the same handlers: `submit` answers NOT_CONTROLLER on a node that isn't the leader of
-the metadata log. Such a node is an observer: it applies what it fetched by `MetadataLog.catch_up`.
+On one node the controller is here, and commits what its disk has: the answer comes behind a sync, and within `submit`
+where nothing is changed. Where another node has it, a request of a client goes there as a whole (Kafka:
+`ForwardingManager`, in an Envelope), and is decided, authorized and answered there by the same handlers: `submit`
+answers NOT_CONTROLLER on a node that isn't the leader of the metadata log. Such a node is an observer: it applies what
+it fetched by `MetadataLog.catch_up`.
 Source: QuorumController.ControllerWriteEvent.
 """
 

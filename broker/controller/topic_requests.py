@@ -113,13 +113,16 @@ class TopicRequests:
         return decided, results
 
     def auto_create(self, names: Sequence[str]) -> None:
-        """Create topics with the defaults; what can't be created is logged."""
+        """Create topics with the defaults; what can't be created is logged. Others may have asked for the same topic
+        while it wasn't in the image yet (Kafka: `AutoTopicCreationManager.inflightTopics`)."""
 
         def created(outcome: Created | KafkaError) -> None:
             if isinstance(outcome, KafkaError):
                 outcome = [(topic, outcome) for topic in wanted]
             for topic, result in outcome:
                 if isinstance(result, KafkaError):
+                    if result.error is Error.TOPIC_ALREADY_EXISTS:
+                        continue
                     log.info("topic %s is not created automatically: %s", topic.name, result)
                 else:
                     log.info("created topic %s automatically", topic.name)

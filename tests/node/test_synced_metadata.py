@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from broker.environment.environment import Environment
 from broker.handlers import find_coordinator, init_producer_id, metadata
@@ -151,8 +154,9 @@ async def test_a_topic_whose_deletion_is_not_synced_is_not_deleted_twice(tmp_pat
 
 @in_loop
 async def test_a_topic_that_metadata_creates_is_told_in_the_same_answer_once_the_disk_has_it(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     node, syncs = await started(tmp_path)
     first, second = described(node, "t"), described(node, "t")
     assert answered(first) is None
@@ -160,6 +164,8 @@ async def test_a_topic_that_metadata_creates_is_told_in_the_same_answer_once_the
     for each in (first, second):
         (topic,) = answered(each).topics
         assert (topic.error_code, len(topic.partitions)) == (Error.NONE, 1)
+    assert "created topic t automatically" in caplog.text
+    assert "is not created automatically" not in caplog.text
     await node.stop()
 
 
