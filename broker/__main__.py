@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 
@@ -24,7 +25,17 @@ def main() -> int:
         return error.exit_status
     from broker.process.run import run
 
-    return run(options)
+    status = run(options)
+    from broker.environment.computing import is_under_way
+
+    if is_under_way():
+        # All that counts is closed. What is computed yet counts no more, and while it ends of itself, or unpacks while
+        # the interpreter ends, the process should be gone.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
 
 
 if __name__ == "__main__":

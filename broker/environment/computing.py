@@ -3,16 +3,19 @@
 A thread has the interpreter for as long as `sys.setswitchinterval` says before it lets the loop have it, and not at all
 while a codec unpacks. So others are served meanwhile, if more slowly. What is given to it is a function of its
 arguments: it looks at no state of the node.
+
+Nobody waits for what is under way at a stop: the threads are daemons, which `concurrent.futures` has none of.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Protocol
 
 Compute = Callable[[], Any]
 Computed = Callable[[Any, BaseException | None], None]
@@ -21,8 +24,23 @@ Computed = Callable[[Any, BaseException | None], None]
 SWITCH_INTERVAL_S = 0.0005
 """How long the loop waits for the interpreter while a thread computes. Java's threads run side by side."""
 
-AT_ONCE = 2
-"""So that one that takes seconds doesn't hold up all that are long; more would take more from the loop."""
+AT_ONCE = 1
+"""Of what may take long. What is brief, and what needs much memory, has a thread of its own; more would take more from
+the loop, and memory."""
+
+_THREAD_NAME = "computing"
+
+
+class Brief:
+    """What surely takes less than half a second: it waits for its like alone."""
+
+    __slots__ = ("_compute",)
+
+    def __init__(self, compute: Compute) -> None:
+        self._compute = compute
+
+    def __call__(self) -> Any:
+        return self._compute()
 
 
 class Alone:
@@ -37,10 +55,22 @@ class Alone:
         return self._compute()
 
 
+class Asker(Protocol):
+    """In whose name it is computed."""
+
+    computed_s: float
+    """What has been computed for it took so long, waiting not counted."""
+
+    @property
+    def peer_host(self) -> str:
+        """Hosts take turns, however many connections one has."""
+        ...
+
+
 class Computing(Protocol):
     """Where it is done."""
 
-    def __call__(self, compute: Compute, then: Computed, /) -> None:
+    def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> None:
         """`then` is called on the loop, in a later turn."""
         ...
 
@@ -54,43 +84,128 @@ class ComputingThreads:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._executors: dict[
-            bool, ThreadPoolExecutor
-        ] = {}  # the one of what is computed alone, and the other
+        self._brief = _Threads(1, self._computed)
+        self._long = _Threads(AT_ONCE, self._computed)
+        self._alone = _Threads(1, self._computed)
         self._stopped = False
 
-    def __call__(self, compute: Compute, then: Computed, /) -> None:
+    def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> None:
         if self._stopped:
             return
-        future = self._loop.run_in_executor(self._executor(isinstance(compute, Alone)), compute)
+        threads = self._long
+        if isinstance(compute, Brief):
+            threads = self._brief
+        elif isinstance(compute, Alone):
+            threads = self._alone
+        threads.put(_Work(compute, then, asker), "" if asker is None else asker.peer_host)
 
-        def done(finished: asyncio.Future[Any]) -> None:
-            if self._stopped or finished.cancelled():
-                return
-            error = finished.exception()
-            then(None if error is not None else finished.result(), error)
+    def _computed(self, work: _Work) -> None:
+        """Called in a thread."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._tell, work)
 
-        future.add_done_callback(done)
-
-    def _executor(self, alone: bool) -> ThreadPoolExecutor:
-        executor = self._executors.get(alone)
-        if executor is None:
-            from concurrent.futures import ThreadPoolExecutor
-
-            executor = ThreadPoolExecutor(1 if alone else AT_ONCE, thread_name_prefix="computing")
-            self._executors[alone] = executor
-        return executor
+    def _tell(self, work: _Work) -> None:
+        if self._stopped:
+            return
+        if work.asker is not None:
+            work.asker.computed_s += work.took_s
+        value, error = work.value, work.error
+        work.value = work.error = None
+        try:
+            work.then(value, error)
+        finally:
+            del value, error  # its traceback may hold what holds this frame
 
     def stop(self) -> None:
         self._stopped = True
-        for executor in self._executors.values():
-            executor.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._brief, self._long, self._alone):
+            threads.stop()
+
+
+class _Work:
+    """What is to be computed, and what came of it."""
+
+    __slots__ = ("asker", "compute", "error", "then", "took_s", "value")
+
+    def __init__(self, compute: Compute, then: Computed, asker: Asker | None) -> None:
+        self.compute: Compute | None = compute
+        self.then = then
+        self.asker = asker
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.took_s = 0.0
+
+    def carry_out(self) -> None:
+        compute, self.compute = self.compute, None
+        assert compute is not None
+        began_s = time.thread_time()
+        try:
+            self.value = compute()
+        except BaseException as error:
+            self.error = error
+        self.took_s = time.thread_time() - began_s
+
+
+class _Threads:
+    """A few threads, and what waits for them: those who ask take turns."""
+
+    def __init__(self, most: int, computed: Callable[[_Work], None]) -> None:
+        self._most = most
+        self._computed = computed
+        self._changed = threading.Condition()
+        self._waiting: dict[str, deque[_Work]] = {}  # by who asks, the next one first
+        self._started = 0
+        self._idle = 0
+        self._stopped = False
+
+    def put(self, work: _Work, asker: str) -> None:
+        with self._changed:
+            self._waiting.setdefault(asker, deque()).append(work)
+            if self._idle:
+                self._idle -= 1  # here already, so that one who wakes slowly isn't counted on twice
+                self._changed.notify()
+                return
+            if self._started == self._most:
+                return
+            self._started += 1
+        threading.Thread(target=self._run, name=_THREAD_NAME, daemon=True).start()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            work.carry_out()
+            self._computed(work)
+            del work  # nothing is kept while there is nothing to do
+
+    def _next(self) -> _Work | None:
+        with self._changed:
+            while not self._waiting:
+                if self._stopped:
+                    return None
+                self._idle += 1
+                self._changed.wait()
+            asker = next(iter(self._waiting))
+            works = self._waiting.pop(asker)
+            work = works.popleft()
+            if works:
+                self._waiting[asker] = works  # behind the others
+            return work
+
+
+def is_under_way() -> bool:
+    """Whether any thread computes yet, in whatever name."""
+    return any(thread.name == _THREAD_NAME for thread in threading.enumerate())
 
 
 class ComputingAtOnce:
     """Where there are no threads: it is done before the call returns."""
 
-    def __call__(self, compute: Compute, then: Computed, /) -> None:
+    def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> None:
         try:
             computed = compute()
         except Exception as error:

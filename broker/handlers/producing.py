@@ -15,7 +15,7 @@ from broker.coordination.produce_verification import (
     told_to_producer,
     transactional_producer,
 )
-from broker.environment.computing import Alone
+from broker.environment.computing import Alone, Brief
 from broker.network.answers import CloseConnectionError
 from broker.network.later import Later
 from broker.network.turns import PER_TURN
@@ -33,7 +33,7 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.records.checks import RequestFailedError, check_shape
-from protocol.records.effort import ANY, MODERATE
+from protocol.records.effort import ANY, BRIEF, MODERATE
 
 if TYPE_CHECKING:
     from broker.coordination.add_partitions_to_txn_manager import Verified
@@ -308,7 +308,9 @@ class Producing:
         later: Later[Answer],
     ) -> Steps[None]:
         for key, (partition, batch) in appends.left.items():
-            checked = yield checking(partition, batch, self._clock.now_ms(), MODERATE)
+            checked = yield Brief(checking(partition, batch, self._clock.now_ms(), BRIEF))
+            if checked is None:
+                checked = yield checking(partition, batch, self._clock.now_ms(), MODERATE)
             if checked is None:
                 checked = yield Alone(checking(partition, batch, self._clock.now_ms(), ANY))
             appends.append_checked(key, checked, self._clock.now_ms(), guards)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class RequestContext:
     """One request: who sent it, and by which header."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id")
+    __slots__ = ("api_key", "api_version", "client_id", "computed_s", "connection", "correlation_id")
 
     def __init__(
         self,
@@ -29,6 +29,7 @@ class RequestContext:
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        self.computed_s = 0.0  # in its name, in threads beside the loop
 
     def __str__(self) -> str:
         """Which API in which version."""

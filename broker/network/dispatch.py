@@ -288,7 +288,7 @@ class Dispatcher:
         """The answer that has come, charged for and encoded. Raises what the request failed with."""
         response = pending.later.result()
         if self._quotas.enforced:
-            began_s = self._monotonic_s() - pending.handled_s
+            began_s = self._monotonic_s() - pending.handled_s - pending.context.computed_s
             self._charge(pending.context, response, pending.frame_bytes, began_s)
         if response is None:
             return None

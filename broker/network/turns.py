@@ -181,7 +181,7 @@ class Turns:
             under_way.awaited = wanted
             wanted.when_answered(lambda: then(*_outcome(wanted)))
         else:
-            self._computing(wanted, then)
+            self._computing(wanted, then, under_way.context)
 
     def _again(self) -> None:
         if self._turn is None and self._waiting:

@@ -42,5 +42,15 @@ ANY: Final = Effort(_NO_END, _NO_END, _NO_END, _NO_END, _NO_END, _NO_END)
 MOST_BESIDE_OTHERS = 32 << 20
 """What a batch may unpack to that is checked beside others. Of those that unpack to more one is in memory at a time."""
 
+BRIEF: Final = Effort(
+    packed_bytes=16 << 20,
+    unpacked_bytes=8 << 20,
+    pieces=20_000,
+    records=100_000,
+    suspects=40_000,
+    rebuilt_bytes=4 << 20,
+)
+"""Half a second at most: tried before what may take long, so that it waits for its like alone."""
+
 MODERATE: Final = ANY._replace(unpacked_bytes=MOST_BESIDE_OTHERS)
 """However long it takes, but in little memory."""

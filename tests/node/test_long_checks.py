@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.environment.computing import AT_ONCE, Alone, ComputingThreads
+from broker.environment.computing import AT_ONCE, Alone, Brief, ComputingThreads
+from broker.network import dispatch
 from broker.network.turns import PER_TURN
 from broker.replicas.appending import Appends
 from broker.server import Server
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.records.batch import LOG_APPEND_TIME, crc_is_valid
 from protocol.records.compression import GZIP, ZSTD
-from protocol.records.effort import LITTLE, MOST_BESIDE_OTHERS
+from protocol.records.effort import BRIEF, LITTLE, MOST_BESIDE_OTHERS
 from protocol.records.records import build_batch
 from tests.node.admin_requests import create
 from tests.support.manual_clock import ManualClock
@@ -39,9 +43,14 @@ class Held:
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Any, Any]] = []
+        self._asker: Any = None
 
-    def __call__(self, compute: Any, then: Any) -> None:
+    def __call__(self, compute: Any, then: Any, asker: Any) -> None:
         self.waiting.append((compute, then))
+        self._asker = asker
+
+    def took(self, seconds: float) -> None:
+        self._asker.computed_s += seconds
 
     def stop(self) -> None:
         self.waiting.clear()
@@ -231,8 +240,6 @@ async def test_a_refused_request_without_acks_names_some_of_its_partitions(
 
 @pytest.mark.limit("broker.environment.computing.AT_ONCE")
 async def test_threads_compute_beside_the_loop_and_so_many_at_once() -> None:
-    import threading
-
     computing = ComputingThreads()
     begun = threading.Semaphore(0)
     go_on = threading.Event()
@@ -281,6 +288,9 @@ async def test_what_unpacks_to_much_is_checked_alone(node: Server, held: Held, c
     with first, second:
         for client, batch in (first, moderate), (second, large):
             client.send_bytes(produce_frame("t", bytes(batch), acks=1))
+        for _ in range(2):  # both are tried briefly first
+            assert isinstance(held.waiting[0][0], Brief)
+            await held.let_go()
         await held.let_go()
         assert isinstance(first.receive_frame(within_s=0), bytes)
         await held.let_go()
@@ -290,9 +300,107 @@ async def test_what_unpacks_to_much_is_checked_alone(node: Server, held: Held, c
         assert isinstance(second.receive_frame(within_s=0), bytes)
 
 
-async def test_one_is_computed_alone_at_a_time_and_others_beside_it() -> None:
-    import threading
+async def test_what_is_brief_does_not_wait_for_what_takes_long() -> None:
+    computing = ComputingThreads()
+    go_on = threading.Event()
+    found: list[str] = []
 
+    def told(value: str, error: BaseException | None) -> None:
+        found.append(value)
+
+    for _ in range(AT_ONCE + 1):
+        computing(lambda: go_on.wait() and "long", told)
+    computing(Brief(lambda: "brief"), told)
+    while not found:
+        await asyncio.sleep(0)
+    go_on.set()
+    while len(found) < AT_ONCE + 2:
+        await asyncio.sleep(0)
+    assert found == ["brief"] + ["long"] * (AT_ONCE + 1)
+    computing.stop()
+
+
+async def test_a_batch_that_may_take_long_is_tried_briefly_first(node: Server, held: Held) -> None:
+    client = Client(Straight(node))
+    headers = record(0, headers=[(b"", None)] * (BRIEF.pieces + 1))
+    sent = client.send(produce((0, batch([headers]))), 9)
+    assert isinstance(held.waiting[0][0], Brief)
+    await held.let_go()
+    assert client.receive(sent, within_s=0) is Outcome.SILENCE
+    assert not isinstance(held.waiting[0][0], Brief)
+    await held.let_go()
+    assert told(client.receive(sent)) == [(0, Error.NONE, 0)]
+
+
+class Asking:
+    """A request of a host."""
+
+    def __init__(self, peer_host: str) -> None:
+        self.peer_host = peer_host
+        self.computed_s = 0.0
+
+
+async def test_hosts_take_turns_however_much_one_of_them_asks_for() -> None:
+    computing = ComputingThreads()
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    found: list[str] = []
+
+    def hold() -> str:
+        begun.release()
+        go_on.wait()
+        return "held"
+
+    def ask(compute: Callable[[], str], host: str) -> None:
+        computing(Brief(compute), lambda value, error: found.append(value), Asking(host))
+
+    ask(hold, "greedy")
+    await asyncio.to_thread(begun.acquire)
+    for _ in range(3):
+        ask(lambda: "of the greedy", "greedy")
+    ask(lambda: "of the modest", "modest")
+    go_on.set()
+    while len(found) < 5:
+        await asyncio.sleep(0)
+    assert found == ["held", "of the greedy", "of the modest", "of the greedy", "of the greedy"]
+    computing.stop()
+
+
+async def test_what_a_thread_took_is_charged_as_the_time_of_the_request(
+    node: Server, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node's clock stands still: nothing else takes time."""
+    charged: list[float] = []
+
+    def charge(quotas: Any, context: Any, response: Any, size: int, handling_s: float, now_ms: int) -> None:
+        charged.append(handling_s)
+
+    monkeypatch.setattr(dispatch, "charge", charge)
+    assert isinstance(node.clock, ManualClock)
+    node.clock.advance_ms(10_000)
+    entity = EntityData(entity_type="client-id", entity_name="busy")
+    limit = ClientQuotaRecord(entity=[entity], key="request_percentage", value=1.0, remove=False)
+    node.metadata.append([limit])
+    client = Client(Straight(node), client_id="busy")
+    sent = client.send(produce((0, LONG)), 9)
+    held.took(1.5)
+    await held.let_go()
+    assert told(client.receive(sent)) == [(0, Error.NONE, 0)]
+    assert charged == [1.5]
+
+
+async def test_the_time_of_a_thread_is_told_to_who_asked() -> None:
+    computing = ComputingThreads()
+    asking = Asking("host")
+    found: list[object] = []
+    computing(lambda: sum(range(100_000)), lambda value, error: found.append(asking.computed_s), asking)
+    while not found:
+        await asyncio.sleep(0)
+    assert found == [asking.computed_s]
+    assert asking.computed_s > 0
+    computing.stop()
+
+
+async def test_one_is_computed_alone_at_a_time_and_others_beside_it() -> None:
     computing = ComputingThreads()
     begun, go_on = threading.Semaphore(0), threading.Event()
     found: list[str] = []

@@ -12,9 +12,16 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 import barnabas
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from protocol.records.compression import ZSTD
+from tests.support.ready_requests import produce_frame
+from tests.support.record_bytes import batch, sized, varint
+from tests.support.wire import Client
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 240.0
@@ -120,3 +127,26 @@ def test_a_misspelt_setting_of_a_program_keeps_the_broker_from_starting_and_name
     with pytest.raises(barnabas.BrokerError, match=r"did you mean num\.partitions\?"):
         broker.start()
     assert not broker.running
+
+
+def test_a_stop_waits_for_no_batch_that_is_checked(tmp_path: Path) -> None:
+    """Of a few kilobytes there may be minutes to check."""
+    none = bytes(2) * 60_000_000
+    body = bytes((0,)) + varint(0) + varint(0) + sized(None) + sized(None) + varint(len(none) // 2) + none
+    endless = batch([varint(len(body)) + body], attributes=ZSTD)
+    broker = barnabas.Broker(data=tmp_path / "data").start()
+    process = psutil.Process(broker.pid)
+    try:
+        with Client.of(broker.bootstrap) as client, Client.of(broker.bootstrap) as other:
+            wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+            client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
+            threads = process.num_threads()
+            client.send_bytes(produce_frame("t", bytes(endless), acks=1))
+            while (
+                process.num_threads() < threads + 3
+            ):  # for brief checks, for long ones, and for those of much
+                other.ask(MetadataRequest(topics=[]), 12)
+            process.terminate()
+            assert process.wait(60) == 0
+    finally:
+        broker.kill()
