@@ -59,7 +59,10 @@ class ConfigRequest(Generic[R]):
         def allowed(resource: R) -> bool:
             refused = refusal(resource.resource_type, resource.resource_name)
             if refused is not None:
-                raise refused
+                try:
+                    raise refused
+                finally:
+                    del refused  # its traceback holds this frame
             return True
 
         self._keep(allowed)

@@ -40,12 +40,13 @@ def handle(
             if not repeats.admits((topic.name, index)):
                 continue
             partition = DescribeProducersPartitionResponse(partition_index=index)
-            try:
-                if refusal is not None:
-                    raise refusal
-                partition.active_producers = _producers(partitions, topic.name, index)
-            except KafkaError as error:
-                partition.error_code, partition.error_message = error.error, error.message
+            if refusal is not None:
+                partition.error_code, partition.error_message = refusal.error, refusal.message
+            else:
+                try:
+                    partition.active_producers = _producers(partitions, topic.name, index)
+                except KafkaError as error:
+                    partition.error_code, partition.error_message = error.error, error.message
             answer.partitions.append(partition)
         if answer.partitions or not topic.partition_indexes:
             response.topics.append(answer)

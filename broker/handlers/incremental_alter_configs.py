@@ -59,7 +59,10 @@ def handle(
         if kind == BROKER_LOGGER_RESOURCE:
             refusal = rights.refusal(kind, name)
             if refusal is not None:
-                raise refusal
+                try:
+                    raise refusal
+                finally:
+                    del refusal  # its traceback holds this frame
         check_resource(node_id, kind, name, loggers=True)
         if kind == BROKER_LOGGER_RESOURCE:
             logger_levels.check_alterations(alterations)

@@ -31,6 +31,7 @@ from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
 from tests.compare.plain import message_from
+from tests.support.cycles import no_traceback_in_a_cycle
 from tests.support.denying import Asked, DenyingAuthorizer
 from tests.support.topics import topics_of
 from tests.support.whole_server import handled, started
@@ -296,6 +297,21 @@ async def test_loggers_are_set_by_who_may_alter_the_clusters_settings(tmp_path: 
     fields = {"resources": [resource(LOGGER_CONFIG, "7", ("nobody", "INFO"))], "validate_only": True}
     (result,) = ask(node, incremental_alter_configs, 44, 1, fields).responses
     assert result.error_code == DENIED_CLUSTER
+
+
+@pytest.mark.parametrize(("kind", "name"), [(LOGGER_CONFIG, "1"), (BROKER_CONFIG, ""), (TOPIC_CONFIG, "t")])
+async def test_a_change_of_settings_that_is_refused_leaves_no_cycle(
+    tmp_path: Path, kind: int, name: str
+) -> None:
+    node, authorizer = await guarded(tmp_path, "t")
+    authorizer.deny(Operation.ALTER_CONFIGS, CLUSTER).deny(Operation.ALTER_CONFIGS, TOPIC, "t")
+    setting = ("barnabas.dispatch", "INFO") if kind == LOGGER_CONFIG else ("retention.ms", "1000")
+    if kind == BROKER_CONFIG:
+        setting = ("log.retention.ms", "1000")
+    fields = {"resources": [resource(kind, name, setting)], "validate_only": True}
+    with no_traceback_in_a_cycle():
+        (result,) = ask(node, incremental_alter_configs, 44, 1, fields).responses
+    assert result.error_code in (DENIED_CLUSTER, DENIED_TOPIC)
 
 
 async def test_settings_that_may_not_be_seen_come_last(tmp_path: Path) -> None:
