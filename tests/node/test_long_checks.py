@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -300,26 +299,6 @@ async def test_what_unpacks_to_much_is_checked_alone(node: Server, held: Held, c
         assert isinstance(second.receive_frame(within_s=0), bytes)
 
 
-async def test_what_is_brief_does_not_wait_for_what_takes_long() -> None:
-    computing = ComputingThreads()
-    go_on = threading.Event()
-    found: list[str] = []
-
-    def told(value: str, error: BaseException | None) -> None:
-        found.append(value)
-
-    for _ in range(AT_ONCE + 1):
-        computing(lambda: go_on.wait() and "long", told)
-    computing(Brief(lambda: "brief"), told)
-    while not found:
-        await asyncio.sleep(0)
-    go_on.set()
-    while len(found) < AT_ONCE + 2:
-        await asyncio.sleep(0)
-    assert found == ["brief"] + ["long"] * (AT_ONCE + 1)
-    computing.stop()
-
-
 async def test_a_batch_that_may_take_long_is_tried_briefly_first(node: Server, held: Held) -> None:
     client = Client(Straight(node))
     headers = record(0, headers=[(b"", None)] * (BRIEF.pieces + 1))
@@ -330,39 +309,6 @@ async def test_a_batch_that_may_take_long_is_tried_briefly_first(node: Server, h
     assert not isinstance(held.waiting[0][0], Brief)
     await held.let_go()
     assert told(client.receive(sent)) == [(0, Error.NONE, 0)]
-
-
-class Asking:
-    """A request of a host."""
-
-    def __init__(self, peer_host: str) -> None:
-        self.peer_host = peer_host
-        self.computed_s = 0.0
-
-
-async def test_hosts_take_turns_however_much_one_of_them_asks_for() -> None:
-    computing = ComputingThreads()
-    begun, go_on = threading.Semaphore(0), threading.Event()
-    found: list[str] = []
-
-    def hold() -> str:
-        begun.release()
-        go_on.wait()
-        return "held"
-
-    def ask(compute: Callable[[], str], host: str) -> None:
-        computing(Brief(compute), lambda value, error: found.append(value), Asking(host))
-
-    ask(hold, "greedy")
-    await asyncio.to_thread(begun.acquire)
-    for _ in range(3):
-        ask(lambda: "of the greedy", "greedy")
-    ask(lambda: "of the modest", "modest")
-    go_on.set()
-    while len(found) < 5:
-        await asyncio.sleep(0)
-    assert found == ["held", "of the greedy", "of the modest", "of the greedy", "of the greedy"]
-    computing.stop()
 
 
 async def test_what_a_thread_took_is_charged_as_the_time_of_the_request(
@@ -386,39 +332,3 @@ async def test_what_a_thread_took_is_charged_as_the_time_of_the_request(
     await held.let_go()
     assert told(client.receive(sent)) == [(0, Error.NONE, 0)]
     assert charged == [1.5]
-
-
-async def test_the_time_of_a_thread_is_told_to_who_asked() -> None:
-    computing = ComputingThreads()
-    asking = Asking("host")
-    found: list[object] = []
-    computing(lambda: sum(range(100_000)), lambda value, error: found.append(asking.computed_s), asking)
-    while not found:
-        await asyncio.sleep(0)
-    assert found == [asking.computed_s]
-    assert asking.computed_s > 0
-    computing.stop()
-
-
-async def test_one_is_computed_alone_at_a_time_and_others_beside_it() -> None:
-    computing = ComputingThreads()
-    begun, go_on = threading.Semaphore(0), threading.Event()
-    found: list[str] = []
-
-    def compute() -> str:
-        begun.release()
-        go_on.wait()
-        return "alone"
-
-    for _ in range(2):
-        computing(Alone(compute), lambda value, error: found.append(value))
-    await asyncio.to_thread(begun.acquire)
-    computing(lambda: "beside", lambda value, error: found.append(value))
-    while not found:
-        await asyncio.sleep(0)
-    assert not begun.acquire(blocking=False)
-    go_on.set()
-    while len(found) < 3:
-        await asyncio.sleep(0)
-    assert found == ["beside", "alone", "alone"]
-    computing.stop()
