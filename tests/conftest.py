@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
-import hypothesis  # noqa: F401  its plugin imports it at the end of a run, which Python 3.11 can fail at that late
+import hypothesis
 import pytest
 
 import barnabas
@@ -15,6 +15,12 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.requirements import REQUIRE_ALL, need_apache_kafka, need_program
 
 pytest_plugins = ["pytester", "tests.support.hangs", "tests.support.temporary_folders"]
+
+# How quickly examples are drawn says something of the machine alone.
+hypothesis.settings.register_profile(
+    "here", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("here")
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 

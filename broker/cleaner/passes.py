@@ -6,6 +6,7 @@ had: `worker_passes` has the other way.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -115,5 +116,6 @@ class _SlicedPass:
         if self._next is not None:
             self._next.cancel()
             self._next = None
-        self._steps.close()
+        with contextlib.suppress(OSError):  # what can't be removed is left to the next start
+            self._steps.close()
         self._scheduler.call_soon(ended)
