@@ -118,7 +118,7 @@ async def test_kafka_and_barnabas_leave_the_same_of_the_same_log(tmp_path: Path)
     histories = [history_of(seed, tmp_path / f"history-{seed}") for seed in SEEDS]
     with Turns(tmp_path, KAFKA) as turns:
         node = await started(turns.data)
-        topic_id = create(
+        topic_id = await create(
             node, "orders", len(histories), **{key.replace(".", "_"): value for key, value in TOPIC.items()}
         )
         await node.stop()

@@ -56,6 +56,8 @@ class Table:
                 producer.commit_transaction(60)
                 self.expected |= written
             else:
+                # before anything was sent there is nothing that Kafka would end, and librdkafka takes that for fatal
+                producer.flush(60)
                 producer.abort_transaction(60)
         plain = Producer({"bootstrap.servers": self.turns.bootstrap})
         for key in (b"filler", b"filler", b"filler"):
