@@ -71,6 +71,7 @@ class Route:
         "entries",
         "flexible_answer",
         "handle",
+        "has_lists",
         "partitions",
         "response",
     )
@@ -86,6 +87,7 @@ class Route:
         self.encode_in_steps = encoder_in_steps(api.response, api_version)
         self.entries = ENTRY_LISTS.get(api.name)
         self.partitions = _PARTITIONS.get(api_key)
+        self.has_lists = any(field.kind in ("array", "struct") for field in api.response.FIELDS)
         self.handle: Callable[..., Any] = module.handle
         self.flexible_answer = api.response_header_version(api_version) >= 1
 
@@ -94,14 +96,14 @@ class Route:
         return decoder_in_steps(self._request, self._api_version)(frame, pos, len(frame))
 
     def is_short(self, response: Any) -> bool:
-        """Whether the answer to a Produce or a Fetch is surely encoded in some microseconds."""
+        """Whether the answer is surely encoded in some microseconds: one without lists, or to a Produce or a Fetch."""
         partitions = self.partitions
         if partitions is None:
-            return False
-        topics = response.responses
-        return len(topics) <= SHORT_TOPICS and all(
-            len(getattr(topic, partitions)) <= SHORT_PARTITIONS for topic in topics
-        )
+            return not self.has_lists
+        for topic in response.responses[: SHORT_TOPICS + 1]:  # written out: each answer comes here
+            if len(getattr(topic, partitions)) > SHORT_PARTITIONS:
+                return False
+        return len(response.responses) <= SHORT_TOPICS
 
 
 _PARTITIONS = {PRODUCE_KEY: "partition_responses", FETCH_KEY: "partitions"}
