@@ -20,6 +20,7 @@ from broker.handlers.producing import (
     ADMIN_CLIENT_ID,
     ID_REFUSED,
     NO_GUARDS,
+    PARTITIONS_OF_TOPICS,
     Answer,
     Producing,
     SortedRequest,
@@ -30,7 +31,7 @@ from broker.handlers.producing import (
     response_of,
 )
 from broker.network.later import Later
-from broker.network.turns import PER_TURN
+from broker.network.pieces import is_long
 from broker.replicas.appending import Appends
 from protocol.messages.produce import ProduceRequest
 from protocol.records.checks import RequestFailedError
@@ -58,7 +59,7 @@ def handle(
     request: ProduceRequest,
 ) -> Answer | Later[Answer]:
     found = SortedRequest(partitions, authorizer, context)
-    if _is_long(request):
+    if is_long(request, PARTITIONS_OF_TOPICS):
         producing = Producing(context, request, current_leaders, clock, scheduler, turns)
         return producing.in_turns(found, produce_verification, authorizer)
     try:
@@ -95,14 +96,3 @@ def handle(
     else:
         producing.reply(appends, refusals, later)
     return later.answer()
-
-
-def _is_long(request: ProduceRequest) -> bool:
-    """Whether it is more than one turn goes through."""
-    topics = request.topic_data
-    if len(topics) > PER_TURN:
-        return True
-    for topic in topics:  # noqa: SIM110  written out: each request comes here
-        if len(topic.partition_data) > PER_TURN:
-            return True
-    return False

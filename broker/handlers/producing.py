@@ -18,6 +18,7 @@ from broker.coordination.produce_verification import (
 from broker.environment.computing import Alone, Brief
 from broker.network.answers import CloseConnectionError
 from broker.network.later import Later
+from broker.network.pieces import EntryList, pieces
 from broker.network.turns import PER_TURN
 from broker.replicas.appending import Answers, Appends, Batches, Key, checking, refused
 from broker.replicas.delayed_produce import DelayedProduce
@@ -57,6 +58,11 @@ ID_REFUSED = RequestFailedError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 NO_GUARDS: Mapping[Partition, VerificationGuard] = MappingProxyType({})
 
 Answer = ProduceResponse | None
+
+PARTITIONS_OF_TOPICS = EntryList(
+    "topic_data", "responses", "partition_data", "partition_responses", at_once=PER_TURN
+)
+"""What one turn goes through of a request."""
 
 
 class SortedRequest:
@@ -101,22 +107,6 @@ class SortedRequest:
                 else:
                     assert data.records is not None
                     batches[key] = (partition, data.records[:size])
-
-
-def pieces(request: ProduceRequest) -> Iterator[list[TopicProduceData]]:
-    """Its topics, as much of them at a time as one turn goes through."""
-    piece: list[TopicProduceData] = []
-    room = PER_TURN
-    for topic in request.topic_data:
-        data = topic.partition_data
-        for start in range(0, len(data) or 1, PER_TURN):
-            some = data[start : start + PER_TURN]
-            piece.append(TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=some))
-            room -= 1 + len(some)
-            if room <= 0:
-                yield piece
-                piece, room = [], PER_TURN
-    yield piece
 
 
 def may_use_id(request: ProduceRequest, authorizer: Authorizer, context: RequestContext) -> bool:
@@ -244,7 +234,8 @@ class Producing:
         shapes: list[list[int | Error]] = []
         transactional = False
         try:
-            for piece in pieces(request):
+            for part, _ in pieces(request, PARTITIONS_OF_TOPICS):
+                piece = part.topic_data
                 sizes, any_of_piece = check_shapes(piece, context.api_version)
                 transactional = transactional or any_of_piece
                 gone_through.append(piece)

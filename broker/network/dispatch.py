@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -48,8 +48,7 @@ MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
 # it is written, if at all, and needs no copy before.
 JOINED_CHUNKS_BYTES = 4 * 1024
 
-# Of a frame from here on it isn't sure that it is decoded in some milliseconds.
-LONG_FRAME_BYTES = 64 * 1024
+LONG_FRAME_BYTES = 64 * 1024  # from here on it isn't sure that a frame is decoded in some milliseconds
 
 # Topics, and partitions of one, of an answer to Produce or Fetch that is encoded in passing.
 SHORT_TOPICS = 20
@@ -63,11 +62,10 @@ class Route:
     """How one version of one API is decoded, handled and encoded."""
 
     __slots__ = (
-        "_api_version",
         "_request",
+        "api_version",
         "decode",
         "encode",
-        "encode_in_steps",
         "entries",
         "flexible_answer",
         "handle",
@@ -79,21 +77,22 @@ class Route:
     def __init__(self, api_key: int, api_version: int) -> None:
         api = APIS[api_key]
         self._request = api.request
-        self._api_version = api_version
+        self.api_version = api_version
         module = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
         self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = decoder(api.request, api_version)
         self.response: type[Any] = api.response
-        self.encode: Callable[[Any, list[Any]], None] = encoder(api.response, api_version)
-        self.encode_in_steps = encoder_in_steps(api.response, api_version)
         self.entries = ENTRY_LISTS.get(api.name)
         self.partitions = _PARTITIONS.get(api_key)
         self.has_lists = any(field.kind in ("array", "struct") for field in api.response.FIELDS)
+        self.encode: Callable[[Any, list[Any]], None] | None = None  # compiled once it is needed
         self.handle: Callable[..., Any] = module.handle
         self.flexible_answer = api.response_header_version(api_version) >= 1
 
     def decode_in_steps(self, frame: memoryview, pos: int) -> Steps[tuple[Any, int]]:
-        """As `decode`."""
-        return decoder_in_steps(self._request, self._api_version)(frame, pos, len(frame))
+        return decoder_in_steps(self._request, self.api_version)(frame, pos, len(frame))
+
+    def encode_in_steps(self, response: Any, chunks: list[Any]) -> Iterator[None]:
+        return encoder_in_steps(self.response, self.api_version)(response, chunks)
 
     def is_short(self, response: Any) -> bool:
         """Whether the answer is surely encoded in some microseconds: one without lists, or to a Produce or a Fetch."""
@@ -140,7 +139,6 @@ class PendingRequest:
         self.handled_s = handled_s  # how long the handler took, where that is charged for
 
     def when_answered(self, then: Callable[[], None]) -> None:
-        """`then` is called once `take` has the answer, within whoever makes it."""
         self.later.when_answered(then)
 
     def take(self) -> Answer | EncodingAnswer:
@@ -224,7 +222,7 @@ class Dispatcher:
         stop_on_failure: Callable[[BaseException], None],
     ) -> None:
         """`node`: whose attributes are the ports of handlers, by their names."""
-        self.monotonic_s = self._monotonic_s = clock.monotonic_s
+        self.monotonic_s = clock.monotonic_s
         self._node = node
         self._turns = turns
         self._watchdog = watchdog
@@ -264,7 +262,7 @@ class Dispatcher:
     ) -> Answer | PendingAnswer:
         """The answer to a request that is decoded. Raises CloseConnectionError."""
         quotas = self._quotas
-        began_s = self._monotonic_s() if quotas.enforced else 0.0
+        began_s = self.monotonic_s() if quotas.enforced else 0.0
         entries = route.entries
         if entries is None or frame_bytes <= LIST_BYTES or not is_long(request, entries):
             response = route.handle(context, request)
@@ -277,7 +275,7 @@ class Dispatcher:
             return None
         if isinstance(response, route.response):
             return self._frame(route, context, response)
-        handled_s = self._monotonic_s() - began_s if began_s else 0.0
+        handled_s = self.monotonic_s() - began_s if began_s else 0.0
         return PendingRequest(self, route, context, response, frame_bytes=frame_bytes, handled_s=handled_s)
 
     def _frame(self, route: Route, context: RequestContext, response: Any) -> Answer | EncodingAnswer:
@@ -290,7 +288,7 @@ class Dispatcher:
         """The answer that has come, charged for and encoded. Raises what the request failed with."""
         response = pending.later.result()
         if self._quotas.enforced:
-            began_s = self._monotonic_s() - pending.handled_s - pending.context.computed_s
+            began_s = self.monotonic_s() - pending.handled_s - pending.context.computed_s
             self._charge(pending.context, response, pending.frame_bytes, began_s)
         if response is None:
             return None
@@ -316,7 +314,7 @@ class Dispatcher:
         self._watchdog.held(str(context), context.sender, took_s)
 
     def _charge(self, context: RequestContext, response: Any, frame_bytes: int, began_s: float) -> None:
-        handling_s = self._monotonic_s() - began_s if began_s else 0.0
+        handling_s = self.monotonic_s() - began_s if began_s else 0.0
         charge(self._quotas, context, response, frame_bytes, handling_s, self._now_ms())
 
     def _route(self, api_key: int, api_version: int) -> Route | None:
@@ -334,7 +332,7 @@ class Dispatcher:
         route = Route(api_key, api_version)
         route.handle = with_ports(route.handle, self._node)
         if request_log.enabled():
-            route.handle = request_log.logged(route.handle, api.name, self._monotonic_s)
+            route.handle = request_log.logged(route.handle, api.name, self.monotonic_s)
         self._routes[api_key << 16 | api_version] = route
         return route
 
@@ -354,10 +352,8 @@ class Dispatcher:
         return route
 
     def failed(self, connection: Connection, error: BaseException) -> None:
-        """An error of ours while a request was served: the request's connection goes; a broken invariant stops us.
-
-        Other errors don't: a request that a handler stumbles over must not be able to end the broker.
-        """
+        """An error of ours while a request was served: the request's connection goes; a broken invariant stops us. No
+        other does: a request that a handler stumbles over must not be able to end the broker."""
         if isinstance(error, KafkaError | OSError | MemoryError):  # the disk or the memory, not the program
             log.error("a request of %s failed: %s", connection, error or type(error).__name__)
             return
@@ -370,6 +366,10 @@ def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
     """A response as chunks: size, header, body; a small one is a single chunk."""
     chunks: list[Chunk] = [b""]
     try:
+        if route.encode is None:
+            route.encode = cast(
+                "Callable[[Any, list[Any]], None]", encoder(route.response, route.api_version)
+            )
         route.encode(response, chunks)
     except CodecError as error:
         raise RuntimeError(f"an answer of ours can't be encoded: {error}") from error
@@ -381,7 +381,7 @@ def _framed_in_steps(route: Route, correlation_id: int, response: Any) -> Steps[
     chunks: list[Chunk] = [b""]
     done = 1
     try:
-        for _ in route.encode_in_steps(response, cast("list[bytes | bytearray | memoryview]", chunks)):
+        for _ in route.encode_in_steps(response, chunks):
             if route.partitions is None:  # a Fetch's records are large, or are in files yet
                 chunks[done:] = joined(cast("list[bytes | bytearray | memoryview]", chunks[done:]))
                 done = len(chunks)

@@ -49,15 +49,17 @@ def is_long(request: Any, entries: EntryList) -> bool:
         return False
     if len(asked) > entries.at_once:
         return True
-    return bool(entries.inner_asked) and any(
-        len(getattr(entry, entries.inner_asked) or ()) > entries.at_once for entry in asked
-    )
+    if entries.inner_asked:
+        for entry in asked:
+            if len(getattr(entry, entries.inner_asked) or ()) > entries.at_once:
+                return True
+    return False
 
 
 def in_pieces(request: Any, entries: EntryList, handle: Callable[[Any], Any]) -> Steps[Any]:
     """The answer of all pieces. The first one that fails as a whole is the answer."""
     whole: Any = None
-    for piece, goes_on in _pieces(request, entries):
+    for piece, goes_on in pieces(request, entries):
         if piece is None:
             yield None
             continue
@@ -74,7 +76,7 @@ def in_pieces(request: Any, entries: EntryList, handle: Callable[[Any], Any]) ->
     return whole
 
 
-def _pieces(request: Any, entries: EntryList) -> Iterator[tuple[Any, bool]]:
+def pieces(request: Any, entries: EntryList) -> Iterator[tuple[Any, bool]]:
     """Each piece, and whether it begins amid an entry; None where much was left out since the last one."""
     repeats = Repeats() if entries.repeats is not None else None
     some: list[Any] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,39 +13,12 @@ from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from protocol.records.records import build_batch
-from storage.background import Lane, Then, Work, run_at_once, run_in_turn
+from storage.background import Lane, run_at_once
 from tests.support.disk import files
+from tests.support.held_syncs import HeldSyncs
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
 from tests.support.topics import topics_of
-
-
-class HeldFlushes:
-    """The background of a node whose flushes run when the test says so, and all else at once."""
-
-    def __init__(self) -> None:
-        self.is_held = False
-        self.waiting: list[tuple[Work, Then]] = []
-
-    def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
-        if lane is Lane.FLUSHING and self.is_held:
-            self.waiting.append((work, then))
-        elif not delay_ms:
-            run_at_once(work, then, lane=lane)
-
-    def run_all(self, works: Sequence[Work], /) -> list[Exception | None]:
-        return run_in_turn(works)
-
-    def run_one(self) -> None:
-        run_at_once(*self.waiting.pop(0), lane=Lane.FLUSHING)
-
-    async def passed(self, lane: Lane) -> None:
-        """All that runs at once has run."""
-
-    async def finish(self) -> None:
-        self.is_held = False
-        while self.waiting:
-            self.run_one()
 
 
 class Heard:
@@ -58,7 +31,7 @@ class Heard:
         return lambda error: self.all.append((name, Error.NONE if error is None else error.error))
 
 
-async def started(folder: Path, background: HeldFlushes) -> Server:
+async def started(folder: Path, background: HeldSyncs) -> Server:
     """With a topic of one partition, of which two records at a time are synced."""
     arguments = ["--port", "0", "-o", "log.dirs=" + ",".join(str(folder / name) for name in "ab")]
     arguments += ["-o", "metadata.log.dir=" + str(folder / "m")]
@@ -91,7 +64,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_who_waits_for_a_commit_is_told_of_it_by_the_log_that_a_move_brings(tmp_path: Path) -> None:
-    background, heard = HeldFlushes(), Heard()
+    background, heard = HeldSyncs(), Heard()
     node = await started(tmp_path, background)
     partition = node.partitions.get("t", 0)
     append_two(node, heard("first"))
@@ -120,7 +93,7 @@ async def test_who_waits_for_a_commit_is_told_of_it_by_the_log_that_a_move_bring
 async def test_who_waits_for_a_commit_in_a_deleted_topic_is_told_that_it_is_not_led_here(
     tmp_path: Path,
 ) -> None:
-    background, heard = HeldFlushes(), Heard()
+    background, heard = HeldSyncs(), Heard()
     node = await started(tmp_path, background)
     append_two(node, heard("committed"))
     topics_of(node).delete([node.metadata.image.topics["t"]])

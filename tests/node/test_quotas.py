@@ -199,7 +199,7 @@ async def test_a_client_above_its_quota_is_answered_and_served_no_more_until_its
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await started(tmp_path)
-    monkeypatch.setattr(node.dispatcher, "_monotonic_s", count(1, 1e-3).__next__)
+    monkeypatch.setattr(node.dispatcher, "monotonic_s", count(1, 1e-3).__next__)
     node.metadata.append([quota("request_percentage", 1e-9, client_id="busy")])
     waits: list[tuple[float, Any]] = []
     loop = asyncio.get_running_loop()

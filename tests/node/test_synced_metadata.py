@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,47 +21,15 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.producer_ids import InitProducerIdRequest
 from protocol.messages.topics import CreatableTopic
-from storage.background import Lane, Then, Work, run_at_once, run_in_turn
 from tests.support import whole_server
 from tests.support.disk import files
+from tests.support.held_syncs import HeldSyncs
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
 from tests.support.partition_logs import NOW_MS, append, batch
 from tests.support.whole_server import configured, handled, in_loop
 
 PATIENCE_S = 30
-
-
-class HeldSyncs:
-    """The background of a node whose syncs run when the test says so, and all else at once."""
-
-    def __init__(self) -> None:
-        self.is_held = False
-        self.waiting: list[tuple[Work, Then]] = []
-
-    def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
-        if lane in (Lane.FLUSHING, Lane.METADATA) and self.is_held:
-            self.waiting.append((work, then))
-        elif not delay_ms:
-            run_at_once(work, then, lane=lane)
-
-    def run_all(self, works: Sequence[Work], /) -> list[Exception | None]:
-        return run_in_turn(works)
-
-    def run_one(self) -> None:
-        run_at_once(*self.waiting.pop(0), lane=Lane.FLUSHING)
-
-    def fail_one(self) -> None:
-        _, then = self.waiting.pop(0)
-        then(OSError("the disk is gone"))
-
-    async def passed(self, lane: Lane) -> None:
-        """All that runs at once has run."""
-
-    async def finish(self) -> None:
-        self.is_held = False
-        while self.waiting:
-            self.run_one()
 
 
 async def started(folder: Path, *settings: str) -> tuple[Server, HeldSyncs]:
