@@ -225,6 +225,9 @@ class ClusterImage:
     def _topic(self, record: records.TopicRecord) -> None:
         if record.name in self.topics:
             raise MetadataContradictionError(f"topic {record.name} is created twice")
+        if record.topic_id in self.topics_by_id:
+            other = self.topics_by_id[record.topic_id].name
+            raise MetadataContradictionError(f"topic {record.name} has the id of topic {other}")
         topic = TopicImage(record.name, record.topic_id)
         self.topics[record.name] = topic
         self.topics_by_id[record.topic_id] = topic
