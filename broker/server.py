@@ -27,6 +27,7 @@ from broker.environment.timers import LoopTimers
 from broker.environment.watchdog import Watchdog
 from broker.housekeeping import Housekeeping
 from broker.metadata_publisher import BrokerMetadataPublisher, Followers
+from broker.network.addresses import HostNames
 from broker.network.dispatch import Dispatcher
 from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
@@ -89,7 +90,8 @@ class Server:
         self.watchdog = Watchdog(self.clock.monotonic_s)
         self.timers = LoopTimers(self.clock, self.scheduler, self.stop_on_failure, self.watchdog)
         self.authorizer: Authorizer = AllowEverything()
-        self.quotas = ClientQuotas(config)
+        self.host_names = HostNames(environment.computing)
+        self.quotas = ClientQuotas(config, self.host_names)
         self.endpoints = opened.endpoints
         self.connection_limits = opened.connection_limits
         self.turns = Turns(self.scheduler, environment.computing, self.watchdog)

@@ -20,6 +20,7 @@ from broker.controller.snapshots import SnapshotPolicy
 from broker.disks.folders import find_folders, settle_moves
 from broker.disks.opening import begin_run, open_log_dirs
 from broker.fault_handler import FaultHandler
+from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.endpoints import bind_all
 from broker.process.start_error import StartError
@@ -57,7 +58,7 @@ MovesFound = list[tuple[str, int, bytes]]
 
 async def start(config: BrokerConfig, environment: Environment) -> Server:
     """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
-    limits = _connection_limits(config)
+    limits = _connection_limits(config, environment)
     endpoints = bind_all(config.listeners, environment.network, config.get_int("socket.listen.backlog.size"))
     faults = FaultHandler(environment.scheduler)
     log_dirs: LogDirs | None = None
@@ -114,12 +115,13 @@ async def _listen(server: Server) -> None:
         raise StartError(f"the ports are bound, but can't be listened on: {error}") from error
 
 
-def _connection_limits(config: BrokerConfig) -> ConnectionLimits:
+def _connection_limits(config: BrokerConfig, environment: Environment) -> ConnectionLimits:
     """What a file says now has to hold; what a record of the past says is passed over."""
     limits = ConnectionLimits(
         config.get_int("max.connections"),
         config.get_int("max.connections.per.ip"),
         config.max_connections_per_host,
+        HostNames(environment.computing),
     )
     for host in limits.unresolved:
         setting = config.static[CONNECTIONS_PER_HOST]

@@ -28,6 +28,9 @@ AT_ONCE = 1
 """Of what may take long. What is brief, and what needs much memory, has a thread of its own; more would take more from
 the loop, and memory."""
 
+OUTSIDE_AT_ONCE = 4
+"""Of what waits for the world outside: one that gets no answer holds up the others little."""
+
 _THREAD_NAME = "computing"
 
 
@@ -45,6 +48,18 @@ class Brief:
 
 class Alone:
     """What may need so much memory that one is computed at a time."""
+
+    __slots__ = ("_compute",)
+
+    def __init__(self, compute: Compute) -> None:
+        self._compute = compute
+
+    def __call__(self) -> Any:
+        return self._compute()
+
+
+class Outside:
+    """What waits for the world outside, such as the name service, and computes next to nothing."""
 
     __slots__ = ("_compute",)
 
@@ -87,6 +102,7 @@ class ComputingThreads:
         self._brief = _Threads(1, self._computed)
         self._long = _Threads(AT_ONCE, self._computed)
         self._alone = _Threads(1, self._computed)
+        self._outside = _Threads(OUTSIDE_AT_ONCE, self._computed)
         self._stopped = False
 
     def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> None:
@@ -97,6 +113,8 @@ class ComputingThreads:
             threads = self._brief
         elif isinstance(compute, Alone):
             threads = self._alone
+        elif isinstance(compute, Outside):
+            threads = self._outside
         threads.put(_Work(compute, then, asker), "" if asker is None else asker.peer_host)
 
     def _computed(self, work: _Work) -> None:
@@ -118,7 +136,7 @@ class ComputingThreads:
 
     def stop(self) -> None:
         self._stopped = True
-        for threads in (self._brief, self._long, self._alone):
+        for threads in (self._brief, self._long, self._alone, self._outside):
             threads.stop()
 
 

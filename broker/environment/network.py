@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
-from collections.abc import Callable
-from typing import Protocol
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+log = logging.getLogger("barnabas.server")
 
 MakeProtocol = Callable[[], asyncio.BufferedProtocol]
+
+
+TOLD_AFTER_S = 2
+
+
+@contextmanager
+def asking_for(what: str) -> Iterator[None]:
+    """A start has to wait for the name service: where that takes long, it says so."""
+    timer = threading.Timer(
+        TOLD_AFTER_S, log.warning, ("the start waits for the name service, which is asked for %s", what)
+    )
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Bound(Protocol):
@@ -40,7 +62,7 @@ class SocketNetwork:
 
     def bind(self, host: str, port: int, backlog: int) -> Bound:
         """Binding alone doesn't tell that the port is another's: with SO_REUSEADDR both can, until one listens."""
-        infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        infos = _addresses_of(host, port)
         sockets: list[socket.socket] = []
         try:
             for family, kind, protocol, _, address in infos:
@@ -61,6 +83,19 @@ class SocketNetwork:
                 opened.close()
             raise
         return _Sockets(sockets, port, backlog)
+
+
+def _addresses_of(host: str, port: int) -> list[tuple[int, int, int, str, Any]]:
+    """As `getaddrinfo` finds them, which asks the name service where the host is a name."""
+    try:
+        return _asked(host, port, socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        with asking_for(host):
+            return _asked(host, port, 0)
+
+
+def _asked(host: str, port: int, flags: int) -> list[tuple[int, int, int, str, Any]]:
+    return [*socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | flags)]
 
 
 class _Sockets:

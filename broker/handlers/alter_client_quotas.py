@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.controller_result import ControllerResult
-from broker.controller.quota_decisions import Outcomes, altered
-from broker.network.addresses import address_of
+from broker.controller.quota_decisions import IP, Outcomes, altered
+from broker.network.addresses import Addresses, HostNames
 from broker.network.later import Later
 from broker.security.authorizer import (
     AUTHORIZATION_FAILED,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 def handle(
     controller: Controller,
     quotas: ClientQuotas,
+    host_names: HostNames,
     authorizer: Authorizer,
     context: RequestContext,
     request: AlterClientQuotasRequest,
@@ -43,31 +44,39 @@ def handle(
     if not authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         denied = Error.CLUSTER_AUTHORIZATION_FAILED
         return _refused(request, KafkaError(denied, AUTHORIZATION_FAILED[denied]))
-    resolved: dict[str, str | None] = {}
-
-    def is_host(host: str) -> bool:
-        if host not in resolved:
-            resolved[host] = address_of(host)
-        return resolved[host] is not None
-
-    def decide(image: ClusterImage) -> ControllerResult[Outcomes]:
-        decided, outcomes = altered(image, request.entries, is_host)
-        return ControllerResult(
-            [] if request.validate_only else decided,
-            lambda failure: {entity: refusal or failure for entity, refusal in outcomes.items()},
-        )
-
     later: Later[AlterClientQuotasResponse] = Later()
 
-    def reply(outcomes: Outcomes | KafkaError) -> None:
-        if isinstance(outcomes, KafkaError):
-            later.reply(_refused(request, outcomes))
-        else:
-            later.reply(_response(outcomes))
+    def alter(addresses: Addresses) -> None:
+        def decide(image: ClusterImage) -> ControllerResult[Outcomes]:
+            decided, outcomes = altered(image, request.entries, lambda host: addresses.get(host) is not None)
+            return ControllerResult(
+                [] if request.validate_only else decided,
+                lambda failure: {entity: refusal or failure for entity, refusal in outcomes.items()},
+            )
 
-    with quotas.resolved(resolved):
+        forget = quotas.expect(addresses)
+
+        def reply(outcomes: Outcomes | KafkaError) -> None:
+            forget()
+            if isinstance(outcomes, KafkaError):
+                later.reply(_refused(request, outcomes))
+            else:
+                later.reply(_response(outcomes))
+
         controller.submit(decide, later.guarded(reply))
+
+    host_names.look_up(_hosts(request), later.guarded(alter), context)
     return later.answer()
+
+
+def _hosts(request: AlterClientQuotasRequest) -> list[str]:
+    """Those that the entries name. Kafka looks them up as it decides, and everybody waits for it."""
+    return [
+        part.entity_name
+        for entry in request.entries
+        for part in entry.entity
+        if part.entity_type == IP and part.entity_name
+    ]
 
 
 def _response(outcomes: Outcomes) -> AlterClientQuotasResponse:

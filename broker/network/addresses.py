@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from broker.environment.computing import Asker, Computing, ComputingAtOnce, Outside
+
+log = logging.getLogger("barnabas.server")
 
 _LOOPBACK = "127.0.0.1"
+
+Addresses = Mapping[str, str | None]
+"""By host, None where it can't be resolved."""
 
 
 def address_of(host: str) -> str | None:
@@ -13,13 +23,89 @@ def address_of(host: str) -> str | None:
     It waits for the name service, where one is asked. No name at all is this machine. Source: Java's
     `InetAddress.getByName`, by which Kafka looks up whom a limit is for.
     """
+    return _found(host, 0)
+
+
+def address_at_once(host: str) -> str | None:
+    """As `address_of`, of what is an address itself, or can't be a name; raises LookupError where the name service has
+    to be asked."""
+    try:
+        return _found(host, socket.AI_NUMERICHOST)
+    except LookupError:
+        raise LookupError(host) from None
+
+
+def _found(host: str, flags: int) -> str | None:
     if not host:
         return _LOOPBACK
     if host.startswith("[") and host.endswith("]") and ":" in host:
         host = host[1:-1]
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
+    except socket.gaierror as error:
+        if flags and error.errno == socket.EAI_NONAME:
+            raise LookupError from None  # no address, but it may be a name
+        return None
     except (OSError, ValueError):  # a name can be such that the name service isn't even asked
         return None
     found.sort(key=lambda info: info[0] != socket.AF_INET)
     return str(found[0][4][0])
+
+
+class HostNames:
+    """Looks hosts up beside the loop: a name service may take seconds to answer."""
+
+    __slots__ = ("_computing",)
+
+    def __init__(self, computing: Computing | None = None) -> None:
+        """Without `computing` whoever asks waits."""
+        self._computing: Computing = computing or ComputingAtOnce()
+
+    def look_up(
+        self, hosts: Iterable[str], then: Callable[[Addresses], None], asker: Asker | None = None
+    ) -> None:
+        """`then` is called once with the addresses of all, in this call where no name service has to be asked."""
+        _LookUp(hosts, then, self._computing, asker).go_on()
+
+
+class _LookUp:
+    """One name at a time, so that those who ask for many take turns with others."""
+
+    def __init__(
+        self,
+        hosts: Iterable[str],
+        then: Callable[[Addresses], None],
+        computing: Computing,
+        asker: Asker | None,
+    ) -> None:
+        self._names = iter(dict.fromkeys(hosts))
+        self._then = then
+        self._computing = computing
+        self._asker = asker
+        self._found: dict[str, str | None] = {}
+        self._awaited: str | None = None
+        self._is_going_on = False
+
+    def go_on(self) -> None:
+        if self._is_going_on:  # told in the same call: the loop below goes on
+            return
+        self._is_going_on = True
+        while self._awaited is None:
+            host = next(self._names, None)
+            if host is None:
+                self._then(self._found)
+                return
+            try:
+                self._found[host] = address_at_once(host)
+            except LookupError:
+                self._awaited = host
+                self._computing(Outside(partial(address_of, host)), self._told, self._asker)
+        self._is_going_on = False
+
+    def _told(self, address: str | None, error: BaseException | None) -> None:
+        host, self._awaited = self._awaited, None
+        assert host is not None
+        if error is not None:
+            log.error("%s can't be looked up: %s", host, error)
+        self._found[host] = address
+        self.go_on()

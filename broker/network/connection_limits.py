@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
-from broker.network.addresses import address_of
+from broker.environment.network import asking_for
+from broker.network.addresses import Addresses, HostNames, address_of
 
 log = logging.getLogger("barnabas.listener")
 
@@ -17,18 +19,31 @@ class ConnectionLimits:
     `unresolved`: the hosts that keep the overrides that were last wanted from being in force.
     """
 
-    def __init__(self, max_connections: int, max_per_ip: int, per_ip_overrides: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        max_connections: int,
+        max_per_ip: int,
+        per_ip_overrides: Mapping[str, int],
+        names: HostNames | None = None,
+    ) -> None:
+        """Waits for the name service, where one of the overrides is by name. What is altered later waits beside the
+        loop, by `names`."""
         self.unresolved: list[str] = []
+        self.max_connections = max_connections
+        self.max_per_ip = max_per_ip
         self._count = 0
         self._by_ip: Counter[str] = Counter()
-        self._wanted: Mapping[str, int] = {}
+        self._names = names or HostNames()
+        self._wanted = per_ip_overrides
         self._resolved: dict[str, str] = {}
         self._overrides: dict[str, int] = {}
-        self.configure(max_connections, max_per_ip, per_ip_overrides)
+        if per_ip_overrides:
+            with asking_for(", ".join(per_ip_overrides)):
+                self._put_in_force(per_ip_overrides, {host: address_of(host) for host in per_ip_overrides})
 
     def configure(self, max_connections: int, max_per_ip: int, per_ip_overrides: Mapping[str, int]) -> None:
-        """The overrides are by host name or address. A name is looked up once, when it comes; where one can't be
-        resolved all overrides stay as they were, as in Kafka.
+        """The overrides are by host name or address. A name is looked up once, when it comes, and until then the
+        overrides stay as they were; so they do where one can't be resolved, all of them, as in Kafka.
 
         What is lower than before lets nobody in, and closes no connection that there is.
         """
@@ -37,7 +52,15 @@ class ConnectionLimits:
         if per_ip_overrides == self._wanted:
             return
         self._wanted = per_ip_overrides
-        found = {host: self._resolved.get(host) or address_of(host) for host in per_ip_overrides}
+        self._names.look_up(
+            [host for host in per_ip_overrides if host not in self._resolved],
+            partial(self._put_in_force, per_ip_overrides),
+        )
+
+    def _put_in_force(self, overrides: Mapping[str, int], looked_up: Addresses) -> None:
+        if overrides is not self._wanted:
+            return  # others are wanted since
+        found = {host: self._resolved.get(host) or looked_up[host] for host in overrides}
         self.unresolved = [host for host, address in found.items() if address is None]
         if self.unresolved:
             log.warning(
@@ -46,7 +69,7 @@ class ConnectionLimits:
             )
             return
         self._resolved = {host: address for host, address in found.items() if address is not None}
-        self._overrides = {self._resolved[host]: limit for host, limit in per_ip_overrides.items()}
+        self._overrides = {self._resolved[host]: limit for host, limit in overrides.items()}
 
     def admit(self, host: str) -> str | None:
         """Counts the connection in any case: `forget` follows when it is closed."""

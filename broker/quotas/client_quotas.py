@@ -6,13 +6,12 @@ there is no quota nothing is measured. Source: `ClientQuotaManager` and its kin;
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from broker.network.addresses import address_of
+from broker.network.addresses import Addresses, HostNames
 from broker.quotas.limits import MISSING, Limits, Name
 from broker.quotas.rates import Rate, TokenBucket, Windows
 from protocol.errors import Error, KafkaError
@@ -176,7 +175,9 @@ class ConnectionRates:
 class ClientQuotas:
     """All quotas of the cluster's metadata."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, names: HostNames | None = None) -> None:
+        """`names`: by whom hosts are looked up that a request named before this run."""
+        self._names = names or HostNames()
         self._windows = Windows(
             config.get_int("quota.window.num"), config.get_int("quota.window.size.seconds") * 1000
         )
@@ -191,9 +192,11 @@ class ClientQuotas:
         self.connections = ConnectionRates(self._windows)
         self.enforced = False
         """Whether there is any quota on requests: without one nothing needs to be measured."""
+        self._limits_by_host: dict[str, int] = {}
         self._addresses: dict[str, str | None] = {}
-        """Of the hosts with a quota, as they were looked up when it came."""
-        self._looked_up: Mapping[str, str | None] = {}
+        """Of these hosts, as they were looked up when their quota came."""
+        self._awaited: set[str] = set()
+        self._looked_up: list[Addresses] = []
 
     @property
     def max_request_throttle_ms(self) -> int:
@@ -206,14 +209,15 @@ class ClientQuotas:
             context.principal.name, context.client_id or "", strict=strict, now_ms=now_ms
         )
 
-    @contextlib.contextmanager
-    def resolved(self, hosts: Mapping[str, str | None]) -> Iterator[None]:
-        """What `follow` doesn't need to look up again: the hosts of a request that makes records of them."""
-        self._looked_up = hosts
-        try:
-            yield
-        finally:
-            self._looked_up = {}
+    def expect(self, hosts: Addresses) -> Callable[[], None]:
+        """A request that makes quotas of hosts has looked them up: `follow` needn't, until what is returned is
+        called."""
+        self._looked_up.append(hosts)
+
+        def forget() -> None:
+            self._looked_up = [each for each in self._looked_up if each is not hosts]
+
+        return forget
 
     def follow(self, image: ClusterImage) -> None:
         """Take over the quotas of the metadata. What clients used so far stays."""
@@ -223,41 +227,62 @@ class ClientQuotas:
             REQUEST_PERCENTAGE: Limits(),
             CONTROLLER_MUTATION_RATE: Limits(),
         }
-        self.connections.limits = {}
         self.connections.default = None
-        # a host that the request was refused over may have a quota, whose address stays what it was
-        found = {host: address for host, address in self._looked_up.items() if address is not None}
-        before = {**self._addresses, **found}
-        self._addresses = {}
+        self._limits_by_host = {}
         for record in image.kept.of_type(ClientQuotaRecord):
             assert isinstance(record, ClientQuotaRecord)
             entity = {part.entity_type: part.entity_name for part in record.entity}
             if "ip" in entity:
                 if record.key == CONNECTION_CREATION_RATE:
-                    self._limit_address(entity["ip"], _whole(record.value), before)
+                    self._limit_host(entity["ip"], _whole(record.value))
             elif record.key in by_key:
                 user: Name = entity.get("user", MISSING)
                 client_id: Name = entity.get("client-id", MISSING)
                 by_key[record.key].set(user, client_id, record.value)
+        self._find_addresses()
         self.produce.limits = by_key[PRODUCER_BYTE_RATE]
         self.fetch.limits = by_key[CONSUMER_BYTE_RATE]
         self.request.limits = by_key[REQUEST_PERCENTAGE]
         self.mutation.limits = by_key[CONTROLLER_MUTATION_RATE]
         self.enforced = any(map(len, by_key.values()))
 
-    def _limit_address(self, host: str | None, limit: int, known: Mapping[str, str | None]) -> None:
+    def _limit_host(self, host: str | None, limit: int) -> None:
         if host is None:
             self.connections.default = limit
-            return
-        if host in known:
-            address = known[host]
         else:
-            address = address_of(host)
-            if address is None:
-                log.warning("the quota of %s is not in force: it can't be resolved", host)
-        self._addresses[host] = address
-        if address is not None:
-            self.connections.limits[address] = limit
+            self._limits_by_host[host] = limit
+
+    def _find_addresses(self) -> None:
+        """Those that aren't known are looked up beside the loop, and limited once they are."""
+        # a host that a request was refused over may have a quota, whose address stays what it was
+        known = self._addresses | {
+            host: address
+            for found in self._looked_up
+            for host, address in found.items()
+            if address is not None
+        }
+        self._addresses = {host: known[host] for host in self._limits_by_host if host in known}
+        unknown = [host for host in self._limits_by_host if host not in known and host not in self._awaited]
+        self._limit_addresses()
+        if unknown:
+            self._awaited.update(unknown)
+            self._names.look_up(unknown, self._found)
+
+    def _found(self, addresses: Addresses) -> None:
+        self._awaited.difference_update(addresses)
+        for host, address in addresses.items():
+            if host in self._limits_by_host and host not in self._addresses:
+                self._addresses[host] = address
+                if address is None:
+                    log.warning("the quota of %s is not in force: it can't be resolved", host)
+        self._limit_addresses()
+
+    def _limit_addresses(self) -> None:
+        self.connections.limits = {
+            address: self._limits_by_host[host]
+            for host, address in self._addresses.items()
+            if address is not None
+        }
 
 
 def _whole(value: float) -> int:

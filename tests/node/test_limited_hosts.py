@@ -14,24 +14,29 @@ import pytest
 
 from broker.config.connections_per_host import connections_per_host
 from broker.config.errors import ConfigError
-from broker.handlers import alter_client_quotas, incremental_alter_configs
+from broker.handlers import alter_client_quotas
 from broker.network import addresses, connection_limits
 from broker.network.addresses import address_of
 from broker.network.connection_limits import ConnectionLimits
 from broker.process.start_error import StartError
-from broker.quotas import client_quotas
 from broker.security.principal import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from tests.compare.plain import message_from
+from tests.node.limited_hosts import (
+    BROKER,
+    OVERRIDES,
+    RATE,
+    admits,
+    answer_at_once,
+    set_overrides,
+    set_quota,
+)
 from tests.support.whole_server import clock_of, handled, started
 
-OVERRIDES = "max.connections.per.ip.overrides"
-RATE = "connection_creation_rate"
 UNRESOLVED = ("a..b", "x" * 64, "a\0b", "no.such.host.invalid")
-BROKER = 4
 
 
 @pytest.fixture
@@ -43,46 +48,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         hosts.append(host)
         return f"10.0.0.{ord(host)}" if len(host) == 1 else None
 
-    for module in (client_quotas, alter_client_quotas, connection_limits):
-        monkeypatch.setattr(module, "address_of", look_up)
+    answer_at_once(monkeypatch, look_up)
+    monkeypatch.setattr(connection_limits, "address_of", look_up)
     return hosts
-
-
-def set_overrides(node: Server, text: str) -> Error:
-    config = {"name": OVERRIDES, "config_operation": 0, "value": text}
-    resource = {"resource_type": BROKER, "resource_name": "", "configs": [config]}
-    asked = message_from(APIS[44].request, {"resources": [resource], "validate_only": False}, 1)
-    context: Any = SimpleNamespace(api_version=1, client_id="c", principal=ANONYMOUS)
-    (response,) = handled(node, incremental_alter_configs, context, asked).responses
-    return Error(response.error_code)
-
-
-def set_quota(
-    node: Server,
-    *names: str | None,
-    kind: str = "ip",
-    key: str = RATE,
-    value: float | None = 5.0,
-    only: bool = False,
-) -> Error:
-    entity = [{"entity_type": kind, "entity_name": name} for name in names]
-    ops = [{"key": key, "value": value or 0.0, "remove": value is None}]
-    fields = {"entries": [{"entity": entity, "ops": ops}], "validate_only": only}
-    context: Any = SimpleNamespace(api_version=1, client_id="c", principal=ANONYMOUS)
-    (entry,) = handled(node, alter_client_quotas, context, message_from(APIS[49].request, fields, 1)).entries
-    return Error(entry.error_code)
 
 
 def override(value: str) -> records.ConfigRecord:
     return records.ConfigRecord(resource_type=BROKER, resource_name="", name=OVERRIDES, value=value)
-
-
-def admits(limits: ConnectionLimits, host: str) -> int:
-    """How many connections it lets in, up to five."""
-    admitted = [limits.admit(host) for _ in range(5)]
-    for _ in admitted:
-        limits.forget(host)
-    return admitted.count(None)
 
 
 # --- hosts --------------------------------------------------------------------------------------------------
@@ -220,7 +192,8 @@ async def test_a_record_of_the_past_stops_no_broker(
 # --- quotas of addresses ------------------------------------------------------------------------------------
 
 
-async def test_a_quota_of_what_is_no_host_is_refused(node: Server) -> None:
+async def test_a_quota_of_what_is_no_host_is_refused(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_at_once(monkeypatch, address_of)
     before = node.metadata.next_offset
     for host in UNRESOLVED[:3]:
         assert set_quota(node, host) is Error.INVALID_REQUEST
@@ -267,7 +240,7 @@ async def test_a_host_that_is_gone_at_a_start_is_passed_over(
 async def test_a_host_that_is_refused_keeps_the_quota_that_it_has(node: Server, asked: list[str]) -> None:
     assert set_quota(node, "a") is Error.NONE
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(alter_client_quotas, "address_of", lambda host: None if host == "a" else "10.0.0.98")
+        answer_at_once(patch, lambda host: None if host == "a" else "10.0.0.98")
         entries = [
             {
                 "entity": [{"entity_type": "ip", "entity_name": host}],
@@ -282,6 +255,8 @@ async def test_a_host_that_is_refused_keeps_the_quota_that_it_has(node: Server, 
     assert node.quotas.connections.limits == {"10.0.0.97": 5, "10.0.0.98": 7}
     assert asked == ["a"]
 
+
+# --- numbers ------------------------------------------------------------------------------------------------
 
 NO_NUMBERS: list[tuple[str, str, Callable[[Server], object]]] = [
     (

@@ -229,14 +229,6 @@ def test_a_record_that_contradicts_the_ones_before_is_refused(record: Message) -
         ClusterImage().apply(record)
 
 
-def test_two_topics_of_one_id_contradict_each_other() -> None:
-    image = ClusterImage()
-    image.apply(records.TopicRecord(name="a", topic_id=TOPIC_ID))
-    with pytest.raises(MetadataContradictionError, match="topic b has the id of topic a"):
-        image.apply(records.TopicRecord(name="b", topic_id=TOPIC_ID))
-    assert [*image.topics] == ["a"]
-
-
 def test_every_kind_of_record_has_its_place() -> None:
     from broker.controller import image, record_serde
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.controller.record_serde import encode_metadata_record
 from broker.environment.environment import Environment
 from broker.process.start_error import StartError
@@ -148,3 +149,11 @@ async def test_a_poisoned_metadata_log_is_refused_in_one_line_or_does_no_harm(
         assert not [record for record in caplog.records if record.exc_info and record.levelno >= logging.INFO]
     finally:
         await again.stop()
+
+
+def test_two_topics_of_one_id_contradict_each_other() -> None:
+    image = ClusterImage()
+    image.apply(metadata_records.TopicRecord(name="a", topic_id=b"T" * 16))
+    with pytest.raises(MetadataContradictionError, match="topic b has the id of topic a"):
+        image.apply(metadata_records.TopicRecord(name="b", topic_id=b"T" * 16))
+    assert [*image.topics] == ["a"]

@@ -1,0 +1,168 @@
+"""A name service that takes long to answer: nobody waits for it but who has named the host."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.environment import network
+from broker.environment.environment import Environment
+from broker.handlers import alter_client_quotas
+from broker.network import addresses
+from broker.network.later import Later
+from broker.security.principal import ANONYMOUS
+from broker.server import Server
+from protocol.apis import APIS
+from protocol.errors import Error
+from protocol.messages import metadata_records as records
+from tests.compare.plain import message_from
+from tests.node.limited_hosts import OVERRIDES, RATE, admits, answer_at_once, set_overrides, set_quota
+from tests.support.disk import files
+from tests.support.held_syncs import HeldSyncs
+from tests.support.manual_clock import ManualClock
+from tests.support.nodes import begin
+from tests.support.whole_server import configured, handled, started
+
+PATIENCE_S = 30
+
+
+class SlowNames:
+    """A name service that answers once it may. Names of one letter are there."""
+
+    def __init__(self) -> None:
+        self.may_answer = threading.Event()
+        self.is_asked = threading.Event()
+
+    def __call__(self, host: str) -> str | None:
+        self.is_asked.set()
+        assert self.may_answer.wait(PATIENCE_S)
+        return f"10.0.0.{ord(host)}" if len(host) == 1 else None
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> SlowNames:
+    names = SlowNames()
+    monkeypatch.setattr(addresses, "address_of", names)
+    return names
+
+
+def ask_for_quota(node: Server, host: str, value: float = 5.0) -> Any:
+    entity = [{"entity_type": "ip", "entity_name": host}]
+    fields = {
+        "entries": [{"entity": entity, "ops": [{"key": RATE, "value": value, "remove": False}]}],
+        "validate_only": False,
+    }
+    context: Any = SimpleNamespace(
+        api_version=1, client_id="c", principal=ANONYMOUS, peer_host="127.0.0.1", computed_s=0.0
+    )
+    return handled(node, alter_client_quotas, context, message_from(APIS[49].request, fields, 1))
+
+
+async def told(later: Any) -> Error:
+    assert isinstance(later, Later)
+    is_answered = asyncio.Event()
+    later.when_answered(is_answered.set)
+    await asyncio.wait_for(is_answered.wait(), PATIENCE_S)
+    (entry,) = later.result().entries
+    return Error(entry.error_code)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():
+            await asyncio.sleep(0)
+
+
+async def test_nobody_waits_for_the_name_of_another_ones_quota(node: Server, slow: SlowNames) -> None:
+    waiting = [ask_for_quota(node, host) for host in ("a", "unknown")]
+    await asyncio.to_thread(slow.is_asked.wait, PATIENCE_S)
+    assert set_quota(node, "127.0.0.9") is Error.NONE
+    assert node.quotas.connections.limits == {"127.0.0.9": 5}
+    slow.may_answer.set()
+    assert [await told(each) for each in waiting] == [Error.NONE, Error.INVALID_REQUEST]
+    assert node.quotas.connections.limits == {"127.0.0.9": 5, "10.0.0.97": 5}
+
+
+async def test_a_start_does_not_wait_for_the_names_of_quotas(tmp_path: Path, slow: SlowNames) -> None:
+    node = await started(tmp_path)
+    slow.may_answer.set()
+    assert await told(ask_for_quota(node, "a")) is Error.NONE
+    await node.stop()
+    slow.may_answer.clear()
+    again = await started(tmp_path)
+    assert set_quota(again, "127.0.0.9") is Error.NONE  # which is no reason to ask for the other one again
+    assert again.quotas.connections.limits == {"127.0.0.9": 5}
+    slow.may_answer.set()
+    await until(lambda: again.quotas.connections.limits == {"127.0.0.9": 5, "10.0.0.97": 5})
+
+
+async def test_a_quota_that_is_removed_while_its_host_is_looked_up_stays_so(
+    tmp_path: Path, slow: SlowNames
+) -> None:
+    node = await started(tmp_path)
+    parts = [records.EntityData(entity_type="ip", entity_name="a")]
+    node.metadata.append([records.ClientQuotaRecord(entity=parts, key=RATE, value=1.0)])
+    node.metadata.append([records.ClientQuotaRecord(entity=parts, key=RATE, remove=True)])
+    slow.may_answer.set()
+    assert await told(ask_for_quota(node, "b")) is Error.NONE
+    await until(lambda: not node.quotas._awaited)
+    assert node.quotas.connections.limits == {"10.0.0.98": 5}
+
+
+async def test_nobody_waits_for_the_names_of_connection_limits(tmp_path: Path, slow: SlowNames) -> None:
+    node = await started(tmp_path, f"{OVERRIDES}=127.0.0.1:2")
+    limits = node.connection_limits
+    assert set_overrides(node, "a:3") is Error.NONE
+    await asyncio.to_thread(slow.is_asked.wait, PATIENCE_S)
+    assert admits(limits, "127.0.0.1") == 2  # as it was
+    assert set_overrides(node, "b:1,127.0.0.1:4") is Error.NONE
+    slow.may_answer.set()
+    await until(lambda: admits(limits, "10.0.0.98") == 1)
+    assert admits(limits, "127.0.0.1") == 4
+    assert admits(limits, "10.0.0.97") == 5  # others were wanted since
+
+
+async def test_a_host_whose_quota_waits_for_the_disk_is_looked_up_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def look_up(host: str) -> str:
+        asked.append(host)
+        return f"10.0.0.{ord(host)}"
+
+    answer_at_once(monkeypatch, look_up)
+    syncs = HeldSyncs()
+    here = replace(Environment.of_this_machine(ManualClock(), files), background=syncs)
+    node = await begin(configured(tmp_path), here)
+    node.metadata.commit_when_synced()
+    syncs.is_held = True
+    waiting = [ask_for_quota(node, host) for host in "ab"]
+    assert node.quotas.connections.limits == {}
+    await syncs.finish()
+    assert [await told(each) for each in waiting] == [Error.NONE, Error.NONE]
+    assert node.quotas.connections.limits == {"10.0.0.97": 5, "10.0.0.98": 5}
+    assert asked == ["a", "b"]
+    await node.stop()
+
+
+def test_a_start_that_waits_for_a_name_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "TOLD_AFTER_S", 0)
+    lines: list[str] = []
+    is_told = threading.Event()
+
+    def tell(text: str, *arguments: object) -> None:
+        lines.append(text % arguments)
+        is_told.set()
+
+    monkeypatch.setattr(network.log, "warning", tell)
+    with network.asking_for("kafka.example"):
+        assert is_told.wait(PATIENCE_S)
+    assert lines == ["the start waits for the name service, which is asked for kafka.example"]
