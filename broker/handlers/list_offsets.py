@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
+from broker.environment.computing import Alone
 from broker.replicas.leader import Leader
 from broker.security.authorizer import DESCRIBE, TOPIC
 from protocol.errors import Error, KafkaError
@@ -22,11 +24,18 @@ from protocol.messages.offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from protocol.records.effort import ANY, LITTLE, MODERATE, TooMuchEffortError
+from storage.log import lookups
+from storage.log.storage_errors import storage_error
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import Steps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
+    from storage.log.partition_log import PartitionLog
+    from storage.log.results import TimestampOffset
 
 LATEST = -1
 EARLIEST = -2
@@ -52,13 +61,30 @@ DEBUGGER = -2  # as the id of the replica: a tool, which any replica may answer
 
 _NOTHING = (-1, -1, -1)
 
+_IN_PASSING = LITTLE._replace(records=2_000)
+"""Of a search by time, some milliseconds: it makes an object of each record."""
+
 
 def handle(
-    partitions: Partitions, authorizer: Authorizer, context: RequestContext, request: ListOffsetsRequest
-) -> ListOffsetsResponse:
-    version = context.api_version
+    partitions: Partitions,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+) -> ListOffsetsResponse | Later[ListOffsetsResponse]:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return ListOffsetsResponse(topics=_refused(request.topics, Error.UNKNOWN_SERVER_ERROR))
+    return turns.answer(_answered(partitions, authorizer, turns, context, request), context)
+
+
+def _answered(
+    partitions: Partitions,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+) -> Steps[ListOffsetsResponse]:
+    version = context.api_version
     asked = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
@@ -79,7 +105,7 @@ def handle(
                 answer.error_code = Error.INVALID_REQUEST
                 continue
             try:
-                answer.timestamp, answer.offset, leader_epoch = _look_up(
+                answer.timestamp, answer.offset, leader_epoch = yield from _look_up(
                     partitions, topic.name, wanted, version, request
                 )
             except KafkaError as error:
@@ -87,6 +113,8 @@ def handle(
                 continue
             if version >= 4:
                 answer.leader_epoch = leader_epoch
+            if turns.is_over:
+                yield None
     answered = [
         ListOffsetsTopicResponse(name=name, partitions=[*answers.values()])
         for name, answers in topics.items()
@@ -102,7 +130,7 @@ def _look_up(
     wanted: ListOffsetsPartition,
     version: int,
     request: ListOffsetsRequest,
-) -> tuple[int, int, int]:
+) -> Steps[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch), each −1 where there is none."""
     timestamp = wanted.timestamp
     if timestamp < 0 and not FIRST_VERSIONS.get(timestamp, version + 1) <= version:
@@ -125,12 +153,39 @@ def _look_up(
         return -1, log.log_start_offset, epoch
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOTHING
-    found = (
-        log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    )
+    found = yield from _found(log, timestamp)
     if found is None or found.offset >= bound:
         return _NOTHING
     return found.timestamp_ms, found.offset, found.leader_epoch
+
+
+def _found(log: PartitionLog, timestamp: int) -> Steps[TimestampOffset | None]:
+    """What of a search is long goes on in turns; a batch that is much to unpack is searched beside the loop."""
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            return log.offset_of_max_timestamp(_IN_PASSING)
+        return log.offset_for_timestamp(timestamp, _IN_PASSING)
+    except TooMuchEffortError:
+        pass
+    if timestamp == MAX_TIMESTAMP:
+        search = lookups.search_for_max_timestamp(log)
+    else:
+        search = lookups.search_for_timestamp(log, timestamp)
+    found = None
+    while True:
+        try:
+            wanted = search.send(found)
+        except StopIteration as end:
+            return cast("TimestampOffset | None", end.value)
+        except OSError as failure:
+            raise storage_error(log, failure) from failure
+        if wanted is None:
+            yield None
+            continue
+        try:
+            found = yield partial(wanted.find, MODERATE)
+        except TooMuchEffortError:
+            found = yield Alone(partial(wanted.find, ANY))
 
 
 def _refused(topics: Sequence[ListOffsetsTopic], error: Error) -> list[ListOffsetsTopicResponse]:

@@ -1,44 +1,128 @@
-"""Finding offsets by time. Source: org.apache.kafka.storage UnifiedLog.fetchOffsetByTimestamp, LogSegment."""
+"""Finding offsets by time. Source: org.apache.kafka.storage UnifiedLog.fetchOffsetByTimestamp, LogSegment.
+
+A search may be long, and is a generator: it yields each batch that has to be searched, and is sent what was found in
+it; and None once in a while on its way over many headers.
+"""
+
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import NamedTuple, TypeAlias, cast
 
 from protocol.errors import Error, KafkaError
-from protocol.records.batch import BatchHeader, CorruptRecordError
+from protocol.records import compression
+from protocol.records.batch import BATCH_OVERHEAD, BatchHeader, Bytes, CorruptRecordError
 from protocol.records.compression import CodecUnavailableError, DecompressionError
-from protocol.records.records import read_records
+from protocol.records.effort import ANY, Effort, TooMuchEffortError
+from protocol.records.records import parse_stretch
+from protocol.wire.varint import VarintTooLongError
 from storage.log.log_state import LogState
 from storage.log.results import TimestampOffset
 from storage.log.segment import Segment
 
+HEADERS_PER_STEP = 2_000
+"""Batches that one step of a search passes over: a few milliseconds."""
 
-def offset_for_timestamp(log: LogState, timestamp_ms: int) -> TimestampOffset | None:
+
+class BatchSearch(NamedTuple):
+    """What finds the first record of a batch at or after a time, from an offset on. It looks at nothing else."""
+
+    batch: Bytes
+    header: BatchHeader
+    timestamp_ms: int
+    start_offset: int
+    place: str
+
+    def find(self, effort: Effort = ANY) -> TimestampOffset | None:
+        """Raises KafkaError (CORRUPT_MESSAGE); TooMuchEffortError."""
+        header = self.header
+        if header.records_count > effort.records:
+            raise TooMuchEffortError
+        payload: Bytes = memoryview(self.batch)[BATCH_OVERHEAD : header.size_bytes]
+        try:
+            if header.compression != compression.NONE:
+                payload = compression.decompress(header.compression, payload, effort)
+            # of a view nothing is copied: a record's value may be all of the batch
+            data = cast("bytes", memoryview(payload))
+            for record in parse_stretch(header, data, 0, header.records_count):
+                if record.timestamp >= self.timestamp_ms and record.offset >= self.start_offset:
+                    return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+        except CodecUnavailableError:
+            # the batch is as near as we come without its codec; a consumer then reads some records too early
+            return TimestampOffset(header.max_timestamp, header.base_offset, header.partition_leader_epoch)
+        except (CorruptRecordError, DecompressionError, VarintTooLongError, IndexError) as failure:
+            raise KafkaError(Error.CORRUPT_MESSAGE, f"{self.place}: {failure}") from failure
+        return None
+
+
+Search: TypeAlias = Generator[BatchSearch | None, TimestampOffset | None, TimestampOffset | None]
+_Found: TypeAlias = tuple[int, BatchHeader] | None
+"""A batch's position and header."""
+
+
+def carried_out(search: Search, effort: Effort = ANY) -> TimestampOffset | None:
+    """What the search finds. Raises what it raises, and TooMuchEffortError where it takes more than the effort."""
+    found = None
+    while True:
+        try:
+            wanted = search.send(found)
+        except StopIteration as end:
+            result: TimestampOffset | None = end.value
+            return result
+        if wanted is not None:
+            found = wanted.find(effort)
+        elif effort is not ANY:
+            raise TooMuchEffortError
+
+
+def search_for_timestamp(log: LogState, timestamp_ms: int) -> Search:
     """The first record, in log order and from the log start on, whose timestamp is at or after the given one.
 
     Only the first segment that reaches that time is searched, as in Kafka. Cleaning leaves batches that have a
     timestamp and no record: where they alone reach it the search goes on, whereas Kafka finds nothing.
+
+    Raises KafkaError: CORRUPT_MESSAGE, and NOT_LEADER_OR_FOLLOWER, upon which clients ask again, where the segment
+    went between two steps.
     """
     if not log.created:
         return None
     start_offset = log.log_start_offset
-    for segment in log.segments:
-        if segment.load_max_timestamp() >= timestamp_ms:
-            _time, indexed_offset = segment.time_index.lookup(timestamp_ms)
-            position = segment.offset_index.lookup(max(indexed_offset, start_offset))
-            for at, header in segment.batches(position):
-                if header.max_timestamp >= timestamp_ms:
-                    found = _first_record(segment, at, header, timestamp_ms, start_offset)
-                    if found is not None:
-                        return found
-            if any(
-                header.records_count and header.max_timestamp >= timestamp_ms
-                for _at, header in segment.batches()
-            ):
-                return None  # below the log start
+    for segment in [*log.segments]:
+        _check_is_there(log, segment)
+        if segment.load_max_timestamp() < timestamp_ms:
+            continue
+        _time, indexed_offset = segment.time_index.lookup(timestamp_ms)
+        position = segment.offset_index.lookup(max(indexed_offset, start_offset))
+        is_reached = False
+        while True:
+            found = yield from _first_batch(
+                log, segment, position, lambda header: header.max_timestamp >= timestamp_ms
+            )
+            if found is None:
+                break
+            position = found[0] + found[1].size_bytes
+            if found[1].records_count:
+                is_reached = True
+                offset = yield _search_of(segment, found, timestamp_ms, start_offset)
+                if offset is not None:
+                    return offset
+                _check_is_there(log, segment)
+        if is_reached:
+            return None  # below the log start
+        below = yield from _first_batch(
+            log,
+            segment,
+            0,
+            partial(_has_records_after, timestamp_ms - 1),
+        )
+        if below is not None:
+            return None
     return None
 
 
-def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
+def search_for_max_timestamp(log: LogState) -> Search:
     """The first record that has the log's largest timestamp; possibly below the log start, as in Kafka.
 
-    Kafka finds nothing where the batch that has it was emptied by cleaning.
+    Kafka finds nothing where the batch that has it was emptied by cleaning. Raises as `search_for_timestamp`.
     """
     if not log.created:
         return None
@@ -47,43 +131,64 @@ def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
     for segment in sorted(log.segments, key=lambda segment: -segment.load_max_timestamp()):
         if best is not None and segment.load_max_timestamp() <= best[2].max_timestamp:
             break
-        found = _latest_batch(segment)
+        _check_is_there(log, segment)
+        found = yield from _latest_batch(log, segment)
         if found is not None and (best is None or found[1].max_timestamp > best[2].max_timestamp):
             best = segment, *found
     if best is None:
         return None
     segment, position, header = best
-    return _first_record(segment, position, header, header.max_timestamp, 0)
+    _check_is_there(log, segment)
+    return (yield _search_of(segment, (position, header), header.max_timestamp, 0))
 
 
-def _latest_batch(segment: Segment) -> tuple[int, BatchHeader] | None:
-    """Position and header of the first batch that has the largest timestamp of the segment's records; None without
-    one."""
+def _latest_batch(log: LogState, segment: Segment) -> Generator[None, None, _Found]:
+    """The first batch that has the largest timestamp of the segment's records; None without one."""
     max_timestamp_ms = segment.load_max_timestamp()
-    for at, header in segment.batches(segment.offset_index.lookup(segment.max_timestamp_offset)):
-        if header.max_timestamp == max_timestamp_ms:
-            if header.records_count:
-                return at, header
-            break
-    latest = None
-    for at, header in segment.batches():
-        if header.records_count and (latest is None or header.max_timestamp > latest[1].max_timestamp):
-            latest = at, header
-    return latest
+    position = segment.offset_index.lookup(segment.max_timestamp_offset)
+    found = yield from _first_batch(
+        log, segment, position, lambda header: header.max_timestamp == max_timestamp_ms
+    )
+    if found is not None and found[1].records_count:
+        return found
+    latest: _Found = None
+    position, reached_ms = 0, -(1 << 63) - 1  # below all timestamps there are
+    while True:
+        later = yield from _first_batch(log, segment, position, partial(_has_records_after, reached_ms))
+        if later is None:
+            return latest
+        latest = later
+        position, reached_ms = later[0] + later[1].size_bytes, later[1].max_timestamp
 
 
-def _first_record(
-    segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
-) -> TimestampOffset | None:
-    batch = segment.files.read(segment.log, header.size_bytes, position)
-    try:
-        records = read_records(batch)
-    except CodecUnavailableError:
-        # the batch is as near as we come without its codec; a consumer then reads some records too early
-        return TimestampOffset(header.max_timestamp, header.base_offset, header.partition_leader_epoch)
-    except (CorruptRecordError, DecompressionError) as failure:
-        raise KafkaError(Error.CORRUPT_MESSAGE, f"{segment.log.path} at {position}: {failure}") from failure
-    for record in records:
-        if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-            return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+def _has_records_after(timestamp_ms: int, header: BatchHeader) -> bool:
+    return header.records_count > 0 and header.max_timestamp > timestamp_ms
+
+
+def _first_batch(
+    log: LogState, segment: Segment, position: int, is_it: Callable[[BatchHeader], bool]
+) -> Generator[None, None, _Found]:
+    passed = 0
+    for at, header in segment.batches(position):
+        if is_it(header):
+            return at, header
+        passed += 1
+        if passed == HEADERS_PER_STEP:
+            passed = 0
+            yield None
+            _check_is_there(log, segment)
     return None
+
+
+def _check_is_there(log: LogState, segment: Segment) -> None:
+    """Between two steps of a search a segment may be compacted or deleted, and a log closed."""
+    if log.closed or not any(each is segment for each in log.segments):
+        raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+
+
+def _search_of(
+    segment: Segment, found: tuple[int, BatchHeader], timestamp_ms: int, start_offset: int
+) -> BatchSearch:
+    position, header = found
+    batch = segment.files.read(segment.log, header.size_bytes, position)
+    return BatchSearch(batch, header, timestamp_ms, start_offset, f"{segment.log.path} at {position}")

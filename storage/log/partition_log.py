@@ -15,6 +15,7 @@ from protocol.records.batch import (
     patch_offset_and_epoch,
     read_header,
 )
+from protocol.records.effort import ANY, Effort
 from storage.background import Background, Then, Work
 from storage.cleaning.plan import CleanedSegment, CleaningPlan
 from storage.files import Files
@@ -55,7 +56,6 @@ __all__ = [
 class PartitionLog(LogState):
     """Made by `PartitionLog.open`. Offsets are ints; every call that touches files may raise
     `KafkaError` (KAFKA_STORAGE_ERROR), after which `failure` says whether the log is lost for good.
-
     A partition that was never appended to may have no directory: it is made at the first append.
     """
 
@@ -224,14 +224,14 @@ class PartitionLog(LogState):
         return reads.aborted_transactions(self, fetch_offset, result)
 
     @told_to_clients
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+    def offset_for_timestamp(self, timestamp_ms: int, effort: Effort = ANY) -> TimestampOffset | None:
         """The first record, in log order and from the log start on, whose timestamp is at or after the given one."""
-        return lookups.offset_for_timestamp(self, timestamp_ms)
+        return lookups.carried_out(lookups.search_for_timestamp(self, timestamp_ms), effort)
 
     @told_to_clients
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+    def offset_of_max_timestamp(self, effort: Effort = ANY) -> TimestampOffset | None:
         """The first record that has the log's largest timestamp; possibly below the log start, as in Kafka."""
-        return lookups.offset_of_max_timestamp(self)
+        return lookups.carried_out(lookups.search_for_max_timestamp(self), effort)
 
     # ---- syncing
 

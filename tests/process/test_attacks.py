@@ -17,6 +17,7 @@ from tests.support.attacks import (
     longest_wait_s,
     pipelined,
     prepare,
+    searches,
 )
 
 SCALE = int(os.environ.get("ATTACK_SCALE", "1"))
@@ -48,6 +49,10 @@ def check(broker: Broker, attacks: Iterator[Attack]) -> None:
 
 def test_nobody_waits_long_for_a_batch_that_is_much_to_check(broker: Broker) -> None:
     check(broker, batches(SCALE))
+
+
+def test_nobody_waits_long_for_a_search_by_time_in_what_is_stored(broker: Broker) -> None:
+    check(broker, searches())
 
 
 def test_nobody_waits_long_for_the_lists_of_any_api(broker: Broker) -> None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from barnabas import Broker
 from broker.network.pieces import ENTRY_LISTS
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from protocol.records import compression
@@ -150,6 +151,22 @@ def batches(scale: int) -> Iterator[Attack]:
     yield _produced(
         "records of the future", batch(future, attributes=compression.ZSTD, base_timestamp=NOW_MS * 3)
     )
+
+
+def searches() -> Iterator[Attack]:
+    """By time, in batches that are much to unpack, or to go through record by record."""
+    now_ms = int(time.time() * 1000)  # else it is deleted by its age
+    payload = [record(0, value=bytes(120 << 20))]
+    large = batch(payload, attributes=compression.ZSTD, base_timestamp=now_ms, max_timestamp=now_ms)
+    records = [record(index, timestamp_delta=index // 49_999) for index in range(50_000)]
+    many = batch(records, attributes=compression.ZSTD, base_timestamp=now_ms, max_timestamp=now_ms + 1)
+    yield _produced("what is searched then", large, many)
+    for timestamp in (now_ms, now_ms + 1, -3):
+        wanted = [
+            ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in range(PARTITIONS)
+        ]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="0", partitions=wanted)])
+        yield Attack(f"a search for {timestamp}", [request_frame(request, 7, 1)])
 
 
 def _packed(codec: int, payload: bytes) -> bytearray:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from protocol.errors import Error, KafkaError
 from protocol.records import compression
+from protocol.records.effort import LITTLE, TooMuchEffortError
 from storage.log import lookups
 from storage.log.partition_log import PartitionLog, TimestampOffset
 from tests.support.partition_logs import NOW_MS, append, batch, open_log
@@ -71,10 +73,10 @@ def test_without_its_codec_a_batch_is_found_at_its_first_record(
     append(log, batch(timestamps=[10]))
     append(log, batch(timestamps=[10, 20, 30], codec=compression.GZIP), leader_epoch=2)
 
-    def read_records(_batch: bytes) -> None:
+    def decompress(*_: object) -> None:
         raise compression.CodecUnavailableError("no codec")
 
-    monkeypatch.setattr(lookups, "read_records", read_records)
+    monkeypatch.setattr(compression, "decompress", decompress)
     assert log.offset_for_timestamp(15) == TimestampOffset(30, 1, 2)
 
 
@@ -102,3 +104,34 @@ def test_a_log_whose_records_were_all_deleted_has_no_largest_time(log: Partition
     log.apply_retention(10**15)
     assert log.log_start_offset == 1
     assert log.offset_of_max_timestamp() is None
+
+
+def test_a_search_breaks_off_where_it_takes_more_than_is_allowed(log: PartitionLog) -> None:
+    little = LITTLE._replace(records=2, unpacked_bytes=100)
+    append(log, batch(timestamps=[10, 20, 30]))
+    append(log, batch(timestamps=[40], values=[b"x" * 1000], codec=compression.ZSTD))
+    assert log.offset_for_timestamp(31, LITTLE) == TimestampOffset(40, 3, 0)
+    for timestamp in (15, 31):
+        with pytest.raises(TooMuchEffortError):
+            log.offset_for_timestamp(timestamp, little)
+    with pytest.raises(TooMuchEffortError):
+        log.offset_of_max_timestamp(little)
+
+
+def test_a_search_over_many_batches_pauses_and_ends_where_its_segment_has_gone(
+    log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookups, "HEADERS_PER_STEP", 2)
+    append(log, batch(timestamps=[10]))
+    for _ in range(5):
+        append(log, batch(timestamps=[5]))
+    append(log, batch(timestamps=[20]))
+    with pytest.raises(TooMuchEffortError):
+        log.offset_for_timestamp(15, LITTLE)
+    assert log.offset_for_timestamp(15) == TimestampOffset(20, 6, 0)
+    search = lookups.search_for_timestamp(log, 15)
+    assert next(search) is None
+    log.close()
+    with pytest.raises(KafkaError) as raised:
+        next(search)
+    assert raised.value.error is Error.NOT_LEADER_OR_FOLLOWER
