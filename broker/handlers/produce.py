@@ -32,7 +32,7 @@ from broker.handlers.producing import (
 )
 from broker.network.later import Later
 from broker.network.pieces import is_long
-from broker.replicas.appending import Appends
+from broker.replicas.appending import MANY_BATCHES, NOTHING, Appends
 from protocol.messages.produce import ProduceRequest
 from protocol.records.checks import RequestFailedError
 
@@ -86,12 +86,18 @@ def handle(
                 refuse(batches, verified, refusals, context.api_version)
             guards = verified.guards
     appends = Appends(request.acks, context.client_id == ADMIN_CLIENT_ID)
-    appends.append(batches, clock.now_ms(), guards)
-    if appends.are_done and not refusals:
+    rest = NOTHING
+    if len(batches) > MANY_BATCHES:
+        rest = appends.append_for_a_turn(batches, clock, guards)
+    else:
+        appends.append(batches, clock.now_ms(), guards)
+    if appends.are_done and not refusals and not rest:
         return response_of(request.acks, appends.answers)
     later: Later[Answer] = Later()
     producing = Producing(context, request, current_leaders, clock, scheduler, turns)
-    if appends.left:
+    if rest:
+        producing.append_rest(appends, rest, refusals, guards, later)
+    elif appends.left:
         producing.append_left(appends, refusals, guards, later)
     else:
         producing.reply(appends, refusals, later)

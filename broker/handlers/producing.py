@@ -34,7 +34,7 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.records.checks import RequestFailedError, check_shape
-from protocol.records.effort import ANY, BRIEF, MODERATE
+from protocol.records.effort import ANY, BRIEF, MODERATE, MOST_OF_REQUEST, Unpacked
 
 if TYPE_CHECKING:
     from broker.coordination.add_partitions_to_txn_manager import Verified
@@ -208,6 +208,17 @@ class Producing:
         self._carry_out(self._long(found, verification, authorizer, later), later)
         return later.answer()
 
+    def append_rest(
+        self,
+        appends: Appends,
+        rest: Batches,
+        refusals: Answers,
+        guards: Mapping[Partition, VerificationGuard],
+        later: Later[Answer],
+    ) -> None:
+        """Append what one turn of the loop had no time for."""
+        self._carry_out(self._append_rest(appends, rest, refusals, guards, later), later)
+
     def _carry_out(self, steps: Steps[None], later: Later[Answer]) -> None:
         """To the end, for what is written counts, whether its client waits or not. They reply to `later` by
         themselves, unless they fail."""
@@ -275,11 +286,19 @@ class Producing:
         self, found: SortedRequest, guards: Mapping[Partition, VerificationGuard], later: Later[Answer]
     ) -> Steps[None]:
         appends = Appends(self._request.acks, self._context.client_id == ADMIN_CLIENT_ID)
-        for key, batch in found.batches.items():
-            appends.append({key: batch}, self._clock.now_ms(), guards)
-            if self._turns.is_over:
-                yield None
-        yield from self._append_left(appends, found.refusals, guards, later)
+        yield from self._append_rest(appends, found.batches, found.refusals, guards, later)
+
+    def _append_rest(
+        self,
+        appends: Appends,
+        rest: Batches,
+        refusals: Answers,
+        guards: Mapping[Partition, VerificationGuard],
+        later: Later[Answer],
+    ) -> Steps[None]:
+        while rest := appends.append_for_a_turn(rest, self._clock, guards):
+            yield None
+        yield from self._append_left(appends, refusals, guards, later)
 
     def append_left(
         self,
@@ -298,12 +317,19 @@ class Producing:
         guards: Mapping[Partition, VerificationGuard],
         later: Later[Answer],
     ) -> Steps[None]:
+        unpacked_bytes = 0
         for key, (partition, batch) in appends.left.items():
-            checked = yield Brief(checking(partition, batch, self._clock.now_ms(), BRIEF))
+            if unpacked_bytes > MOST_OF_REQUEST:
+                refusal = KafkaError(Error.MESSAGE_TOO_LARGE)  # on which producers split the batch
+                appends.append_checked(key, refusal, self._clock.now_ms(), guards)
+                continue
+            unpacked = Unpacked()
+            checked = yield Brief(checking(partition, batch, self._clock.now_ms(), BRIEF, unpacked))
             if checked is None:
-                checked = yield checking(partition, batch, self._clock.now_ms(), MODERATE)
+                checked = yield checking(partition, batch, self._clock.now_ms(), MODERATE, unpacked)
             if checked is None:
-                checked = yield Alone(checking(partition, batch, self._clock.now_ms(), ANY))
+                checked = yield Alone(checking(partition, batch, self._clock.now_ms(), ANY, unpacked))
+            unpacked_bytes += unpacked.size_bytes
             appends.append_checked(key, checked, self._clock.now_ms(), guards)
         self.reply(appends, refusals, later)
 

@@ -7,17 +7,20 @@ A batch is checked, patched and written where it was received, without an object
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from broker.environment.watchdog import TURN_S
 from broker.replicas.delayed_produce import AwaitedAppend
 from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from protocol.records.checks import CheckedBatch, stamped, validate
-from protocol.records.effort import LITTLE, Effort, TooMuchEffortError
+from protocol.records.effort import LITTLE, Effort, TooMuchEffortError, Unpacked
 from protocol.records.record_errors import RecordValidationError
 
 if TYPE_CHECKING:
+    from broker.environment.clock import Clock
     from broker.replicas.partition import Partition
     from storage.producers.verification_guards import VerificationGuard
 
@@ -28,6 +31,11 @@ Batches = dict[Key, tuple["Partition", memoryview]]
 Answers = dict[Key, PartitionProduceResponse]
 Checked = CheckedBatch | KafkaError
 """A batch fit to be stored, or what is wrong with it."""
+
+MANY_BATCHES = 3
+"""More may be too much to check in one turn of the loop: each is up to `protocol.records.effort.LITTLE`."""
+
+NOTHING: Batches = {}
 
 ALL_IN_SYNC = -1
 VALID_ACKS = (ALL_IN_SYNC, 0, 1)
@@ -78,6 +86,19 @@ class Appends:
                 except TooMuchEffortError:
                     self.left[key] = (partition, batch)
                     self.are_done = False
+
+    def append_for_a_turn(
+        self, batches: Batches, clock: Clock, guards: Mapping[Partition, VerificationGuard]
+    ) -> Batches:
+        """Append some of many: as many as one turn of the loop has time for, and the first ones in any case. Returns
+        the rest."""
+        end_s = clock.monotonic_s() + TURN_S
+        rest = iter(batches.items())
+        while some := dict(islice(rest, MANY_BATCHES)):
+            self.append(some, clock.now_ms(), guards)
+            if clock.monotonic_s() >= end_s:
+                break
+        return dict(rest)
 
     def append_checked(
         self, key: Key, checked: Checked, now_ms: int, guards: Mapping[Partition, VerificationGuard]
@@ -158,10 +179,10 @@ class Appends:
 
 
 def checking(
-    partition: Partition, batch: memoryview, now_ms: int, effort: Effort
+    partition: Partition, batch: memoryview, now_ms: int, effort: Effort, unpacked: Unpacked | None = None
 ) -> Callable[[], Checked | None]:
     """What checks the batch by what is known now, and looks at nothing else; it gives None where that takes more than
-    the effort.
+    the effort. `unpacked` is told what it unpacks to.
 
     What is wrong with the batch is given without its traceback, whose frames hold the batch and all that it unpacked
     to.
@@ -170,7 +191,7 @@ def checking(
 
     def check() -> Checked | None:
         try:
-            return validate(batch, rules, now_ms, topic, index, effort)
+            return validate(batch, rules, now_ms, topic, index, effort, unpacked)
         except TooMuchEffortError:
             return None
         except KafkaError as failure:

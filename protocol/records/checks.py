@@ -43,7 +43,7 @@ from protocol.records.batch import (
     patch_max_timestamp,
     read_header,
 )
-from protocol.records.effort import ANY, Effort, TooMuchEffortError
+from protocol.records.effort import ANY, Effort, TooMuchEffortError, Unpacked
 from protocol.records.record_errors import Suspects, all_are_fine
 from protocol.records.records import build_batch, parse_records, seal_batch
 from protocol.records.rules import TARGET_CODECS, RecordRules
@@ -133,11 +133,13 @@ def validate(
     topic: str,
     partition: int,
     effort: Effort = ANY,
+    unpacked: Unpacked | None = None,
 ) -> CheckedBatch:
     """Checks the one whole batch that `batch` is (see `check_shape`), and makes it what is to be stored.
 
     Patched in place are its largest timestamp, the type of its timestamps, and the CRC where these were different.
-    `topic` and `partition` are named in texts alone. Raises `KafkaError`: INVALID_RECORD, MESSAGE_TOO_LARGE,
+    `topic` and `partition` are named in texts alone; `unpacked` is told what a compressed batch unpacks to, where the
+    effort is enough for that. Raises `KafkaError`: INVALID_RECORD, MESSAGE_TOO_LARGE,
     CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR where Kafka fails on the batch; as `RecordValidationError` INVALID_RECORD and
     INVALID_TIMESTAMP. `TooMuchEffortError`, with nothing patched yet, where it takes more than `effort` allows.
     """
@@ -155,9 +157,15 @@ def validate(
         except compression.CodecUnavailableError:
             return _store(batch, header, rules, now_ms, _largest_unread(header, rules, now_ms))
         except compression.DecompressedTooLargeError as error:
+            if unpacked is not None:
+                unpacked.size_bytes = compression.MAX_DECOMPRESSED_BYTES
             raise KafkaError(Error.MESSAGE_TOO_LARGE) from error
         except compression.DecompressionError as error:
+            if unpacked is not None:  # as far as that, at most
+                unpacked.size_bytes = min(effort.unpacked_bytes, compression.MAX_DECOMPRESSED_BYTES)
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from error
+        if unpacked is not None:
+            unpacked.size_bytes = len(payload)
     shape = _walk(payload, header, effort)
     skimmed = codec == target != compression.NONE
     # The least and the largest timestamp, if they don't overflow.

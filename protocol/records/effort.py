@@ -52,5 +52,18 @@ BRIEF: Final = Effort(
 )
 """Half a second at most: tried before what may take long, so that it waits for its like alone."""
 
+MOST_OF_REQUEST = 1 << 30
+"""What the batches of one request may unpack to in all, those aside that are little."""
+
+
+class Unpacked:
+    """What a batch has unpacked to, for those who count it."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+
 MODERATE: Final = ANY._replace(unpacked_bytes=MOST_BESIDE_OTHERS)
 """However long it takes, but in little memory."""

@@ -11,54 +11,28 @@ from typing import Any
 import pytest
 
 from broker.environment.computing import AT_ONCE, Alone, Brief, ComputingThreads
+from broker.environment.watchdog import TURN_S
 from broker.network import dispatch
 from broker.network.turns import PER_TURN
-from broker.replicas.appending import Appends
+from broker.replicas.appending import MANY_BATCHES, Appends
 from broker.server import Server
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.records.batch import LOG_APPEND_TIME, crc_is_valid
 from protocol.records.compression import GZIP, ZSTD
 from protocol.records.effort import BRIEF, LITTLE, MOST_BESIDE_OTHERS
 from protocol.records.records import build_batch
 from tests.node.admin_requests import create
+from tests.node.computing import LONG, SHORT, Held, produce, told
 from tests.support.manual_clock import ManualClock
 from tests.support.ready_requests import produce_frame
 from tests.support.record_bytes import batch, record
 from tests.support.straight import Straight
 from tests.support.whole_server import crash
 from tests.support.wire import Client, Outcome
-
-LONG = batch([record(0, value=bytes(LITTLE.unpacked_bytes))], attributes=ZSTD)
-SHORT = batch([record(0)])
-
-
-class Held:
-    """What was to be computed waits until the test lets it be."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Any, Any]] = []
-        self._asker: Any = None
-
-    def __call__(self, compute: Any, then: Any, asker: Any) -> None:
-        self.waiting.append((compute, then))
-        self._asker = asker
-
-    def took(self, seconds: float) -> None:
-        self._asker.computed_s += seconds
-
-    def stop(self) -> None:
-        self.waiting.clear()
-
-    async def let_go(self) -> None:
-        compute, then = self.waiting.pop(0)
-        then(compute(), None)
-        for _ in range(5):
-            await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -67,22 +41,6 @@ def held(node: Server, monkeypatch: pytest.MonkeyPatch) -> Held:
     computing = Held()
     monkeypatch.setattr(node.turns, "_computing", computing)
     return computing
-
-
-def produce(*batches: tuple[int, bytes | bytearray], acks: int = -1) -> ProduceRequest:
-    data = [PartitionProduceData(index=index, records=bytes(records)) for index, records in batches]
-    return ProduceRequest(
-        acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=data)]
-    )
-
-
-def told(answer: Any) -> list[tuple[int, Error, int]]:
-    assert not isinstance(answer, Outcome)
-    return [
-        (each.index, Error(each.error_code), each.base_offset)
-        for topic in answer.message.responses
-        for each in topic.partition_responses
-    ]
 
 
 async def test_others_append_before_and_the_connection_s_next_request_waits(node: Server, held: Held) -> None:
@@ -223,6 +181,32 @@ async def test_a_request_of_many_partitions_is_gone_through_in_turns(node: Serve
     assert len(found) == 4 * PER_TURN
     assert found[0] == found[1] == (Error.NONE, 0)
     assert found[2] == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+@pytest.mark.limit("broker.replicas.appending.MANY_BATCHES")
+async def test_others_are_served_between_a_few_batches_that_are_much_to_check(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is little enough to be checked in passing, and all of them aren't."""
+    create(node, ("t", 1 + 8 * MANY_BATCHES))
+    now_s = 0.0
+
+    def ticking(clock: ManualClock) -> float:
+        nonlocal now_s
+        now_s += 2 * TURN_S
+        return now_s
+
+    monkeypatch.setattr(ManualClock, "monotonic_s", ticking)
+    client, other = Client(Straight(node)), Client(Straight(node))
+    sent = client.send(produce(*((index, SHORT) for index in range(8 * MANY_BATCHES))), 9)
+    log = node.partitions.by_name["t"].partitions[8 * MANY_BATCHES].log
+    served = 0
+    while (answer := client.receive(sent, within_s=0)) is Outcome.SILENCE:
+        other.ask(produce((8 * MANY_BATCHES, SHORT)), 9)
+        await asyncio.sleep(0)
+        served += 1
+    assert served == log.log_end_offset == 7
+    assert told(answer) == [(index, Error.NONE, 0) for index in range(8 * MANY_BATCHES)]
 
 
 @pytest.mark.limit("broker.handlers.producing.MOST_TOLD")

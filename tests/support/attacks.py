@@ -139,9 +139,9 @@ def batches(scale: int) -> Iterator[Attack]:
     yield _produced("zstd of empty headers", batch([varint(len(many_headers)) + many_headers], attributes=4))
     one_byte = (1 | 0x80000000).to_bytes(4, "little") + b"x"
     blocks = compress_frame(b"", 9)[:7] + one_byte * (50_000 * scale) + bytes(4)
-    yield _produced("lz4 in blocks of a byte", _packed(compression.LZ4, blocks))
+    yield _produced("lz4 in blocks of a byte", packed(compression.LZ4, blocks))
     members = compression.compress(compression.GZIP, b"") * (15_000 * scale)
-    yield _produced("gzip of empty members", _packed(compression.GZIP, members))
+    yield _produced("gzip of empty members", packed(compression.GZIP, members))
     large = record(0, value=bytes(min(120 * scale, 240) << 20))
     bomb = batch([large], attributes=compression.ZSTD)
     yield _produced("what unpacks to 20 times 240 MiB", *([bomb] * (2 * scale)))
@@ -169,7 +169,7 @@ def searches() -> Iterator[Attack]:
         yield Attack(f"a search for {timestamp}", [request_frame(request, 7, 1)])
 
 
-def _packed(codec: int, payload: bytes) -> bytearray:
+def packed(codec: int, payload: bytes) -> bytearray:
     """A batch with bytes of its own behind the header."""
     from protocol.records.batch import BATCH_LENGTH_POS, BATCH_OVERHEAD, LOG_OVERHEAD, patch_crc
 
