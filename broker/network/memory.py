@@ -1,14 +1,18 @@
 """What all connections together may hold in memory of requests that come in, and of answers that their clients don't
 read (Kafka, for the former: `SimpleMemoryPool`, by `queued.max.request.bytes`).
 
-Over the bound nothing grows: who needs more isn't read from until there is room, smaller needs first. So that none
-waits for ever, those that keep memory others wait for, and don't move, are closed; and where all that are received
-wait for one another, one goes on, above the bound, as Kafka lets one request.
+Over the bound nothing grows: who needs more isn't read from until there is room. Addresses that hold the least come
+first, of one address smaller needs; who has waited long comes before all others. So that none waits for ever, those
+that keep memory others wait for, and don't move, are closed; and where all that are received wait for one another, one
+goes on, above the bound, as Kafka lets one request.
+
+No address has a bound of its own: on one machine, where most brokers of this kind run, all clients come from the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -19,11 +23,17 @@ MOST_REQUEST_BYTES = 256 * 1024 * 1024
 MOST_UNREAD_BYTES = 256 * 1024 * 1024
 """Of answers that aren't read."""
 STALLED_S = 10
-"""How long a connection may keep memory that others wait for without moving."""
+"""How long a connection may keep memory that others wait for without moving, and how long smaller needs may go before
+a larger one."""
+MOST_CHECKS_FULL = 6
+"""Where answers have filled the memory for so many times as long, though their clients read some of them, the one that
+holds the most is closed."""
 
 
 class Receiving(Protocol):
     """A connection as one that requests come in at."""
+
+    peer_host: str
 
     @property
     def is_receiving(self) -> bool:
@@ -45,6 +55,12 @@ class _Share:
         self.since_s = since_s
 
 
+class _Need(NamedTuple):
+    more_bytes: int
+    then: Callable[[], None]
+    since_s: float
+
+
 class RequestMemory:
     """The memory for requests, beside the few kilobytes that each connection has anyway."""
 
@@ -57,7 +73,7 @@ class RequestMemory:
         """Whether someone waits: then nobody keeps what it doesn't need."""
         self._scheduler = scheduler
         self._shares: dict[Receiving, _Share] = {}
-        self._waiting: dict[Receiving, tuple[int, Callable[[], None]]] = {}
+        self._waiting: dict[Receiving, _Need] = {}  # who waits longest first
         self._check: Scheduled | None = None
 
     def ask(self, connection: Receiving, more_bytes: int, then: Callable[[], None]) -> bool:
@@ -65,8 +81,9 @@ class RequestMemory:
         if self.held_bytes + more_bytes > self.most_bytes:
             for holder in [*self._shares]:
                 holder.shrink()
-        if self.held_bytes + more_bytes > self.most_bytes and self._others_move(connection):
-            self._waiting[connection] = (more_bytes, then)
+        has_room = self.held_bytes + more_bytes <= self.most_bytes and not self._someone_waits_long()
+        if not has_room and self._others_move(connection):
+            self._waiting[connection] = _Need(more_bytes, then, self._scheduler.time())
             self._begin_to_check()
             return False
         self._grant(connection, more_bytes)
@@ -102,9 +119,23 @@ class RequestMemory:
     def _others_move(self, connection: Receiving) -> bool:
         return any(holder is not connection and holder not in self._waiting for holder in self._shares)
 
+    def _someone_waits_long(self) -> bool:
+        for need in self._waiting.values():
+            return self._is_long(need)
+        return False
+
+    def _is_long(self, need: _Need) -> bool:
+        return self._scheduler.time() - need.since_s > STALLED_S
+
     def _let_in(self) -> None:
-        """Those that there is room for, smaller needs first; one in any case where nobody moves."""
-        for connection, (more_bytes, then) in sorted(self._waiting.items(), key=lambda item: item[1][0]):
+        """Those that there is room for, in their order; one in any case where nobody moves."""
+        held_bytes = _by_host((holder, share.held_bytes) for holder, share in self._shares.items())
+
+        def order(item: tuple[Receiving, _Need]) -> tuple[bool, int, int]:
+            connection, need = item
+            return not self._is_long(need), held_bytes[connection.peer_host], need.more_bytes
+
+        for connection, (more_bytes, then, _) in sorted(self._waiting.items(), key=order):
             if self.held_bytes + more_bytes > self.most_bytes and self._others_move(connection):
                 break
             if self._waiting.pop(connection, None) is None:
@@ -138,6 +169,8 @@ class RequestMemory:
 class Unread(Protocol):
     """A connection as one whose client leaves answers unread."""
 
+    peer_host: str
+
     def unread_bytes(self) -> int:
         """What is held of them now."""
         ...
@@ -148,7 +181,16 @@ class Unread(Protocol):
 class AnswerMemory:
     """The memory of answers that their clients haven't read; records of a Fetch aren't in it, which stay in files."""
 
-    __slots__ = ("_check", "_scheduler", "_shares", "_waiting", "held_bytes", "is_full", "most_bytes")
+    __slots__ = (
+        "_check",
+        "_checks",
+        "_scheduler",
+        "_shares",
+        "_waiting",
+        "held_bytes",
+        "is_full",
+        "most_bytes",
+    )
 
     def __init__(self, scheduler: Scheduler, most_bytes: int = MOST_UNREAD_BYTES) -> None:
         self.most_bytes = most_bytes
@@ -157,8 +199,9 @@ class AnswerMemory:
         """Then nobody is served: any answer might be left unread, too."""
         self._scheduler = scheduler
         self._shares: dict[Unread, int] = {}
-        self._waiting: dict[Unread, Callable[[], None]] = {}
+        self._waiting: dict[Unread, Callable[[], None]] = {}  # who waits longest first
         self._check: Scheduled | None = None
+        self._checks = 0  # since it is full
 
     def hold(self, connection: Unread, held_bytes: int) -> None:
         """So much of the connection's answers isn't read; 0 where all is."""
@@ -186,13 +229,19 @@ class AnswerMemory:
         if self._check is not None:
             self._check.cancel()
             self._check = None
+        self._checks = 0
         waiting, self._waiting = self._waiting, {}
-        for then in waiting.values():
-            self._scheduler.call_soon(then)
+        held_bytes = _by_host(self._shares.items())
+        for connection in sorted(waiting, key=lambda connection: held_bytes[connection.peer_host]):
+            self._scheduler.call_soon(waiting[connection])
 
     def _close_stalled(self) -> None:
         self._check = self._scheduler.call_later(STALLED_S, self._close_stalled)
+        self._checks += 1
+        largest = self._close_largest() if self._checks >= MOST_CHECKS_FULL else None
         for connection, held_bytes in [*self._shares.items()]:
+            if connection is largest:
+                continue
             left_bytes = connection.unread_bytes()
             if left_bytes < held_bytes:
                 self.hold(connection, left_bytes)
@@ -200,6 +249,26 @@ class AnswerMemory:
                 connection.abort(
                     f"its client has read nothing of {held_bytes} bytes for {STALLED_S} s that others wait for"
                 )
+
+    def _close_largest(self) -> Unread:
+        """Of the address that holds the most. Who reads a byte now and then would keep all others waiting for ever."""
+        by_host = _by_host(self._shares.items())
+
+        def order(item: tuple[Unread, int]) -> tuple[int, int]:
+            return by_host[item[0].peer_host], item[1]
+
+        connection, held_bytes = max(self._shares.items(), key=order)
+        connection.abort(
+            f"of all that are unread its {held_bytes} bytes are the most, and others wait for them"
+        )
+        return connection
+
+
+def _by_host(shares: Iterable[tuple[Receiving | Unread, int]]) -> Counter[str]:
+    held_bytes: Counter[str] = Counter()
+    for connection, size in shares:
+        held_bytes[connection.peer_host] += size
+    return held_bytes
 
 
 class Memory(NamedTuple):
