@@ -59,16 +59,18 @@ def handle(
     request: ProduceRequest,
 ) -> Answer | Later[Answer]:
     found = SortedRequest(partitions, authorizer, context)
-    if is_long(request, PARTITIONS_OF_TOPICS):
+    topics = request.topic_data
+    has_one = len(topics) == 1 and len(topics[0].partition_data) == 1  # as most have
+    if not has_one and is_long(request, PARTITIONS_OF_TOPICS):
         producing = Producing(context, request, current_leaders, clock, scheduler, turns)
         return producing.in_turns(found, produce_verification, authorizer)
     try:
-        sizes, transactional = check_shapes(request.topic_data, context.api_version)
+        sizes, transactional = check_shapes(topics, context.api_version)
     except RequestFailedError as failure:
         return fail_all(request, failure, context)
     if transactional and not may_use_id(request, authorizer, context):
         return fail_all(request, ID_REFUSED, context)
-    found.take(request.topic_data, iter(sizes))
+    found.take(topics, iter(sizes))
     batches, refusals = found.batches, found.refusals
     guards = NO_GUARDS
     if transactional:

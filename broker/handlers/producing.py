@@ -94,19 +94,20 @@ class SortedRequest:
             elif hosted is None:
                 refusal = Error.UNKNOWN_TOPIC_OR_PARTITION
             for data in topic.partition_data:
-                key = (name, data.index)
+                index = data.index
                 size = next(sizes)
                 if refusal is not None or hosted is None:
-                    refusals[key] = refused(data.index, refusal or Error.UNKNOWN_TOPIC_OR_PARTITION)
+                    refusals[name, index] = refused(index, refusal or Error.UNKNOWN_TOPIC_OR_PARTITION)
                     continue
-                partition = hosted.partitions.get(data.index)
+                partition = hosted.partitions.get(index)
                 if partition is None:
-                    refusals[key] = refused(data.index, hosted.missing(data.index))
+                    refusals[name, index] = refused(index, hosted.missing(index))
                 elif isinstance(size, Error):
-                    refusals[key] = refused(data.index, size)
+                    refusals[name, index] = refused(index, size)
                 else:
-                    assert data.records is not None
-                    batches[key] = (partition, data.records[:size])
+                    records = data.records
+                    assert records is not None
+                    batches[name, index] = (partition, records if len(records) == size else records[:size])
 
 
 def may_use_id(request: ProduceRequest, authorizer: Authorizer, context: RequestContext) -> bool:
@@ -155,17 +156,20 @@ def response_of(acks: int, answers: Answers) -> Answer:
                 f"Produce with acks=0 failed on partition {', '.join(failed[:MOST_TOLD])}"
             )
         return None
-    topics: dict[str | bytes, TopicProduceResponse] = {}
+    topics: dict[str | bytes, list[PartitionProduceResponse]] = {}
     for (name, _), answer in answers.items():
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = (
-                TopicProduceResponse(topic_id=name)
-                if isinstance(name, bytes)
-                else TopicProduceResponse(name=name)
-            )
-        topic.partition_responses.append(answer)
-    return ProduceResponse(responses=[*topics.values()])
+        if name in topics:
+            topics[name].append(answer)
+        else:
+            topics[name] = [answer]
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(topic_id=name, partition_responses=of_topic)
+            if isinstance(name, bytes)
+            else TopicProduceResponse(name=name, partition_responses=of_topic)
+            for name, of_topic in topics.items()
+        ]
+    )
 
 
 def fail_all(request: ProduceRequest, failure: RequestFailedError, context: RequestContext) -> Answer:

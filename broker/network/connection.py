@@ -148,10 +148,9 @@ class Connection(ReceivingSide):
             return
         out: list[Chunk] = []
         waiting_bytes = 0
-        monotonic_s = self._requests.monotonic_s
-        turn_began_s = began_s = monotonic_s()
-        frame = self._view[:0]
-        unread = self._memory.answers
+        requests = self._requests
+        frame = self._view
+        turn_began_s = began_s = requests.monotonic_s()
         try:
             while self._state is _SERVING:
                 start = self._start
@@ -165,7 +164,7 @@ class Connection(ReceivingSide):
                     )
                 if have < size + 4:
                     break
-                if unread.is_full:
+                if self._memory.answers.is_full:
                     self._wait_to_answer(self.transport)
                     break
                 if began_s - turn_began_s > TURN_S:
@@ -173,17 +172,20 @@ class Connection(ReceivingSide):
                     break
                 if size > INITIAL_BUFFER_BYTES and not self._may_decode(size):
                     break
-                self._start = start + 4 + size
-                frame = self._view[start + 4 : start + 4 + size]
-                answer = self._requests.serve(self, frame)
-                now_s = monotonic_s()
+                start += 4
+                self._start = end = start + size
+                frame = self._view[start:end]
+                answer = requests.serve(self, frame)
+                now_s = requests.monotonic_s()
                 if now_s - began_s > LONGEST_HOLD_S:
-                    self._requests.held(self, frame, now_s - began_s)
+                    requests.held(self, frame, now_s - began_s)
                 began_s = now_s
                 if answer is None:
                     continue
                 if isinstance(answer, list):
                     out += answer
+                    if end == self._end:
+                        break  # that was all
                     waiting_bytes += sum(map(len, answer))
                     if waiting_bytes > UNWRITTEN_BYTES:
                         # Now it shows whether the client reads: if it doesn't, `pause_writing` ends this loop.
@@ -195,16 +197,23 @@ class Connection(ReceivingSide):
                     answer.when_answered(self._answer_is_there)
                     break
         except (CodecError, CloseConnectionError) as error:
-            self._requests.held(self, frame, monotonic_s() - began_s)
+            requests.held(self, frame, requests.monotonic_s() - began_s)
             self._write(out)
             self.close(str(error))
             return
         except Exception as error:
-            self._requests.held(self, frame, monotonic_s() - began_s)
+            requests.held(self, frame, requests.monotonic_s() - began_s)
             self._write(out)
             self.fail(error)
             return
         self._write(out)
+        if self._start == self._end and not (self._held_bytes or self._pending or self.reading_paused):
+            self._start = self._end = 0  # nearly always: all is answered, and nothing was needed for it
+        else:
+            self._go_on_receiving()
+
+    def _go_on_receiving(self) -> None:
+        """After serving: let go of what isn't needed any more, and see that what comes next can come."""
         if self._has_memory_to_decode and self._pending is None:
             self._is_decoded_no_more()
         if self._start == self._end and self._pending is None:

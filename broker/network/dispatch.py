@@ -6,106 +6,39 @@ Which APIs there are and in which versions stands in `protocol.apis`; which of t
 
 from __future__ import annotations
 
-import importlib
 import logging
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from broker.environment.watchdog import LONGEST_HOLD_S
 from broker.handlers import HANDLERS
 from broker.network import request_log
-from broker.network.answers import Answer, Chunk, CloseConnectionError
+from broker.network.answers import Answer, CloseConnectionError
 from broker.network.context import RequestContext
-from broker.network.frames import joined
 from broker.network.later import Later
-from broker.network.pieces import ENTRY_LISTS, LIST_BYTES, in_pieces, is_long
+from broker.network.pieces import LIST_BYTES, in_pieces, is_long
+from broker.network.routes import PRODUCE_KEY, Route, frame_answer, framed_in_steps
 from broker.quotas.charging import charge
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import CodecError, KafkaError
 from protocol.headers import decode_request_header
-from protocol.wire.codec import decoder, decoder_in_steps, encoder, encoder_in_steps
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.watchdog import Watchdog
     from broker.network.answers import PendingAnswer
     from broker.network.connection import Connection
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas
 
 log = logging.getLogger("barnabas.dispatch")
 
-PRODUCE_KEY = 0
-FETCH_KEY = 1
-
 # A few bytes of a request become an object of some hundred; only Produce's records stay bytes. Kafka has no such limit.
 MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
 
-# One object instead of some dozens, where many answers wait together. A larger one is joined with its neighbours when
-# it is written, if at all, and needs no copy before.
-JOINED_CHUNKS_BYTES = 4 * 1024
-
 LONG_FRAME_BYTES = 64 * 1024  # from here on it isn't sure that a frame is decoded in some milliseconds
-
-# Topics, and partitions of one, of an answer to Produce or Fetch that is encoded in passing.
-SHORT_TOPICS = 20
-SHORT_PARTITIONS = 1_000
-
-_HEAD = struct.Struct(">ii")
-_FLEXIBLE_HEAD = struct.Struct(">iib")
-
-
-class Route:
-    """How one version of one API is decoded, handled and encoded."""
-
-    __slots__ = (
-        "_request",
-        "api_version",
-        "decode",
-        "encode",
-        "entries",
-        "flexible_answer",
-        "handle",
-        "has_lists",
-        "partitions",
-        "response",
-    )
-
-    def __init__(self, api_key: int, api_version: int) -> None:
-        api = APIS[api_key]
-        self._request = api.request
-        self.api_version = api_version
-        module = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
-        self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = decoder(api.request, api_version)
-        self.response: type[Any] = api.response
-        self.entries = ENTRY_LISTS.get(api.name)
-        self.partitions = _PARTITIONS.get(api_key)
-        self.has_lists = any(field.kind in ("array", "struct") for field in api.response.FIELDS)
-        self.encode: Callable[[Any, list[Any]], None] | None = None  # compiled once it is needed
-        self.handle: Callable[..., Any] = module.handle
-        self.flexible_answer = api.response_header_version(api_version) >= 1
-
-    def decode_in_steps(self, frame: memoryview, pos: int) -> Steps[tuple[Any, int]]:
-        return decoder_in_steps(self._request, self.api_version)(frame, pos, len(frame))
-
-    def encode_in_steps(self, response: Any, chunks: list[Any]) -> Iterator[None]:
-        return encoder_in_steps(self.response, self.api_version)(response, chunks)
-
-    def is_short(self, response: Any) -> bool:
-        """Whether the answer is surely encoded in some microseconds: one without lists, or to a Produce or a Fetch."""
-        partitions = self.partitions
-        if partitions is None:
-            return not self.has_lists
-        for topic in response.responses[: SHORT_TOPICS + 1]:  # written out: each answer comes here
-            if len(getattr(topic, partitions)) > SHORT_PARTITIONS:
-                return False
-        return len(response.responses) <= SHORT_TOPICS
-
-
-_PARTITIONS = {PRODUCE_KEY: "partition_responses", FETCH_KEY: "partitions"}
 
 
 def with_ports(handle: Callable[..., Any], node: object) -> Callable[[RequestContext, Any], Any]:
@@ -236,26 +169,22 @@ class Dispatcher:
 
         Raises CodecError for bytes that make no sense, CloseConnectionError for a request that can't be answered.
         """
-        header = decode_request_header(frame, 0, len(frame))
-        api_key, api_version = header.api_key, header.api_version
+        size = len(frame)
+        api_key, api_version, correlation_id, client_id, body_pos = decode_request_header(frame, 0, size)
         route = self._routes.get(api_key << 16 | api_version & 0xFFFF)
         if route is None:
             route = self._route(api_key, api_version)
             if route is None:
-                return self._unsupported_api_versions(header.correlation_id)
-        if len(frame) > MAX_CONTROL_REQUEST_BYTES and api_key != PRODUCE_KEY:
-            raise CloseConnectionError(f"a {APIS[api_key].name} request of {len(frame)} bytes")
-        context = RequestContext(connection, api_key, api_version, header.correlation_id, header.client_id)
-        if len(frame) < LONG_FRAME_BYTES:
-            request, _ = route.decode(frame, header.body_pos, len(frame))
-        else:
-            decoded = self._turns.answer(
-                route.decode_in_steps(frame, header.body_pos), context, to_the_end=True
-            )
-            if not isinstance(decoded, tuple):
-                return DecodingRequest(self, route, context, decoded, len(frame))
-            request, _ = decoded
-        return self.handle(route, context, request, len(frame))
+                return self._unsupported_api_versions(correlation_id)
+        if size > MAX_CONTROL_REQUEST_BYTES and api_key != PRODUCE_KEY:
+            raise CloseConnectionError(f"a {APIS[api_key].name} request of {size} bytes")
+        context = RequestContext(connection, api_key, api_version, correlation_id, client_id)
+        if size < LONG_FRAME_BYTES:
+            return self.handle(route, context, route.decode(frame, body_pos, size)[0], size)
+        decoded = self._turns.answer(route.decode_in_steps(frame, body_pos), context, to_the_end=True)
+        if isinstance(decoded, tuple):
+            return self.handle(route, context, decoded[0], size)
+        return DecodingRequest(self, route, context, decoded, size)
 
     def handle(
         self, route: Route, context: RequestContext, request: Any, frame_bytes: int
@@ -281,7 +210,7 @@ class Dispatcher:
     def _frame(self, route: Route, context: RequestContext, response: Any) -> Answer | EncodingAnswer:
         if route.is_short(response):
             return frame_answer(route, context.correlation_id, response)
-        framed = self._turns.answer(_framed_in_steps(route, context.correlation_id, response), context)
+        framed = self._turns.answer(framed_in_steps(route, context.correlation_id, response), context)
         return EncodingAnswer(framed) if isinstance(framed, Later) else framed
 
     def finish(self, pending: PendingRequest) -> Answer | EncodingAnswer:
@@ -360,41 +289,3 @@ class Dispatcher:
         log.error("a request of %s failed", connection, exc_info=error)
         if stops_the_broker(error):
             self._stop_on_failure(error)
-
-
-def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
-    """A response as chunks: size, header, body; a small one is a single chunk."""
-    chunks: list[Chunk] = [b""]
-    try:
-        if route.encode is None:
-            route.encode = cast(
-                "Callable[[Any, list[Any]], None]", encoder(route.response, route.api_version)
-            )
-        route.encode(response, chunks)
-    except CodecError as error:
-        raise RuntimeError(f"an answer of ours can't be encoded: {error}") from error
-    return _with_head(route, correlation_id, chunks)
-
-
-def _framed_in_steps(route: Route, correlation_id: int, response: Any) -> Steps[Answer]:
-    """The same for an answer that may be long."""
-    chunks: list[Chunk] = [b""]
-    done = 1
-    try:
-        for _ in route.encode_in_steps(response, chunks):
-            if route.partitions is None:  # a Fetch's records are large, or are in files yet
-                chunks[done:] = joined(cast("list[bytes | bytearray | memoryview]", chunks[done:]))
-                done = len(chunks)
-            yield None
-    except CodecError as error:
-        raise RuntimeError(f"an answer of ours can't be encoded: {error}") from error
-    return _with_head(route, correlation_id, chunks)
-
-
-def _with_head(route: Route, correlation_id: int, chunks: list[Chunk]) -> list[Chunk]:
-    size = sum(map(len, chunks))
-    if route.flexible_answer:
-        chunks[0] = _FLEXIBLE_HEAD.pack(size + 5, correlation_id, 0)
-    else:
-        chunks[0] = _HEAD.pack(size + 4, correlation_id)
-    return [b"".join(cast("list[bytes]", chunks))] if size <= JOINED_CHUNKS_BYTES else chunks

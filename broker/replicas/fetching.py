@@ -189,22 +189,27 @@ class Reading:
                 raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
             bound = parameters.bound(partition)
             if offset < bound:
+                max_bytes, left, at_once = target.partition_max_bytes, self._left, self._at_once_left
                 read = log.read(
                     offset,
-                    min(target.partition_max_bytes, self._left),
-                    upper_bound=bound,
+                    max_bytes if max_bytes < left else left,
+                    bound,
                     min_one_batch=self.bytes_read == 0,
-                    at_once=min(self._at_once_left, PARTITION_AT_ONCE_BYTES),
+                    at_once=at_once if at_once < PARTITION_AT_ONCE_BYTES else PARTITION_AT_ONCE_BYTES,
                 )
-                records = read.records if read.rest is None else [read.records, read.rest]
+                records, rest = read.records, read.rest
                 if parameters.read_committed:
                     aborted = [
                         AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
                         for entry in log.aborted_transactions(offset, read)
                     ]
-                self._at_once_left -= len(read.records)
-                self._left -= read.size_bytes
-                self.bytes_read += read.size_bytes
+                size = len(records)
+                self._at_once_left = at_once - size
+                if rest is not None:
+                    size += len(rest)
+                    records = [records, rest]
+                self._left = left - size
+                self.bytes_read += size
         return PartitionData(
             partition_index=target.index,
             high_watermark=log.high_watermark,

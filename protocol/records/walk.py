@@ -17,6 +17,8 @@ from protocol.records.effort import ANY, Effort, TooMuchEffortError
 from protocol.records.runs import follow_shape, layout_of, measure_run
 from protocol.wire.varint import VarintTooLongError, read_varint, read_varlong
 
+_new_tuple = tuple.__new__  # each batch makes one: a call of the class is twice as slow
+
 _WORTHWHILE = 20
 """Records left from which on a stretch is looked for: to look costs as much as some ten records."""
 _MAX_PATIENCE = 64
@@ -68,7 +70,7 @@ def walk_records(data: bytes | memoryview, count: int, effort: Effort = ANY) -> 
         raise CorruptRecordError(str(error)) from None
     if walk.pos != len(data):
         raise CorruptRecordError(f"{len(data) - walk.pos} bytes behind the last record")
-    return RecordsShape(walk.min_delta, walk.max_delta, walk.has_null_key, walk.consecutive)
+    return _new_tuple(RecordsShape, (walk.min_delta, walk.max_delta, walk.has_null_key, walk.consecutive))
 
 
 def walk_stretches(data: bytes, count: int, length: int) -> Iterator[tuple[int, RecordsShape]]:

@@ -167,10 +167,12 @@ class PartitionLog(LogState):
             if header.attributes & TRANSACTIONAL_BIT:
                 self.update_first_unstable_offset()
         time_ms = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else -1
-        if end - self.flushing.recovery_point >= self.config.flush_messages:
+        flushing = end - self.flushing.recovery_point >= self.config.flush_messages
+        if flushing:
             syncing.flush_to(self, end, now_ms)
-            return AppendResult(base_offset, last_offset, time_ms, self.log_start_offset, flushing=True)
-        return AppendResult(base_offset, last_offset, time_ms, self.log_start_offset)
+        return results.new_tuple(
+            AppendResult, (base_offset, last_offset, time_ms, self.log_start_offset, False, flushing)
+        )
 
     def start_verification(
         self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int

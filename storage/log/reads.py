@@ -19,7 +19,7 @@ from protocol.records.batch import (
 from storage.file_range import FileRange
 from storage.log.log_state import LogState
 from storage.log.read_positions import ReadPositions
-from storage.log.results import AbortedTransaction, ReadResult
+from storage.log.results import AbortedTransaction, ReadResult, new_tuple
 from storage.log.segment import Segment
 from storage.log.storage_errors import storage_error
 
@@ -59,15 +59,17 @@ def read(
         return _NOTHING
     slot, segment, position = located
     limit = _position_of_bound(log, slot, segment, upper_bound)
-    wanted = min(limit - position, max_bytes)
-    if limit <= position:
+    wanted = limit - position
+    if wanted <= 0:
         return _NOTHING
+    if wanted > max_bytes:
+        wanted = max_bytes
     first = wanted if wanted <= at_once else _first_bytes(wanted, at_once)
-    data = segment.files.read(segment.log, max(first, LOG_OVERHEAD), position)
-    if len(data) < LOG_OVERHEAD:
+    data = segment.files.read(segment.log, first if first > LOG_OVERHEAD else LOG_OVERHEAD, position)
+    size = len(data)
+    if size < LOG_OVERHEAD:
         raise KafkaError(
-            Error.KAFKA_STORAGE_ERROR,
-            f"{segment.log.path} ends at {position + len(data)}, not at {segment.size}",
+            Error.KAFKA_STORAGE_ERROR, f"{segment.log.path} ends at {position + size}, not at {segment.size}"
         )
     first_size = _INT32.unpack_from(data, BATCH_LENGTH_POS)[0] + LOG_OVERHEAD
     if first_size > wanted:
@@ -77,13 +79,14 @@ def read(
         wanted = min(first_size, limit - position)
         first = wanted if wanted <= at_once else _first_bytes(wanted, at_once)
         data = segment.files.read(segment.log, first, position)
-    if first == len(data) < wanted:
+        size = len(data)
+    if size < wanted and size == first:
         return _in_part(log, located, limit, upper_bound, wanted, data)
-    if position + len(data) == limit:
+    if position + size == limit:
         _remember_limit(log, slot, segment, limit, upper_bound)
     else:
         _remember_torn(log, segment, position, data)
-    return ReadResult(data, False, segment.base_offset, position)
+    return new_tuple(ReadResult, (data, False, segment.base_offset, position, None))
 
 
 def _first_bytes(wanted: int, at_once: int) -> int:

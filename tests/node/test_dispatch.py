@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.network.dispatch import JOINED_CHUNKS_BYTES, Route, frame_answer
 from broker.network.frames import JOINED_ANSWER_BYTES
+from broker.network.routes import JOINED_CHUNKS_BYTES, Route, frame_answer
 from protocol.messages.topics import DeletableTopicResult, DeleteTopicsResponse
 
 DELETE_TOPICS = 20
