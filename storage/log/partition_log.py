@@ -152,10 +152,8 @@ class PartitionLog(LogState):
                     if duplicate is not None:
                         return appending.result_of_duplicate(self, duplicate)
             patch_offset_and_epoch(batch, 0, base_offset, leader_epoch)
-            # by position, since keywords cost an append 2 %
-            segment.append(
-                batch, last_offset, header.max_timestamp, aborted, self.config.index_interval_bytes
-            )
+            interval = self.config.index_interval_bytes  # by position, since keywords cost 2 %
+            segment.append(batch, last_offset, header.max_timestamp, aborted, interval)
         except OSError as failure:
             raise storage_error(self, failure) from failure
         self.log_end_offset = self.producers.map_end_offset = end = last_offset + 1
@@ -170,9 +168,8 @@ class PartitionLog(LogState):
         flushing = end - self.flushing.recovery_point >= self.config.flush_messages
         if flushing:
             syncing.flush_to(self, end, now_ms)
-        return results.new_tuple(
-            AppendResult, (base_offset, last_offset, time_ms, self.log_start_offset, False, flushing)
-        )
+        fields = (base_offset, last_offset, time_ms, self.log_start_offset, False, flushing)
+        return results.new_tuple(AppendResult, fields)
 
     def start_verification(
         self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
