@@ -3,8 +3,8 @@
 v1: null asks for all topics, an empty list for none; v4: AllowAutoTopicCreation; v8: authorized operations (v11 moves
 the cluster's to DescribeCluster); v10: topic ids in answers; v12: questions by topic id; v13: a top-level error.
 
-A topic that is created automatically is described in the same answer. KRaft answers UNKNOWN_TOPIC_OR_PARTITION, and it
-is there when the client asks again (see GAPS.md).
+A topic that is created on the way is answered with LEADER_NOT_AVAILABLE, once it is there; the client asks again. So
+answered Kafka before KRaft; its answer is UNKNOWN_TOPIC_OR_PARTITION now (see GAPS.md).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Topics(NamedTuple):
                 found.refused.append(_refused(Error.TOPIC_AUTHORIZATION_FAILED, None, topic_id))
 
     def by_name(self, names: Sequence[str], *, create: bool) -> Steps[_Described]:
-        """What is missing is created, and described, a portion at a time."""
+        """What is missing is created, a portion at a time."""
         found = _Described()
         yield from in_turns(names, lambda some: self._find_by_name(some, found, create=create))
         return found
@@ -89,8 +89,8 @@ class _Topics(NamedTuple):
             topic = self.metadata.image.topics.get(name)
             if not self._allows(DESCRIBE, name):  # which doesn't tell whether it is there
                 found.refused.append(_refused(Error.TOPIC_AUTHORIZATION_FAILED, name))
-            elif topic is None:
-                missing.append(name)
+            elif topic is None or name in self.created:
+                missing.append(name)  # for this answer it stays so
             else:
                 found.known.append(self._described(topic))
         if create and missing:
@@ -107,12 +107,10 @@ class _Topics(NamedTuple):
                 self.created.update(to_create)
                 self.topics.auto_create(to_create)
         for name in missing:
-            topic = self.metadata.image.topics.get(name)
-            if topic is not None:  # it is created and led by now: why send its client away to ask again?
-                found.known.append(self._described(topic))
-                continue
             error = Error.UNKNOWN_TOPIC_OR_PARTITION
-            if invalid_name_reason(name) is not None:
+            if name in self.metadata.image.topics:
+                error = Error.LEADER_NOT_AVAILABLE
+            elif invalid_name_reason(name) is not None:
                 error = Error.INVALID_TOPIC_EXCEPTION
             found.missing.append(_refused(error, name, internal=is_internal(name)))
 
@@ -191,15 +189,15 @@ def handle(
     answer = turns.answer(_answer(of_node, cluster, request))
     if not of_node.created or not metadata.has_uncommitted or isinstance(answer, Later):
         return answer
-    # what was created is there once that is committed: so few names are told of it in this answer
+    # what was created is there once that is committed: whoever is told so finds it
     later: Later[MetadataResponse] = Later()
 
-    def describe(error: KafkaError | None) -> None:
-        described = turns.answer(_answer(of_node, cluster, request))
-        assert not isinstance(described, Later)
-        later.reply(described)
+    def tell(error: KafkaError | None) -> None:
+        told = turns.answer(_answer(of_node, cluster, request))
+        assert not isinstance(told, Later)
+        later.reply(told)
 
-    metadata.when_committed(metadata.next_offset, later.guarded(describe))
+    metadata.when_committed(metadata.next_offset, later.guarded(tell))
     return later.answer()
 
 

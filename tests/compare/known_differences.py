@@ -167,7 +167,7 @@ FAULTS = (
             script,
             cases,
             "Kafka says of a topic that it creates that it is unknown; kafka-go then counts its partitions when "
-            "they are there already, and waits for a change that never comes. Here it is described at once",
+            "they are there already, and waits for a change that never comes. Here its leader isn't there yet",
         )
         for script, cases in (
             ("metadata/creation", "an unknown topic (v*)"),
