@@ -4,17 +4,14 @@ import ast
 import random
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import broker
 from broker.environment.background import BackgroundThreads
 from broker.environment.chance import Chance
 from protocol.wire.primitives import uuid_to_text
 from storage.background import Lane
-
-BROKER = Path(broker.__file__).parent
+from tests.support.house import ROOT, sources
 
 # The loop of the process, and what a command line may say; no part of a node.
 OUTSIDE_OF_A_NODE = ("environment", "process", "__main__.py")
@@ -31,16 +28,16 @@ OF_THE_LOOP = {
 }
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(BROKER.rglob("*.py")):
-        place = path.relative_to(BROKER)
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    for source in sources("broker"):
+        place = source.path.relative_to(ROOT / "broker")
         if place.parts[0] not in OUTSIDE_OF_A_NODE:
-            yield str(place), ast.parse(path.read_text())
+            yield str(place), source.tree
 
 
 def test_only_the_environment_has_a_clock_chance_and_threads() -> None:
     seen = []
-    for place, tree in sources():
+    for place, tree in trees():
         for node in ast.walk(tree):
             modules = []
             if isinstance(node, ast.Import):
@@ -54,7 +51,7 @@ def test_only_the_environment_has_a_clock_chance_and_threads() -> None:
 def test_only_the_environment_asks_for_the_running_loop() -> None:
     seen = [
         f"{place}:{node.lineno}: {node.attr}"
-        for place, tree in sources()
+        for place, tree in trees()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and node.attr in OF_THE_LOOP
