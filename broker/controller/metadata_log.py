@@ -228,7 +228,7 @@ class MetadataLog:
             self.commit(self.log.recovery_point)
         elif self._lost is None:
             self._lost = KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
-            self._deferred.fail(self._lost)
+            self._forget_written(self._lost)
 
     def resign(self) -> None:
         """Another node leads the log from now on: what waits here isn't known to be committed or lost.
@@ -236,9 +236,13 @@ class MetadataLog:
         `image` has nothing that could be lost. What the log has beyond it the new leader confirms or cuts off.
         """
         self.is_leader = False
+        self._forget_written(KafkaError(Error.NOT_CONTROLLER))
+
+    def _forget_written(self, reason: KafkaError) -> None:
+        """What isn't committed counts no more: nobody is told that a topic exists whose creation was refused."""
         self._written = None
         self._uncommitted.clear()
-        self._deferred.fail(KafkaError(Error.NOT_CONTROLLER))
+        self._deferred.fail(reason)
 
     def when_committed(self, end_offset: int, then: Then) -> None:
         """`then(None)` once everything below `end_offset` is committed, in this call where it is already;
