@@ -12,8 +12,9 @@ in_file() {
 if [ -f "$file" ]; then
   set -- --config "$file" "$@"
 fi
-if ! in_file 'log\.dirs?'; then
-  export KAFKA_LOG_DIRS="${KAFKA_LOG_DIRS:-/var/lib/kafka/data}"
+if [ -z "${KAFKA_LOG_DIRS:-}${KAFKA_LOG_DIR:-}${KAFKA_CFG_LOG_DIRS:-}${KAFKA_CFG_LOG_DIR:-}" ] &&
+  ! in_file 'log\.dirs?'; then
+  export KAFKA_LOG_DIRS=/var/lib/kafka/data
 fi
 if [ -z "${KAFKA_LISTENERS:-}${KAFKA_ADVERTISED_LISTENERS:-}${KAFKA_CFG_LISTENERS:-}${KAFKA_CFG_ADVERTISED_LISTENERS:-}" ] &&
   ! in_file '(advertised\.)?listeners'; then

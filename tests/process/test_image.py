@@ -65,6 +65,18 @@ def test_what_a_mounted_file_does_not_say_is_as_without_one(
     }
 
 
+@pytest.mark.parametrize(
+    "variable", ["KAFKA_LOG_DIRS", "KAFKA_LOG_DIR", "KAFKA_CFG_LOG_DIRS", "KAFKA_CFG_LOG_DIR"]
+)
+def test_data_goes_where_the_environment_says_however_it_does(
+    tmp_path: Path, environment: dict[str, str], variable: str
+) -> None:
+    """Elsewhere it would be in a volume without a name, and gone with the container."""
+    _, variables = entered(tmp_path, {**environment, variable: "/mine"})
+    places = {name: value for name, value in variables.items() if "LOG_DIR" in name}
+    assert places == {variable: "/mine"}
+
+
 def test_without_a_mounted_file_no_file_is_named(tmp_path: Path, environment: dict[str, str]) -> None:
     arguments, _ = entered(tmp_path, environment)
     assert arguments == ["--log-level", "info"]
