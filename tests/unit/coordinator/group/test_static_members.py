@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.config.single_node import DEFAULTS
 from coordinator.group.records import GroupRecord
 from protocol.errors import Error
 from protocol.messages.groups_classic import JoinGroupResponse
@@ -35,6 +36,20 @@ def test_a_static_member_joins_at_once_in_any_version() -> None:
     groups.runtime.pass_ms(0)
 
     assert joined(answer).member_id.startswith("mine-")
+
+
+def test_static_members_that_are_started_together_are_in_the_first_generation_together() -> None:
+    """As librdkafka's test 0102 starts them, 50 ms apart; at a delay of 0 the second one waits for a heartbeat."""
+    delay_ms = int(DEFAULTS["group.initial.rebalance.delay.ms"].value)
+    groups = Groups(initial_rebalance_delay_ms=delay_ms)
+    first = groups.join(version=9, instance="one")
+    groups.runtime.pass_ms(50)
+    second = groups.join(version=9, instance="two")
+    groups.runtime.pass_ms(2 * delay_ms)
+
+    assert (joined(first).generation_id, joined(second).generation_id) == (1, 1)
+    leader = joined(first)
+    assert {member.group_instance_id for member in leader.members} == {"one", "two"}
 
 
 FENCING = [
