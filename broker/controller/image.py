@@ -7,7 +7,7 @@ what is there raises `MetadataContradictionError`: such a log was not written by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from broker.controller.kept_records import KEPT, KeptRecords
@@ -103,17 +103,19 @@ class PartitionImage:
 class TopicImage:
     """One topic: its id and its partitions by number."""
 
-    __slots__ = ("name", "partitions", "topic_id")
+    __slots__ = ("name", "owner", "partitions", "topic_id")
 
-    def __init__(self, name: str, topic_id: bytes) -> None:
+    def __init__(self, name: str, topic_id: bytes, owner: object) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partitions: dict[int, PartitionImage] = {}
+        self.owner = owner
+        """Who may change it; all others have it in common."""
 
-    def copy(self) -> TopicImage:
-        """Another one that says the same."""
-        other = TopicImage(self.name, self.topic_id)
-        other.partitions = {index: partition.copy() for index, partition in self.partitions.items()}
+    def copy(self, owner: object) -> TopicImage:
+        """Another one that says the same. It has the partitions in common with this one."""
+        other = TopicImage(self.name, self.topic_id, owner)
+        other.partitions = {**self.partitions}
         return other
 
 
@@ -156,15 +158,21 @@ class TopicChanges(NamedTuple):
 
 
 class ClusterImage:
-    """Everything that the metadata log says."""
+    """Everything that the metadata log says.
+
+    An image and its copy have in common what neither has changed since, so that a copy costs little: of what is in
+    common, the one that changes it makes another first.
+    """
 
     def __init__(self) -> None:
+        self._owner = object()  # of the topics that this image alone has
+        self._shares_partitions = False
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self._names_by_key: dict[
-            str, list[str]
+            str, tuple[str, ...]
         ] = {}  # those that can collide (Kafka: topicsWithCollisionChars)
-        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.configs: dict[tuple[int, str], Mapping[str, str]] = {}
         self.features: dict[str, int] = {}
         self.brokers: dict[int, BrokerImage] = {}
         self.controllers: dict[int, records.RegisterControllerRecord] = {}
@@ -177,10 +185,12 @@ class ClusterImage:
     def copy(self) -> ClusterImage:
         """Another one that says the same, and that nobody follows."""
         other = ClusterImage()
-        other.topics = {name: topic.copy() for name, topic in self.topics.items()}
-        other.topics_by_id = {topic.topic_id: topic for topic in other.topics.values()}
-        other._names_by_key = {key: [*names] for key, names in self._names_by_key.items()}
-        other.configs = {key: {**values} for key, values in self.configs.items()}
+        self._owner = object()
+        self._shares_partitions = other._shares_partitions = True
+        other.topics = {**self.topics}
+        other.topics_by_id = {**self.topics_by_id}
+        other._names_by_key = {**self._names_by_key}
+        other.configs = {**self.configs}
         other.features = {**self.features}
         other.brokers = {broker_id: broker.copy() for broker_id, broker in self.brokers.items()}
         other.controllers = {**self.controllers}
@@ -212,12 +222,12 @@ class ClusterImage:
         self.broker_configs_changed = False
         self.kept.take_quota_change()
 
-    def topics_like(self, name: str) -> Sequence[str]:
+    def topics_like(self, name: str) -> list[str]:
         """The names of the topics that one of this name would collide with."""
         key = collision_key(name)
-        return () if key is None else self._names_by_key.get(key, ())
+        return [] if key is None else [*self._names_by_key.get(key, ())]
 
-    def config_of_topic(self, name: str) -> dict[str, str]:
+    def config_of_topic(self, name: str) -> Mapping[str, str]:
         return self.configs.get((TOPIC_RESOURCE, name), {})
 
     # --- one function a record ------------------------------------------------------------------------------
@@ -228,12 +238,12 @@ class ClusterImage:
         if record.topic_id in self.topics_by_id:
             other = self.topics_by_id[record.topic_id].name
             raise MetadataContradictionError(f"topic {record.name} has the id of topic {other}")
-        topic = TopicImage(record.name, record.topic_id)
+        topic = TopicImage(record.name, record.topic_id, self._owner)
         self.topics[record.name] = topic
         self.topics_by_id[record.topic_id] = topic
         key = collision_key(record.name)
         if key is not None:
-            self._names_by_key.setdefault(key, []).append(record.name)
+            self._names_by_key[key] = (*self._names_by_key.get(key, ()), record.name)
         self.changed_topics[record.name] = None
 
     def _topic_of(self, topic_id: bytes) -> TopicImage:
@@ -242,18 +252,27 @@ class ClusterImage:
             raise MetadataContradictionError(f"a record of the unknown topic id {topic_id.hex()}")
         return topic
 
+    def _own(self, topic: TopicImage) -> TopicImage:
+        """The topic as one that may be changed here."""
+        if topic.owner is self._owner:
+            return topic
+        own = self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic.copy(self._owner)
+        return own
+
     def _partition(self, record: records.PartitionRecord) -> None:
-        topic = self._topic_of(record.topic_id)
+        topic = self._own(self._topic_of(record.topic_id))
         topic.partitions[record.partition_id] = PartitionImage(record)
         self.changed_topics[topic.name] = None
 
     def _partition_change(self, record: records.PartitionChangeRecord) -> None:
-        topic = self._topic_of(record.topic_id)
+        topic = self._own(self._topic_of(record.topic_id))
         partition = topic.partitions.get(record.partition_id)
         if partition is None:
             raise MetadataContradictionError(
                 f"a change of the unknown partition {topic.name}-{record.partition_id}"
             )
+        if self._shares_partitions:
+            partition = topic.partitions[record.partition_id] = partition.copy()
         partition.change(record)
         self.changed_topics[topic.name] = None
 
@@ -263,9 +282,10 @@ class ClusterImage:
         del self.topics[topic.name]
         key = collision_key(topic.name)
         if key is not None:
-            names = self._names_by_key[key]
-            names.remove(topic.name)
-            if not names:
+            names = tuple(name for name in self._names_by_key[key] if name != topic.name)
+            if names:
+                self._names_by_key[key] = names
+            else:
                 del self._names_by_key[key]
         self.configs.pop((TOPIC_RESOURCE, topic.name), None)
         self.changed_topics.pop(topic.name, None)
@@ -278,19 +298,24 @@ class ClusterImage:
             )
         topics = [self.topics[record.topic_name]] if record.topic_name else [*self.topics.values()]
         for topic in topics:
-            for partition in topic.partitions.values():
+            own = self._own(topic)
+            for index, partition in own.partitions.items():
+                if self._shares_partitions:
+                    partition = own.partitions[index] = partition.copy()
                 partition.elr = []
                 partition.last_known_elr = []
 
     def _config(self, record: records.ConfigRecord) -> None:
         key = (record.resource_type, record.resource_name)
-        values = self.configs.setdefault(key, {})
+        values = {**self.configs.get(key, {})}
         if record.value is None:
             values.pop(record.name, None)
-            if not values:
-                del self.configs[key]
         else:
             values[record.name] = record.value
+        if values:
+            self.configs[key] = values
+        else:
+            self.configs.pop(key, None)
         if record.resource_type == BROKER_RESOURCE:
             self.broker_configs_changed = True
         elif record.resource_type == TOPIC_RESOURCE and record.resource_name in self.topics:

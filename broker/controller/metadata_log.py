@@ -155,7 +155,7 @@ class MetadataLog:
 
     def _divide(self) -> list[Message] | None:
         """From now on `written` is an image of its own, ahead of `image` by what isn't committed. It stays one, since
-        decisions that have met will meet again: once it costs a copy of the image, and memory for a second one.
+        decisions that have met will meet again.
 
         Returns what the log ends with of a transaction without its end.
         """
