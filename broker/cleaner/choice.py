@@ -7,7 +7,7 @@ calculateCleanableBytes, maxCompactionDelay), LogToClean.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -90,6 +90,25 @@ def judge(log: LogToJudge, config: LogConfig, now_ms: int) -> Cleanable:
         is_reset=is_reset,
         overdue_ms=_overdue_ms(dirty, config.max_compaction_lag_ms, now_ms),
     )
+
+
+def times_to_read(
+    segments: Sequence[SegmentLike], first_dirty_offset: int, config: LogConfig, now_ms: int
+) -> Iterator[SegmentLike]:
+    """Segments by whose times `judge` goes, one after the other. They are read from files, and known from then on: of a
+    long log that is better done a few at a time, in any of which a segment may be gone.
+
+    May raise as `judge`.
+    """
+    reads_first = now_ms - config.max_compaction_lag_ms > 0
+    if not reads_first and config.min_compaction_lag_ms <= 0:
+        return
+    for segment in _inactive_from(segments, [each.base_offset for each in segments], first_dirty_offset):
+        yield segment
+        if reads_first:
+            segment.first_timestamp_ms()
+        if config.min_compaction_lag_ms > 0:
+            segment.largest_timestamp_ms()
 
 
 def _inactive_from(

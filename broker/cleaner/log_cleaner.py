@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.cleaner.choice import Cleanable, LogToJudge, is_wanted, judge
+from broker.cleaner.choice import Cleanable, LogToJudge, is_wanted, judge, times_to_read
 from broker.cleaner.cleaning import Cleaning, PassEndedError
 from broker.cleaner.passes import PassLostError, SlicedPasses
 from broker.cleaner.settings import CleanerSettings
@@ -165,7 +166,8 @@ class LogCleaner:
         wanted: list[tuple[float, Partition]] = []
         for partition in self._compacted():
             if partition not in self._resting and self._may_be_cleaned(partition):
-                cleanable = self._judge(partition)
+                yield from self._read_times(partition)
+                cleanable = self._judge(partition) if self._may_be_cleaned(partition) else None
                 if cleanable is not None and is_wanted(cleanable, partition.topic.config):
                     wanted.append((cleanable.ratio, partition))
             yield
@@ -201,6 +203,20 @@ class LogCleaner:
             and opened.cleaning is None
             and opened.replacement is None
         )
+
+    def _read_times(self, partition: Partition) -> Iterator[None]:
+        """What can't be read `_judge` meets again, and tells of."""
+        opened = partition.log
+        dirty = partition.directory.cleaner_offsets.get((opened.topic, opened.partition))
+        row = [*opened.segments.row]
+        with suppress(OSError, KafkaError):
+            for segment in times_to_read(row, dirty or 0, partition.topic.config, self._clock.now_ms()):
+                yield
+                if (
+                    opened.closed
+                    or segment is not opened.segments.row[opened.segments.slot_of(segment.base_offset)]
+                ):
+                    return
 
     def _judge(self, partition: Partition, config: LogConfig | None = None) -> Cleanable | None:
         """None where that can't be said now."""

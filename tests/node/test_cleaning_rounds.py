@@ -15,7 +15,8 @@ from broker.cleaner.passes import SlicedPasses, Told
 from broker.cleaner.throttle import Throttle
 from protocol.errors import Error, KafkaError
 from storage.cleaning.plan import CleaningPlan
-from tests.node.compacted import checkpoint, cleaned, create, fill, partition_of, until, with_topic
+from storage.log.segment import Segment
+from tests.node.compacted import checkpoint, cleaned, create, delete, fill, partition_of, until, with_topic
 from tests.support.disk import files
 from tests.support.whole_server import clock_of, started
 
@@ -158,4 +159,43 @@ async def test_a_map_for_which_there_is_no_memory_is_tried_again_later(
     clock_of(node).advance_ms(60_000)
     node.cleaner.look()
     await until(lambda: checkpoint(node) == 20)
+    await node.stop()
+
+
+@pytest.mark.parametrize("lag", ["min.compaction.lag.ms", "max.compaction.lag.ms"])
+async def test_the_times_of_a_long_log_are_read_a_segment_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lag: str
+) -> None:
+    node = await with_topic(tmp_path, "log.cleaner.enable=false", **{lag.replace(".", "_"): "1"})
+    fill(node, count=60)
+    segments = partition_of(node).log.segments.row
+    assert len(segments) > 10
+    clock_of(node).advance_ms(10)
+    read: set[int] = set()
+    method = "first_timestamp_ms" if lag.startswith("max") else "largest_timestamp_ms"
+    plain = getattr(Segment, method)
+
+    def reading(segment: Segment) -> int:
+        read.add(segment.base_offset)
+        return plain(segment)
+
+    monkeypatch.setattr(Segment, method, reading)
+    most = before = 0
+    for _ in node.cleaner._a_round():
+        most = max(most, len(read) - before)
+        before = len(read)
+    assert most == 1
+    assert len(read) == len(segments) - 1
+
+
+async def test_segments_that_go_while_their_times_are_read_are_not_opened_again(tmp_path: Path) -> None:
+    node = await with_topic(tmp_path, "log.cleaner.enable=false", max_compaction_lag_ms="1")
+    fill(node, count=60)
+    clock_of(node).advance_ms(10)
+    steps = node.cleaner._a_round()
+    next(steps)
+    delete(node, "t")
+    for _ in steps:
+        pass
+    assert not node.cleaner.uncleanable
     await node.stop()
