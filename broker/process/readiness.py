@@ -12,6 +12,10 @@ READY = "READY=1"
 STOPPING = "STOPPING=1"
 
 
+PATIENCE_S = 1.0
+"""With a service manager that doesn't read what it is told: the loop stands still meanwhile."""
+
+
 def notify(environ: Mapping[str, str], *lines: str) -> None:
     """Tell the service manager that started this process, where one did. A name that begins with @ is an abstract one.
     See sd_notify(3)."""
@@ -22,6 +26,7 @@ def notify(environ: Mapping[str, str], *lines: str) -> None:
         address = "\0" + address[1:]
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
+            manager.settimeout(PATIENCE_S)
             manager.connect(address)
             manager.sendall("\n".join(lines).encode())
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 import barnabas
+from broker.process import readiness
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from protocol.records.compression import ZSTD
@@ -108,6 +110,24 @@ def test_a_service_manager_that_cannot_be_told_keeps_nothing_from_starting(
     broker.send_signal(signal.SIGTERM)
     broker.communicate(timeout=PATIENCE_S)
     assert broker.returncode == 0
+
+
+def test_a_service_manager_that_reads_nothing_holds_up_nobody_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(readiness, "PATIENCE_S", 0.0)
+    address = str(tmp_path / "notify")
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other,
+    ):
+        manager.bind(address)
+        other.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while other.sendto(b"x", address):
+                pass
+        readiness.notify({"NOTIFY_SOCKET": address}, readiness.READY)
+    assert "the service manager can't be told READY=1" in caplog.text
 
 
 def test_a_data_folder_that_is_deleted_ends_the_broker_with_its_reason(start: Start, tmp_path: Path) -> None:
