@@ -32,7 +32,7 @@ Answers = dict[Key, PartitionProduceResponse]
 Checked = CheckedBatch | KafkaError
 """A batch fit to be stored, or what is wrong with it."""
 
-MANY_BATCHES = 3
+MANY_BATCHES = 2
 """More may be too much to check in one turn of the loop: each is up to `protocol.records.effort.LITTLE`."""
 
 NOTHING: Batches = {}

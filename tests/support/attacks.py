@@ -22,6 +22,7 @@ from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, 
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from protocol.records import compression
+from protocol.records.effort import LITTLE
 from protocol.records.lz4_frame import compress_frame
 from tests.support.large_requests import large_requests
 from tests.support.record_bytes import NOW_MS, batch, record, varint
@@ -145,6 +146,8 @@ def batches(scale: int) -> Iterator[Attack]:
     large = record(0, value=bytes(min(120 * scale, 240) << 20))
     bomb = batch([large], attributes=compression.ZSTD)
     yield _produced("what unpacks to 20 times 240 MiB", *([bomb] * (2 * scale)))
+    little = batch([record(0, value=bytes(LITTLE.unpacked_bytes - 1_000))], attributes=compression.GZIP)
+    yield _produced("batches that are each little to check", *([little] * PARTITIONS))
     records = [record(index, value=b"%d" % (index % 7919)) for index in range(60_000 * scale)]
     yield _produced("many records, the last one bad", batch([*records, b"\2\0"], attributes=compression.ZSTD))
     future = [record(index, timestamp_delta=index % 100) for index in range(60_000 * scale)]
