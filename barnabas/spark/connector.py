@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 GROUP, ARTIFACT = "org.apache.spark", "spark-sql-kafka-0-10_2.13"
@@ -64,7 +65,7 @@ def session(name: str, master: str = "local[*]", **settings: Any) -> SparkSessio
     for key, value in {**quiet, **settings}.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise MissingError(
             f"Spark did not start with its Kafka connector, {package()}; what it said stands above. Once, its jars "
@@ -72,6 +73,20 @@ def session(name: str, master: str = "local[*]", **settings: Any) -> SparkSessio
             "from a machine where it can, or name a mirror by Spark's setting spark.jars.ivySettings. Spark 4.0 runs "
             "on Java 17 and 21."
         ) from error
+    _keep_jars_from_python(spark.sparkContext)
+    return spark
+
+
+def _keep_jars_from_python(context: SparkContext) -> None:
+    """The packages' jars are Java's alone.
+
+    Spark puts them on Python's path as well. There a worker reads the directory of each one anew with every task,
+    30,000 names in all, which takes longer than most of our tasks.
+    """
+    context._python_includes = [name for name in context._python_includes or () if not name.endswith(".jar")]
+    for path in [path for path in sys.path if path.endswith(".jar")]:
+        sys.path.remove(path)
+        sys.path_importer_cache.pop(path, None)
 
 
 def is_fetched() -> bool:
