@@ -27,8 +27,11 @@ class WorkerChannel:
         return self._inbox.get()
 
     def send(self, message: object) -> None:
-        """Waits until the broker takes it, or the kernel for it."""
-        self._socket.sendall(framed(message))
+        """Waits until the broker takes it, or the kernel for it. Where the broker is gone, the process ends here."""
+        try:
+            self._socket.sendall(framed(message))
+        except (BrokenPipeError, ConnectionResetError):
+            os._exit(0)  # the thread below may be yet to notice
 
     def _receive(self) -> None:
         unread = bytearray()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from broker.environment.framing import framed, taken
 from broker.environment.workers import LONGEST_WAIT_S, Worker, WorkerProcesses
 
+ROOT = Path(__file__).parents[2]
 ECHO = "tests.support.echo_worker"
 
 
@@ -118,6 +120,18 @@ def _lives(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_it_ends_without_a_word_where_it_finds_nobody_to_tell() -> None:
+    """It may notice by a message of its own, before it hears that the broker is gone."""
+    ours, its = socket.socketpair()
+    with ours, its:
+        ours.shutdown(socket.SHUT_RD)
+        code = "from broker.cleaner.worker import main; main()"
+        ended = subprocess.run(
+            [sys.executable, "-c", code], stdin=its, cwd=ROOT, capture_output=True, timeout=60, check=False
+        )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
 
 async def test_where_python_is_not_known_none_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
