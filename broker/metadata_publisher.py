@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from broker.cleaner.log_cleaner import LogCleaner
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
+    from broker.controller.steps import Steps
     from broker.coordination.groups import Groups
     from broker.coordination.transactions import Transactions
     from broker.disks.log_dirs import LogDirs
@@ -54,10 +55,10 @@ class BrokerMetadataPublisher:
     def stop(self) -> None:
         self._metadata.on_change = lambda: None
 
-    def _publish(self) -> None:
+    def _publish(self) -> Steps[None]:
         to = self._followers
         self._publish_settings()
-        to.groups.follow(to.partitions.follow(self._metadata.image))
+        to.groups.follow((yield from to.partitions.follow(self._metadata.image)))
         to.transactions.follow()
 
     def _publish_settings(self) -> None:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.placement import Placement
     from broker.controller.registration import BrokerIncarnation
+    from broker.controller.steps import Steps
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
     from broker.fault_handler import FaultHandler
@@ -98,6 +99,7 @@ class Server:
 
         # the cluster's metadata
         self.metadata = opened.metadata
+        self.metadata.carry_out = self._carry_out
         self.controller = Controller(self.metadata)
         self.log_dirs = opened.log_dirs
         self.placement = opened.placement
@@ -192,6 +194,9 @@ class Server:
             listeners=[*self.listeners.values()],
         )
 
+    def _carry_out(self, steps: Steps[None]) -> None:
+        self.turns.carry_out(steps, self.stop_on_failure)
+
     def _runtime_of(self, partition: Partition) -> PartitionRuntime:
         return PartitionRuntime(partition, self.clock, self.timers, self.chance.uuid)
 
@@ -255,6 +260,7 @@ class Server:
         self.timers.stop()
         self.markers.stop()
         self.turns.stop()
+        self.controller.stop()
         self.groups.stop_loading()
         self.transactions.stop_loading()
         for listener in self.listeners.values():

@@ -16,6 +16,7 @@ from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_
 from broker.controller.controller_result import ControllerResult
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST, too_many_records
+from broker.controller.steps import Pause, Steps
 from protocol.errors import Error, KafkaError
 from protocol.messages.configs import (
     AlterConfigsResource,
@@ -43,7 +44,7 @@ class ConfigRequest(Generic[R]):
         ]
         self.remaining = [*zip(resources, self.responses, strict=True)]
 
-    def preprocess(self, check: Callable[[R], bool]) -> None:
+    def preprocess(self, check: Callable[[R], bool]) -> Steps[None]:
         """What the broker that is asked looks at: `check` raises KafkaError, or returns whether more is to be done."""
 
         def remains(resource: R) -> bool:
@@ -51,9 +52,9 @@ class ConfigRequest(Generic[R]):
                 raise KafkaError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
             return check(resource)
 
-        self._keep(remains)
+        yield from self._keep(remains)
 
-    def authorize(self, refusal: Callable[[int, str], KafkaError | None]) -> None:
+    def authorize(self, refusal: Callable[[int, str], KafkaError | None]) -> Steps[None]:
         """Refuse those that the client may not alter, by type and name."""
 
         def allowed(resource: R) -> bool:
@@ -65,11 +66,14 @@ class ConfigRequest(Generic[R]):
                     del refused  # its traceback holds this frame
             return True
 
-        self._keep(allowed)
+        yield from self._keep(allowed)
 
-    def _keep(self, remains: Callable[[R], bool]) -> None:
+    def _keep(self, remains: Callable[[R], bool]) -> Steps[None]:
         asked, self.remaining = self.remaining, []
+        pause = Pause()
         for resource, response in asked:
+            if pause.is_due(1 + len(resource.configs)):
+                yield
             try:
                 if remains(resource):
                     self.remaining.append((resource, response))
@@ -82,13 +86,16 @@ class ConfigRequest(Generic[R]):
         decide: Callable[[ClusterImage, R], list[Message]],
         *,
         validate_only: bool,
-    ) -> ControllerResult[None]:
+    ) -> Steps[ControllerResult[None]]:
         """What the controller makes of the remaining ones. `decide` raises KafkaError where one of them can't be.
 
         Raises KafkaError (POLICY_VIOLATION) where that makes too many records: see `refuse_remaining`.
         """
         decided: list[Message] = []
+        pause = Pause()
         for resource, response in self.remaining:
+            if pause.is_due(1 + len(resource.configs)):
+                yield
             try:
                 decided += decide(image, resource)
             except KafkaError as error:

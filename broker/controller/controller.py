@@ -11,37 +11,77 @@ Source: QuorumController.ControllerWriteEvent.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 from broker.controller.controller_result import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
+from broker.controller.steps import PER_STEP, Steps, at_once
 from protocol.errors import Error, KafkaError
 
 logger = logging.getLogger("barnabas.controller")
 
 T = TypeVar("T")
 
+Decide: TypeAlias = Callable[[ClusterImage], ControllerResult[T] | Steps[ControllerResult[T]]]
+
 
 class Controller:
     """Takes decisions to the metadata log."""
 
-    __slots__ = ("_metadata",)
+    __slots__ = ("_is_deciding", "_metadata", "_waiting")
 
     def __init__(self, metadata: MetadataLog) -> None:
         self._metadata = metadata
+        self._is_deciding = False
+        self._waiting: deque[Callable[[], None]] = deque()
 
     def submit(
-        self, decide: Callable[[ClusterImage], ControllerResult[T]], reply: Callable[[T | KafkaError], None]
+        self,
+        decide: Decide[T],
+        reply: Callable[[T | KafkaError], None],
+        failed: Callable[[BaseException], None] | None = None,
     ) -> None:
         """Decide by the metadata as it is written now, write the decision, and reply once that is committed.
 
         `decide` is pure, and raises KafkaError where the request as a whole is refused. `reply` is called once, in this
         call where it can be: with the result's answer, or with a KafkaError in place of it where the whole request is
         given up, as one is whose records are too many or too large (UNKNOWN_SERVER_ERROR): then even what was refused
-        for another reason is told that (Kafka: `AbstractRequest.getErrorResponse`).
+        for another reason is told that (Kafka: `AbstractRequest.getErrorResponse`). `failed` is told of any other
+        exception where it can't be raised here, the decision being taken later; without it that is the node's to know.
         """
+        if self._is_deciding or self._waiting:
+            self._waiting.append(partial(self._decide_later, decide, reply, failed))
+        else:
+            self._decide(decide, reply, failed)
+
+    def stop(self) -> None:
+        """What is being decided, and who waits for it, is given up."""
+        self._is_deciding = False
+        self._waiting.clear()
+
+    def _decide_later(
+        self,
+        decide: Decide[T],
+        reply: Callable[[T | KafkaError], None],
+        failed: Callable[[BaseException], None] | None,
+    ) -> None:
+        try:
+            self._decide(decide, reply, failed)
+        except Exception as error:
+            if failed is None:
+                raise
+            failed(error)
+
+    def _decide(
+        self,
+        decide: Decide[T],
+        reply: Callable[[T | KafkaError], None],
+        failed: Callable[[BaseException], None] | None,
+    ) -> None:
         metadata = self._metadata
         if not metadata.is_leader:
             reply(KafkaError(Error.NOT_CONTROLLER))
@@ -51,13 +91,56 @@ class Controller:
         except KafkaError as refusal:
             reply(refusal)
             return
+        if isinstance(result, ControllerResult) and len(result.records) <= PER_STEP:
+            at_once(self._write(result, reply))()
+        else:
+            self._is_deciding = True
+            metadata.carry_out(self._decide_in_steps(result, reply, failed))
+
+    def _decide_in_steps(
+        self,
+        deciding: ControllerResult[T] | Steps[ControllerResult[T]],
+        reply: Callable[[T | KafkaError], None],
+        failed: Callable[[BaseException], None] | None,
+    ) -> Steps[None]:
         try:
-            if result.records:
+            try:
+                tell = yield from self._write(deciding, reply)
+            finally:
+                self._is_deciding = False
+            tell()
+        except Exception as error:
+            if failed is None:
+                raise
+            failed(error)
+        while self._waiting and not self._is_deciding:
+            yield
+            if self._waiting:
+                self._waiting.popleft()()
+
+    def _write(
+        self,
+        deciding: ControllerResult[T] | Steps[ControllerResult[T]],
+        reply: Callable[[T | KafkaError], None],
+    ) -> Steps[Callable[[], None]]:
+        """What tells it then."""
+        metadata = self._metadata
+        try:
+            result = deciding if isinstance(deciding, ControllerResult) else (yield from deciding)
+        except KafkaError as refusal:
+            return partial(reply, refusal)
+        if not metadata.is_leader:  # any more
+            return partial(reply, KafkaError(Error.NOT_CONTROLLER))
+        try:
+            if len(result.records) > PER_STEP:
+                yield from metadata.append_in_steps(result.records, may_split=result.may_split)
+            elif result.records:
                 metadata.append(result.records, may_split=result.may_split)
         except KafkaError as failure:
             logger.error("a change can't be written to the metadata log: %s", failure)
             told = KafkaError(failure.error)  # the disk's own words are for the log alone
-            reply(told if told.error is Error.UNKNOWN_SERVER_ERROR else result.answer(told))
-            return
+            return partial(reply, told if told.error is Error.UNKNOWN_SERVER_ERROR else result.answer(told))
         # What changes nothing may rest on what is written and not yet committed: it waits for that.
-        metadata.when_committed(metadata.next_offset, lambda error: reply(result.answer(error)))
+        return partial(
+            metadata.when_committed, metadata.next_offset, lambda error: reply(result.answer(error))
+        )

@@ -12,6 +12,7 @@ from broker.controller.config_decisions import MIN_INSYNC_REPLICAS
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.record_versions import METADATA_VERSION
 from broker.controller.registration import ELR_VERSION, FEATURES, KRAFT_VERSION_RANGE
+from broker.controller.steps import Pause, Steps
 from coordinator.java.maps import JavaMap
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
@@ -42,15 +43,19 @@ def updated(
     *,
     kraft_version: int,
     static_min_insync_replicas: int,
-) -> list[Message]:
+) -> Steps[list[Message]]:
     """The records of an update: of all features, or of none. Raises KafkaError (INVALID_UPDATE_VERSION).
 
     Of several that can't be, the error names the one that Kafka's hash map has first.
     """
     wanted: JavaMap[str, FeatureUpdate] = JavaMap()
+    pause = Pause()
     for update in updates:
+        if pause.is_due():
+            yield
         wanted[update.feature] = update
-    levels = {**image.features, **{name: update.level for name, update in wanted.items()}}
+    levels = {**image.features, **{name: wanted[name].level for name in FEATURES if name in wanted}}
+    yield
     decided: list[Message] = []
     for update in wanted.values():
         if update.feature == KRAFT_VERSION:

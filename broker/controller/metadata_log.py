@@ -18,7 +18,7 @@ high watermark of followers, and there are none here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.controller import quorum_state
@@ -26,24 +26,16 @@ from broker.controller.deferred_events import DeferredEventQueue
 from broker.controller.image import ClusterImage
 from broker.controller.image_records import image_records
 from broker.controller.quorum_state import LEADER_CHANGE, Quorum, control_key
-from broker.controller.record_serde import encode_metadata_record
-from broker.controller.record_versions import (
-    LATEST_METADATA_VERSION,
-    METADATA_VERSION,
-    fitted,
-    written_version,
-)
-from broker.controller.replaying import (
-    apply_batch,
-    contradiction,
-    replay_snapshot,
-)
+from broker.controller.record_batches import batch_of, encoded, too_large_to_write
+from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION, fitted
+from broker.controller.replaying import apply_batch, contradiction, replay_snapshot
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
+from broker.controller.steps import CarryOut, Steps, at_once
 from coordinator.ports import Then
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.records.records import build_batch, build_control_batch, read_records
+from protocol.records.records import build_control_batch, read_records
 from protocol.wire.schema import Message
 from storage.background import Lane
 from storage.log.partition_log import PartitionLog
@@ -61,7 +53,7 @@ class MetadataLog:
     """The metadata log with the images that it makes.
 
     - `image` is of what is committed, `written` of everything in the log: see above.
-    - `on_change` is called after each change that is committed, before those that wait for it are told.
+    - `on_change` follows each change that is committed, before those that wait for it are told; it may be in steps.
     - `replicate(end_offset)` is called after each batch that is written. The only voter of a quorum commits there and
       then while it starts, and from then on when the disk has it; who has others waits for them, and calls `commit`
       once a majority has the batch.
@@ -79,7 +71,8 @@ class MetadataLog:
         self.epoch = 0  # the leader epoch of this run
         self.quorum = Quorum()
         self.snapshots = MetadataSnapshots(log, policy or SnapshotPolicy(), log.background)
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], Steps[None] | None] = lambda: None
+        self.carry_out: CarryOut = at_once
         self.replicate: Callable[[int], None] = self.commit
         self.is_leader = False
         self._clock = clock
@@ -88,6 +81,7 @@ class MetadataLog:
         self._applied_offset = 0  # `image` is made of everything below it; it never goes back
         self._transaction: list[Message] | None = None  # between Begin and End: what isn't in `image` yet
         self._is_writing = False
+        self._is_following = False
         self._has_changed = False  # `image`, and `on_change` hasn't been called yet
         self._lost: KafkaError | None = None
 
@@ -173,25 +167,19 @@ class MetadataLog:
         `quorum-state` has it first: an epoch is never used twice. A transaction of the leader before, without its
         end, is aborted.
         """
-        newest = self.snapshots.newest
-        known = [
-            self.log.leader_epochs.latest,
-            quorum_state.read_leader_epoch(self.log.files, self.log.directory),
-        ]
-        self.epoch = max(0, *known, newest.epoch if newest is not None else 0) + 1
+        stored = quorum_state.read_leader_epoch(self.log.files, self.log.directory)
+        of_snapshot = 0 if self.snapshots.newest is None else self.snapshots.newest.epoch
+        self.epoch = max(0, self.log.leader_epochs.latest, stored, of_snapshot) + 1
         self.log.assign_leader_epoch(self.epoch)
         value = self.quorum.leader_change(node_id)
         batch = build_control_batch(control_key(LEADER_CHANGE), value, timestamp=self._clock.now_ms())
+        state = self.quorum.encode_state(node_id, self.epoch)
         if self.log.created:
-            quorum_state.write_state(
-                self.log.files, self.log.directory, self.quorum.encode_state(node_id, self.epoch)
-            )
+            quorum_state.write_state(self.log.files, self.log.directory, state)
             self._append_batch(batch)
         else:  # the first batch makes the folder
             self._append_batch(batch)
-            quorum_state.write_state(
-                self.log.files, self.log.directory, self.quorum.encode_state(node_id, self.epoch)
-            )
+            quorum_state.write_state(self.log.files, self.log.directory, state)
 
         is_committed = self._committed_offset == self.log.log_end_offset
         transaction = self._transaction if is_committed else self._divide()
@@ -218,6 +206,8 @@ class MetadataLog:
     def commit_at_once(self) -> None:
         """The node stops: nobody is told of anything any more, and the end of the log is a sync."""
         self.replicate = self.commit
+        self.carry_out = at_once
+        self._is_following = False
 
     def _sync(self, end_offset: int) -> None:
         self.log.flush(self._clock.now_ms())
@@ -267,12 +257,29 @@ class MetadataLog:
         """What is committed comes into force, is followed, and is told to those that wait for it."""
         if self._applied_offset < self._committed_offset:
             self._catch_up()
+        if self._is_following:
+            return  # and goes on with it
         if self._has_changed:
+            self.carry_out(self._follow_changes())
+        else:
+            self._deferred.commit(self._committed_offset)
+
+    def _follow_changes(self) -> Steps[None]:
+        while self._has_changed and not self._is_following:
             self._has_changed = False
-            self._follow_change()
-        self._deferred.commit(self._committed_offset)
+            committed_offset = self._committed_offset
+            self._is_following = True
+            try:
+                yield from self._follow_change()
+            finally:
+                self._is_following = False
+            self._deferred.commit(committed_offset)
 
     def append(self, decided: Sequence[Message], *, may_split: bool = False) -> int:
+        """`append_in_steps`, at once."""
+        return at_once(self.append_in_steps(decided, may_split=may_split))
+
+    def append_in_steps(self, decided: Sequence[Message], *, may_split: bool = False) -> Steps[int]:
         """Write a decision and apply it to `written`, all of it or none. Nothing is applied unless it is in the log.
 
         Returns the offset that it ends at, for `when_committed`.
@@ -286,7 +293,7 @@ class MetadataLog:
         yet can't be applied or followed.
         """
         if len(decided) > MAX_RECORDS_PER_BATCH and not may_split:
-            raise _too_large(f"{len(decided)} records are no single batch")
+            raise too_large_to_write(f"{len(decided)} records are no single batch")
         metadata_version = self._metadata_version
         try:
             for first in range(0, len(decided), MAX_RECORDS_PER_BATCH):
@@ -294,8 +301,10 @@ class MetadataLog:
                     fitted(record, metadata_version)
                     for record in decided[first : first + MAX_RECORDS_PER_BATCH]
                 ]
+                batch = yield from self._batch_of(part, metadata_version)
                 base_offset = self.log.log_end_offset
-                self._apply(base_offset, self._append_records(part, metadata_version), part)
+                self._append_batch(batch)
+                self._apply(base_offset, len(batch), part)
         except KafkaError:
             self._advance()  # what came before is in force
             raise
@@ -313,11 +322,8 @@ class MetadataLog:
             None,
         )
         base_offset = self.log.log_end_offset
-        size_bytes = self._append_records(
-            [records.BeginTransactionRecord(name=name), *decided, records.EndTransactionRecord()],
-            metadata_version,
-        )
-        self._apply(base_offset, size_bytes, decided)
+        whole = [records.BeginTransactionRecord(name=name), *decided, records.EndTransactionRecord()]
+        self._apply(base_offset, self._append_records(whole, metadata_version), decided)
         self._advance()
 
     def _apply(self, base_offset: int, size_bytes: int, appended: Sequence[Message]) -> None:
@@ -339,34 +345,30 @@ class MetadataLog:
 
     def _append_records(self, decided: Sequence[Message], metadata_version: int | None = None) -> int:
         """Returns the size of the batch."""
-        now_ms = self._clock.now_ms()
-        values = self._encoded(decided, metadata_version)
-        batch = build_batch([(now_ms, None, value, ()) for value in values])
-        if len(batch) > MAX_BATCH_BYTES:
-            raise _too_large(f"a batch of {len(batch)} bytes")
+        batch = at_once(self._batch_of(decided, metadata_version))
         self._append_batch(batch)
         return len(batch)
 
-    def _encoded(self, decided: Iterable[Message], metadata_version: int | None = None) -> Iterator[bytes]:
-        if metadata_version is None:
-            metadata_version = self._metadata_version
-        for record in decided:
-            yield encode_metadata_record(record, written_version(type(record), metadata_version))
+    def _batch_of(self, decided: Sequence[Message], version: int | None = None) -> Steps[bytearray]:
+        version = self._metadata_version if version is None else version
+        return batch_of(decided, version, self._clock.now_ms(), MAX_BATCH_BYTES)
 
     @property
     def _metadata_version(self) -> int:
         return self.written.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
 
-    def _follow_change(self) -> None:
+    def _follow_change(self) -> Steps[None]:
         try:
-            self.on_change()
+            following = self.on_change()
+            if following is not None:
+                yield from following
         except Exception as error:
             raise BrokenInvariantError(f"a change of the metadata can't be followed: {error}") from error
         now_ms = self._clock.now_ms()
         # Not between the ends of a transaction: who began there would take its records for others.
         if self._transaction is None and self.snapshots.is_due(now_ms):
             version = self.image.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
-            values = self._encoded(image_records(self.image), version)
+            values = encoded(image_records(self.image), version)
             self.snapshots.write(values, self.quorum, end_offset=self._applied_offset, now_ms=now_ms)
 
     def _append_batch(self, batch: bytearray) -> None:
@@ -391,8 +393,3 @@ class MetadataLog:
     def last_applied_offset(self) -> int:
         """The offset of the last record in `image` (Kafka: `MetadataProvenance.lastContainedOffset`)."""
         return self._applied_offset - 1
-
-
-def _too_large(what: str) -> KafkaError:
-    """As in Kafka, whose controller begins a new epoch over it."""
-    return KafkaError(Error.UNKNOWN_SERVER_ERROR, f"{what}, which the metadata log doesn't take")

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from broker.controller.image import ClusterImage
 from broker.controller.record_bounds import check_records
+from broker.controller.steps import Pause, Steps
 from broker.quotas.client_quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -64,7 +65,7 @@ def quotas_in_force(image: ClusterImage) -> dict[Entity, dict[str, float]]:
 
 def altered(
     image: ClusterImage, entries: Sequence[AlterEntryData], is_host: Callable[[str], bool]
-) -> tuple[list[Message], Outcomes]:
+) -> Steps[tuple[list[Message], Outcomes]]:
     """The records, and by entity what speaks against an alteration: the others are made all the same.
 
     `is_host` says whether an address is one, or can be resolved. Of an entity's types that come twice the last name
@@ -73,7 +74,10 @@ def altered(
     known = quotas_in_force(image)
     decided: list[Message] = []
     outcomes: Outcomes = {}
+    pause = Pause()
     for entry in entries:
+        if pause.is_due(1 + len(entry.entity) + len(entry.ops)):
+            yield
         entity = frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
         try:
             wanted = _operations(entity, entry.ops, known=entity in outcomes)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from broker.controller.image import ClusterImage
+from broker.controller.steps import Pause, Steps
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion
@@ -41,13 +42,16 @@ def altered(
     image: ClusterImage,
     deletions: Sequence[ScramCredentialDeletion],
     upsertions: Sequence[ScramCredentialUpsertion],
-) -> tuple[list[Message], Outcomes]:
+) -> Steps[tuple[list[Message], Outcomes]]:
     """The records, and by user what speaks against an alteration: the others are made all the same."""
     known = credentials(image)
     accepted: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
     refused: dict[str, KafkaError] = {}
     every: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*deletions, *upsertions]
+    pause = Pause()
     for wanted in every:
+        if pause.is_due():
+            yield
         user = wanted.name
         if user in refused:
             continue
@@ -60,6 +64,8 @@ def altered(
             refused[user] = error
     decided: dict[str, Message] = {}
     for user, wanted in accepted.items():
+        if pause.is_due():
+            yield
         try:
             decided[user] = (
                 _upserted(wanted) if isinstance(wanted, ScramCredentialUpsertion) else _deleted(wanted)

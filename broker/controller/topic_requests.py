@@ -16,6 +16,7 @@ from broker.controller.auto_created_topics import auto_created
 from broker.controller.controller_result import ControllerResult, by_item
 from broker.controller.placement import Placement
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST, check_records, too_many_records
+from broker.controller.steps import Pause, Steps
 from broker.controller.topic_decisions import TakeQuota
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import PartitionRecord
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.topics")
 
 T = TypeVar("T")
+
+Failed: TypeAlias = Callable[[BaseException], None]
+"""Told of an error of ours, where it comes after the call (`Controller.submit`)."""
 
 Created: TypeAlias = list[tuple[CreatableTopic, bytes | KafkaError]]
 """Each topic with its new id, or with what speaks against it."""
@@ -68,6 +72,7 @@ class TopicRequests:
         *,
         validate_only: bool = False,
         take: TakeQuota = no_quota,
+        failed: Failed | None = None,
     ) -> None:
         """Create those that nothing speaks against, all in one batch.
 
@@ -75,23 +80,26 @@ class TopicRequests:
         refused where it is too large: POLICY_VIOLATION in records, UNKNOWN_SERVER_ERROR in bytes.
         """
 
-        def decide(image: ClusterImage) -> ControllerResult[Created]:
-            decided, results = self._decide_creation(image, wanted, take)
+        def decide(image: ClusterImage) -> Steps[ControllerResult[Created]]:
+            decided, results = yield from self._decide_creation(image, wanted, take)
             return self._result(image, [] if validate_only else decided, by_item(decided, results).answer)
 
-        self._controller.submit(decide, reply)
+        self._controller.submit(decide, reply, failed)
 
     def _check_configs(self, configs: Mapping[str, str | None]) -> None:
         check(Occasion.CREATE_TOPIC, Proposal(self._config, configs))
 
     def _decide_creation(
         self, image: ClusterImage, wanted: Sequence[CreatableTopic], take: TakeQuota
-    ) -> tuple[list[Message], Created]:
+    ) -> Steps[tuple[list[Message], Created]]:
         decided: list[Message] = []
         results: Created = []
         default_partitions = self._config.get_int("num.partitions")
         topic_decisions.check_total(wanted, default_partitions)
+        pause = Pause()
         for topic in wanted:
+            if pause.is_due(1 + max(topic.num_partitions, len(topic.assignments), len(topic.configs))):
+                yield
             topic_id = self._new_topic_id()
             try:
                 new = topic_decisions.new_topic(
@@ -136,14 +144,18 @@ class TopicRequests:
         reply: Callable[[Deleted | KafkaError], None],
         *,
         take: TakeQuota = no_quota,
+        failed: Failed | None = None,
     ) -> None:
         """Those past the bound of a request are told UNKNOWN_SERVER_ERROR, as in Kafka, and the others deleted. The
         whole is refused (UNKNOWN_SERVER_ERROR) where the records are too long."""
 
-        def decide(image: ClusterImage) -> ControllerResult[Deleted]:
+        def decide(image: ClusterImage) -> Steps[ControllerResult[Deleted]]:
             decided: list[Message] = []
             refused: dict[bytes, KafkaError] = {}
+            pause = Pause()
             for topic in topics:
+                if pause.is_due():
+                    yield
                 try:
                     if topic.topic_id not in image.topics_by_id:  # deleted, and not committed yet
                         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
@@ -158,7 +170,7 @@ class TopicRequests:
                 decided, lambda error: [(topic, refused.get(topic.topic_id, error)) for topic in topics]
             )
 
-        self._controller.submit(decide, reply)
+        self._controller.submit(decide, reply, failed)
 
     def add_partitions(
         self,
@@ -167,33 +179,39 @@ class TopicRequests:
         *,
         validate_only: bool = False,
         take: TakeQuota = no_quota,
+        failed: Failed | None = None,
     ) -> None:
         """Kafka's controller bounds the records of one request: it answers UNKNOWN_SERVER_ERROR to the topic that goes
         past the bound, and yet creates the partitions up to it. So do we. The whole is refused with POLICY_VIOLATION
         for more topics than that, with UNKNOWN_SERVER_ERROR where the records are too long.
         """
 
-        def decide(image: ClusterImage) -> ControllerResult[Extended]:
-            decided, results = self._decide_extension(image, wanted, take)
+        def decide(image: ClusterImage) -> Steps[ControllerResult[Extended]]:
+            decided, results = yield from self._decide_extension(image, wanted, take)
             return self._result(
                 image,
                 [] if validate_only else decided,
                 lambda error: [(topic, refused or error) for topic, refused in results],
             )
 
-        self._controller.submit(decide, reply)
+        self._controller.submit(decide, reply, failed)
 
     def _decide_extension(
         self, image: ClusterImage, wanted: Sequence[CreatePartitionsTopic], take: TakeQuota
-    ) -> tuple[list[Message], Extended]:
+    ) -> Steps[tuple[list[Message], Extended]]:
         if len(wanted) > MAX_RECORDS_PER_REQUEST:
             raise too_many_records()
         decided: list[Message] = []
         results: Extended = []
+        pause = Pause()
         for topic in wanted:
+            if pause.is_due():
+                yield
             refused = None
             try:
                 for record in topic_decisions.more_partitions(image, topic, self._placement, take):
+                    if pause.is_due():
+                        yield
                     if len(decided) == MAX_RECORDS_PER_REQUEST:
                         raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
                     decided.append(record)

@@ -9,13 +9,15 @@ difference: a list of no transactions is answered with an empty one, where Kafka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.controller.steps import Pause, at_once
 from broker.controller.topic_names import is_internal
 from broker.coordination.fencing import as_known
 from broker.network.later import Later
+from broker.network.turns import PER_TURN
 from broker.security.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.ports import TopicPartition
 from coordinator.transaction.transactional_producer import TransactionalProducer
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
+    from broker.network.turns import Steps, Turns
     from broker.security.authorizer import Authorizer
 
 PRODUCER_FENCED_VERSION = 2
@@ -69,9 +72,12 @@ class _Asked:
 
     def asks_for(
         self, added: Sequence[AddPartitionsToTxnTopic], answered: Sequence[AddPartitionsToTxnTopic]
-    ) -> None:
+    ) -> Steps[None]:
         """Take in the lists of topics."""
+        pause = Pause(PER_TURN)
         for topic in added:
+            if pause.is_due():
+                yield None
             for index in topic.partitions:
                 self.partitions[topic.name, index] = None
         self.answered = answered
@@ -108,6 +114,7 @@ def handle(
     metadata: MetadataLog,
     transactions: Transactions,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse | Later[AddPartitionsToTxnResponse]:
@@ -115,7 +122,23 @@ def handle(
     if version >= BATCH_VERSION:
         if not authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
             return AddPartitionsToTxnResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
-        return _add_all(transactions, metadata.image, request.transactions, version)
+        return turns.answer(
+            _add_all(transactions, metadata.image, request.transactions, version), context, to_the_end=True
+        )
+    return turns.answer(
+        _add_one(transactions, metadata.image, authorizer, context, request), context, to_the_end=True
+    )
+
+
+def _add_one(
+    transactions: Transactions,
+    image: ClusterImage,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: AddPartitionsToTxnRequest,
+) -> Steps[AddPartitionsToTxnResponse]:
+    """What clients ask for."""
+    version = context.api_version
     transactional_id = request.v3_and_below_transactional_id
     topics = request.v3_and_below_topics
     later: Later[AddPartitionsToTxnResponse] = Later()
@@ -127,16 +150,17 @@ def handle(
         transactional_id, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
     )
     asked = _Asked(producer, version, verify_only=False, then=then)
-    asked.asks_for(topics, topics)
+    yield from asked.asks_for(topics, topics)
     if not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
         asked.failed(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return later.answer()
-    denied = set()
-    for topic in topics:
-        if is_internal(topic.name) or not authorizer.allows(context, WRITE, TOPIC, topic.name):
-            denied.add(topic.name)
-    _add(transactions, metadata.image, asked, denied)
-    return later.answer()
+    else:
+        denied = set()
+        for topic in topics:
+            if is_internal(topic.name) or not authorizer.allows(context, WRITE, TOPIC, topic.name):
+                denied.add(topic.name)
+        yield from _add(transactions, image, asked, denied)
+    answer = later.answer()
+    return (yield answer) if isinstance(answer, Later) else answer
 
 
 def _add_all(
@@ -144,7 +168,7 @@ def _add_all(
     image: ClusterImage,
     asked: Sequence[AddPartitionsToTxnTransaction],
     version: int,
-) -> AddPartitionsToTxnResponse | Later[AddPartitionsToTxnResponse]:
+) -> Steps[AddPartitionsToTxnResponse]:
     """What brokers ask for: several transactions, and no topic is denied to them."""
     response = AddPartitionsToTxnResponse(
         results_by_transaction=[
@@ -168,6 +192,7 @@ def _add_all(
     for transaction in asked:
         first.setdefault(transaction.transactional_id, transaction.topics)
         last[transaction.transactional_id] = transaction.topics
+    pause = Pause()
     for transaction, result in zip(asked, response.results_by_transaction, strict=True):
         transactional_id = transaction.transactional_id
         one = _Asked(
@@ -176,16 +201,21 @@ def _add_all(
             verify_only=transaction.verify_only,
             then=partial(then, result),
         )
-        one.asks_for(last[transactional_id], first[transactional_id])
-        _add(transactions, image, one, ())
-    return later.answer()
+        if pause.is_due():
+            yield None
+        yield from one.asks_for(last[transactional_id], first[transactional_id])
+        yield from _add(transactions, image, one, ())
+    answer = later.answer()
+    return (yield answer) if isinstance(answer, Later) else answer
 
 
-def _add(transactions: Transactions, image: ClusterImage, asked: _Asked, denied: Container[str]) -> None:
+def _add(
+    transactions: Transactions, image: ClusterImage, asked: _Asked, denied: Container[str]
+) -> Steps[None]:
     """Add the partitions of one transaction, or verify that they are in it; none of them where one is refused."""
-    refused = _refused(asked.partitions, image, denied)
+    refused = yield from _refused(asked.partitions, image, denied)
     if refused:
-        asked.then(_by_topic(refused))
+        asked.then((yield from _by_topic_in_steps(refused)))
         return
     producer = asked.producer
     try:
@@ -204,10 +234,13 @@ def _add(transactions: Transactions, image: ClusterImage, asked: _Asked, denied:
 
 def _refused(
     partitions: Collection[TopicPartition], image: ClusterImage, denied: Container[str]
-) -> dict[TopicPartition, Error]:
+) -> Steps[dict[TopicPartition, Error]]:
     """Each partition's error where one of them can't be added, else nothing."""
     errors: dict[TopicPartition, Error] = {}
+    pause = Pause(PER_TURN)
     for partition in partitions:
+        if pause.is_due():
+            yield None
         name, index = partition
         if name in denied:
             errors[partition] = Error.TOPIC_AUTHORIZATION_FAILED
@@ -222,8 +255,15 @@ def _refused(
 
 
 def _by_topic(errors: Mapping[TopicPartition, Error]) -> TopicResults:
+    return at_once(_by_topic_in_steps(errors))
+
+
+def _by_topic_in_steps(errors: Mapping[TopicPartition, Error]) -> Generator[None, None, TopicResults]:
     topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+    pause = Pause(PER_TURN)
     for (name, index), error in errors.items():
+        if pause.is_due():
+            yield None
         topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name=name))
         topic.results_by_partition.append(
             AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)

@@ -5,12 +5,15 @@ Quotas are enforced from the next request on (`broker.quotas`).
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from broker.controller.controller_result import ControllerResult
 from broker.controller.quota_decisions import IP, Outcomes, altered
+from broker.controller.steps import Pause
 from broker.network.addresses import Addresses, HostNames
 from broker.network.later import Later
+from broker.network.turns import PER_TURN
 from broker.security.authorizer import (
     AUTHORIZATION_FAILED,
     CLUSTER_NAME,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
     from broker.network.context import RequestContext
+    from broker.network.turns import Steps, Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
@@ -38,6 +42,7 @@ def handle(
     quotas: ClientQuotas,
     host_names: HostNames,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: AlterClientQuotasRequest,
 ) -> AlterClientQuotasResponse | Later[AlterClientQuotasResponse]:
@@ -47,8 +52,10 @@ def handle(
     later: Later[AlterClientQuotasResponse] = Later()
 
     def alter(addresses: Addresses) -> None:
-        def decide(image: ClusterImage) -> ControllerResult[Outcomes]:
-            decided, outcomes = altered(image, request.entries, lambda host: addresses.get(host) is not None)
+        def decide(image: ClusterImage) -> Generator[None, None, ControllerResult[Outcomes]]:
+            decided, outcomes = yield from altered(
+                image, request.entries, lambda host: addresses.get(host) is not None
+            )
             return ControllerResult(
                 [] if request.validate_only else decided,
                 lambda failure: {entity: refusal or failure for entity, refusal in outcomes.items()},
@@ -61,9 +68,9 @@ def handle(
             if isinstance(outcomes, KafkaError):
                 later.reply(_refused(request, outcomes))
             else:
-                later.reply(_response(outcomes))
+                turns.reply(_response(outcomes), later, context)
 
-        controller.submit(decide, later.guarded(reply))
+        controller.submit(decide, later.guarded(reply), later.fail)
 
     host_names.look_up(_hosts(request), later.guarded(alter), context)
     return later.answer()
@@ -79,17 +86,20 @@ def _hosts(request: AlterClientQuotasRequest) -> list[str]:
     ]
 
 
-def _response(outcomes: Outcomes) -> AlterClientQuotasResponse:
-    return AlterClientQuotasResponse(
-        entries=[
+def _response(outcomes: Outcomes) -> Steps[AlterClientQuotasResponse]:
+    response = AlterClientQuotasResponse()
+    pause = Pause(PER_TURN)
+    for entity, refusal in outcomes.items():
+        if pause.is_due(1 + len(entity)):
+            yield None
+        response.entries.append(
             AlterEntryResult(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in sorted(entity)],
                 error_code=Error.NONE if refusal is None else refusal.error,
                 error_message=None if refusal is None else refusal.message,
             )
-            for entity, refusal in outcomes.items()
-        ]
-    )
+        )
+    return response
 
 
 def _refused(request: AlterClientQuotasRequest, refusal: KafkaError) -> AlterClientQuotasResponse:

@@ -11,10 +11,9 @@ from broker.config.alterations import Alteration, Operation, check_request, repl
 from broker.controller import config_decisions
 from broker.controller.config_requests import ConfigRequest, check_resource
 from broker.controller.image import BROKER_RESOURCE
-from broker.network.later import Later
+from broker.network.deciding import decided
 from broker.security import authorizer as security
 from broker.security.config_resources import ConfigRights
-from protocol.errors import KafkaError
 from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import Steps, Turns
     from broker.security.authorizer import Authorizer
     from protocol.wire.schema import Message
 
@@ -33,6 +34,7 @@ def handle(
     config: BrokerConfig,
     authorizer: Authorizer,
     node_id: int,
+    turns: Turns,
     context: RequestContext,
     request: AlterConfigsRequest,
 ) -> AlterConfigsResponse | Later[AlterConfigsResponse]:
@@ -50,22 +52,21 @@ def handle(
         return config_decisions.replaced(image, config, of, _wanted(resource))
 
     asked = ConfigRequest(request.resources)
-    asked.preprocess(check)
-    asked.authorize(ConfigRights(authorizer, context, security.Operation.ALTER_CONFIGS).refusal)
-    later: Later[AlterConfigsResponse] = Later()
 
-    def reply(refusal: KafkaError | None) -> None:
-        if refusal is not None:
-            asked.refuse_remaining(refusal)
-        later.reply(AlterConfigsResponse(responses=asked.responses))
-
-    if asked.remaining:
-        controller.submit(
-            lambda image: asked.decide(image, decide, validate_only=request.validate_only), reply
+    def altered() -> Steps[AlterConfigsResponse]:
+        yield from asked.preprocess(check)
+        yield from asked.authorize(
+            ConfigRights(authorizer, context, security.Operation.ALTER_CONFIGS).refusal
         )
-    else:
-        reply(None)
-    return later.answer()
+        if asked.remaining:
+            refusal = yield from decided(
+                controller, lambda image: asked.decide(image, decide, validate_only=request.validate_only)
+            )
+            if refusal is not None:
+                asked.refuse_remaining(refusal)
+        return AlterConfigsResponse(responses=asked.responses)
+
+    return turns.answer(altered(), context, to_the_end=True)
 
 
 def _wanted(resource: AlterConfigsResource) -> dict[str, str]:

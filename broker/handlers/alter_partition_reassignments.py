@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker.controller.controller_result import ControllerResult
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
 from broker.controller.replica_decisions import Electorate, reassigned
+from broker.controller.steps import Pause
 from broker.network.later import Later
 from broker.security.authorizer import Operation
 from broker.security.denials import cluster_refusal
@@ -25,6 +26,7 @@ from protocol.wire.schema import Message
 if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
+    from broker.controller.steps import Steps
     from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
@@ -48,28 +50,33 @@ def handle(
     electorate = Electorate(node_id, log_dirs.ids)
     later: Later[AlterPartitionReassignmentsResponse] = Later()
 
-    def decide(image: ClusterImage) -> ControllerResult[AlterPartitionReassignmentsResponse]:
+    def decide(image: ClusterImage) -> Steps[ControllerResult[AlterPartitionReassignmentsResponse]]:
         return _reassign(image, request, electorate)
 
     def reply(answer: AlterPartitionReassignmentsResponse | KafkaError) -> None:
         later.reply(_refused(request, answer) if isinstance(answer, KafkaError) else answer)
 
-    controller.submit(decide, later.guarded(reply))
+    controller.submit(decide, later.guarded(reply), later.fail)
     return later.answer()
 
 
 def _reassign(
     image: ClusterImage, request: AlterPartitionReassignmentsRequest, electorate: Electorate
-) -> ControllerResult[AlterPartitionReassignmentsResponse]:
+) -> Steps[ControllerResult[AlterPartitionReassignmentsResponse]]:
     """Of too many records, Kafka's loop over the partitions catches what the bound throws: those past it are answered
     with UNKNOWN_SERVER_ERROR, the others are reassigned."""
     response = AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
     )
     decided: list[Message] = []
+    pause = Pause()
     for topic in request.topics:
+        if pause.is_due():
+            yield
         answers = ReassignableTopicResponse(name=topic.name)
         for wanted in topic.partitions:
+            if pause.is_due():
+                yield
             error: KafkaError | None = None
             try:
                 new = reassigned(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.controller.steps import Pause
 from broker.replicas.partitions import FAULTS
 from broker.security.authorizer import Operation
 from broker.security.denials import allows_on_cluster
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.disks.moves import LogDirMoves
     from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import Steps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
 
@@ -44,34 +47,42 @@ def handle(
     metadata: MetadataLog,
     placement: Placement,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: AlterReplicaLogDirsRequest,
-) -> AlterReplicaLogDirsResponse:
-    wanted: dict[str, dict[int, str]] = {}  # of a partition that is named twice the last directory counts
-    for directory in request.dirs:
-        for topic in directory.topics:
-            places = wanted.setdefault(topic.name, {})
-            places.update(dict.fromkeys(topic.partitions, directory.path))
+) -> AlterReplicaLogDirsResponse | Later[AlterReplicaLogDirsResponse]:
     is_allowed = allows_on_cluster(authorizer, context, Operation.ALTER)
     asked = _Asked(moves, log_dirs, partitions, metadata, placement)
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(
-                        partition_index=index,
-                        error_code=_move(asked, name, index, path)
-                        if is_allowed
-                        else Error.CLUSTER_AUTHORIZATION_FAILED,
-                    )
-                    for index, path in places.items()
-                ],
+    return turns.answer(_altered(asked, request, is_allowed=is_allowed), context, to_the_end=True)
+
+
+def _altered(
+    asked: _Asked, request: AlterReplicaLogDirsRequest, *, is_allowed: bool
+) -> Steps[AlterReplicaLogDirsResponse]:
+    wanted: dict[str, dict[int, str]] = {}  # of a partition that is named twice the last directory counts
+    pause = Pause()
+    for directory in request.dirs:
+        if pause.is_due():
+            yield None
+        for topic in directory.topics:
+            if pause.is_due(1 + len(topic.partitions) // 10):
+                yield None
+            places = wanted.setdefault(topic.name, {})
+            places.update(dict.fromkeys(topic.partitions, directory.path))
+    response = AlterReplicaLogDirsResponse()
+    for name, places in wanted.items():
+        if not places:
+            continue
+        result = AlterReplicaLogDirTopicResult(topic_name=name)
+        response.results.append(result)
+        for index, path in places.items():
+            if pause.is_due(4):
+                yield None
+            error = _move(asked, name, index, path) if is_allowed else Error.CLUSTER_AUTHORIZATION_FAILED
+            result.partitions.append(
+                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
             )
-            for name, places in wanted.items()
-            if places
-        ]
-    )
+    return response
 
 
 class _Asked(NamedTuple):

@@ -22,6 +22,7 @@ from protocol.messages.scram import (
 if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
+    from broker.controller.steps import Steps
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 
@@ -34,8 +35,8 @@ def handle(
 ) -> AlterUserScramCredentialsResponse | Later[AlterUserScramCredentialsResponse]:
     later: Later[AlterUserScramCredentialsResponse] = Later()
 
-    def decide(image: ClusterImage) -> ControllerResult[Outcomes]:
-        decided, outcomes = altered(image, request.deletions, request.upsertions)
+    def decide(image: ClusterImage) -> Steps[ControllerResult[Outcomes]]:
+        decided, outcomes = yield from altered(image, request.deletions, request.upsertions)
         return ControllerResult(
             decided, lambda failure: {user: refusal or failure for user, refusal in outcomes.items()}
         )
@@ -48,7 +49,7 @@ def handle(
 
     refusal = cluster_refusal(authorizer, context, Operation.ALTER)
     if refusal is None:
-        controller.submit(decide, later.guarded(reply))
+        controller.submit(decide, later.guarded(reply), later.fail)
     else:
         reply(refusal)
     return later.answer()

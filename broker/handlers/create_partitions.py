@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from broker.controller.steps import Pause
 from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
 from broker.security.denials import denied
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from broker.controller.topic_requests import Extended, TopicRequests
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
+    from broker.network.turns import Steps, Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
@@ -33,6 +35,7 @@ def handle(
     quotas: ClientQuotas,
     authorizer: Authorizer,
     clock: Clock,
+    turns: Turns,
     context: RequestContext,
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse | Later[CreatePartitionsResponse]:
@@ -40,32 +43,56 @@ def handle(
     if request.timeout_ms <= 0:
         late = KafkaError(Error.REQUEST_TIMED_OUT)
         return CreatePartitionsResponse(results=[_result(name, late) for name in times_named])
+    mutations = quotas.mutations_of(context, strict_since=3, now_ms=clock.now_ms())
+
+    def extended() -> Steps[CreatePartitionsResponse]:
+        refused, wanted = yield from _chosen(authorizer, context, request, times_named)
+        later: Later[Extended | KafkaError] = Later()
+        topics.add_partitions(
+            wanted,
+            later.reply,
+            validate_only=request.validate_only,
+            take=mutations.take,
+            failed=later.fail,
+        )
+        answer = later.answer()
+        outcomes: Extended | KafkaError = (yield answer) if isinstance(answer, Later) else answer
+        if isinstance(outcomes, KafkaError):
+            results = [_result(topic.name, outcomes) for topic in request.topics]
+        else:
+            results = refused + [_result(topic.name, error) for topic, error in outcomes]
+        return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=results)
+
+    return turns.answer(extended(), context, to_the_end=True)
+
+
+def _chosen(
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: CreatePartitionsRequest,
+    times_named: Counter[str],
+) -> Steps[tuple[list[CreatePartitionsTopicResult], list[CreatePartitionsTopic]]]:
+    """What is refused by its name alone, and the others, in the order in which Kafka comes to the bound of a request:
+    that of its map."""
     twice = KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
     refused = [_result(name, twice) for name, times in times_named.items() if times > 1]
-    # In the map's order Kafka comes to the bound of a request.
     by_name: JavaMap[str, CreatePartitionsTopic] = JavaMap()
+    pause = Pause()
     for topic in request.topics:
+        if pause.is_due():
+            yield None
         by_name[topic.name] = topic
     wanted = []
     for name, topic in by_name.items():
+        if pause.is_due():
+            yield None
         if times_named[name] > 1:
             continue
         if authorizer.allows(context, Operation.ALTER, ResourceType.TOPIC, name):
             wanted.append(topic)
         else:
             refused.append(_result(name, KafkaError(denied(ResourceType.TOPIC).error)))
-    mutations = quotas.mutations_of(context, strict_since=3, now_ms=clock.now_ms())
-    later: Later[CreatePartitionsResponse] = Later()
-
-    def reply(outcomes: Extended | KafkaError) -> None:
-        if isinstance(outcomes, KafkaError):
-            results = [_result(topic.name, outcomes) for topic in request.topics]
-        else:
-            results = refused + [_result(topic.name, error) for topic, error in outcomes]
-        later.reply(CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=results))
-
-    topics.add_partitions(wanted, reply, validate_only=request.validate_only, take=mutations.take)
-    return later.answer()
+    return refused, wanted
 
 
 def _result(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from broker.controller.topic_requests import Created, TopicRequests
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
+    from broker.network.turns import Steps, Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
@@ -40,6 +41,7 @@ def handle(
     quotas: ClientQuotas,
     authorizer: Authorizer,
     clock: Clock,
+    turns: Turns,
     context: RequestContext,
     request: CreateTopicsRequest,
 ) -> CreateTopicsResponse | Later[CreateTopicsResponse]:
@@ -70,14 +72,22 @@ def handle(
     later: Later[CreateTopicsResponse] = Later()
 
     def reply(outcomes: Created | KafkaError) -> None:
+        turns.reply(answered(outcomes), later, context)
+
+    def answered(outcomes: Created | KafkaError) -> Steps[CreateTopicsResponse]:
+        results: list[CreatableTopicResult] = []
         if isinstance(outcomes, KafkaError):
-            results = [_refused(topic.name, outcomes) for topic in request.topics]
+            results += (_refused(topic.name, outcomes) for topic in request.topics)
         else:
-            results = [_result(config, topic, outcome, describable) for topic, outcome in outcomes] + refused
-        later.reply(CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results))
+            for topic, outcome in outcomes:
+                results.append(_result(config, topic, outcome, describable))
+                if turns.is_over:
+                    yield None
+            results += refused
+        return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
 
     wanted = [topic for topic in request.topics if topic.name in allowed]
-    topics.create(wanted, reply, validate_only=request.validate_only, take=mutations.take)
+    topics.create(wanted, reply, validate_only=request.validate_only, take=mutations.take, failed=later.fail)
     return later.answer()
 
 

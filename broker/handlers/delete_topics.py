@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from broker.controller.steps import Pause
 from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
 from broker.security.denials import allows_on_cluster, denied
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from broker.controller.topic_requests import Deleted, TopicRequests
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
+    from broker.network.turns import Steps, Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
@@ -41,6 +43,7 @@ def handle(
     quotas: ClientQuotas,
     authorizer: Authorizer,
     clock: Clock,
+    turns: Turns,
     context: RequestContext,
     request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse | Later[DeleteTopicsResponse]:
@@ -53,22 +56,25 @@ def handle(
         return DeleteTopicsResponse(responses=_all_refused(asked, error))
     if request.timeout_ms <= 0:
         return DeleteTopicsResponse(responses=_all_refused(asked, Error.REQUEST_TIMED_OUT))
-    selection = _Selection(metadata.image, _Rights(authorizer, context))
-    selection.choose(asked)
     mutations = quotas.mutations_of(context, strict_since=5, now_ms=clock.now_ms())
-    later: Later[DeleteTopicsResponse] = Later()
 
-    def reply(outcomes: Deleted | KafkaError) -> None:
+    def deleted() -> Steps[DeleteTopicsResponse]:
+        selection = _Selection(metadata.image, _Rights(authorizer, context))
+        yield from selection.choose(asked)
+        later: Later[Deleted | KafkaError] = Later()
+        chosen = [*selection.chosen.values()]
+        topics.delete(chosen, later.reply, take=mutations.take, failed=later.fail)
+        answer = later.answer()
+        outcomes: Deleted | KafkaError = (yield answer) if isinstance(answer, Later) else answer
         if isinstance(outcomes, KafkaError):
             results = _all_refused(asked, outcomes.error)
         else:
             for topic, failure in outcomes:
                 selection.tell(topic.name, topic.topic_id, failure)
             results = selection.results
-        later.reply(DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results))
+        return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
 
-    topics.delete([*selection.chosen.values()], reply, take=mutations.take)
-    return later.answer()
+    return turns.answer(deleted(), context, to_the_end=True)
 
 
 class _Rights:
@@ -97,10 +103,13 @@ class _Selection:
         self._image = image
         self._rights = rights
 
-    def choose(self, asked: Sequence[DeleteTopicState]) -> None:
+    def choose(self, asked: Sequence[DeleteTopicState]) -> Steps[None]:
+        pause = Pause()
         names: Counter[str] = Counter()
         ids: Counter[bytes] = Counter()
         for topic in asked:
+            if pause.is_due():
+                yield None
             if topic.name is None and topic.topic_id == ZERO_UUID:
                 self._refuse(
                     None, ZERO_UUID, Error.INVALID_REQUEST, "Neither topic name nor id were specified."
@@ -113,11 +122,15 @@ class _Selection:
                 message = "A topic is named by its name or by its id."
                 self._refuse(topic.name, topic.topic_id, Error.INVALID_REQUEST, message)
         for topic_id, times in ids.items():
+            if pause.is_due():
+                yield None
             if times > 1:
                 self._refuse(None, topic_id, Error.INVALID_REQUEST, "Duplicate topic id.")
             else:
                 self._choose_by_id(topic_id)
         for name, times in names.items():
+            if pause.is_due():
+                yield None
             if times > 1:
                 self._refuse(name, ZERO_UUID, Error.INVALID_REQUEST, "Duplicate topic name.")
             else:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
+from broker.controller.steps import Pause
 from broker.security.authorizer import Operation
 from broker.security.denials import allows_on_cluster
 from protocol.errors import Error
@@ -24,6 +25,8 @@ from storage.directory.log_directory import METADATA_TOPIC
 if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import Steps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from storage.directory.log_directory import LogDirectory
@@ -36,14 +39,26 @@ def handle(
     log_dirs: LogDirs,
     partitions: Partitions,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: DescribeLogDirsRequest,
-) -> DescribeLogDirsResponse:
+) -> DescribeLogDirsResponse | Later[DescribeLogDirsResponse]:
     if not allows_on_cluster(authorizer, context, Operation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
-    wanted = None
+    return turns.answer(_described(log_dirs, partitions, request), context)
+
+
+def _described(
+    log_dirs: LogDirs, partitions: Partitions, request: DescribeLogDirsRequest
+) -> Steps[DescribeLogDirsResponse]:
+    wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = set()
+        pause = Pause()
+        for topic in request.topics:
+            if pause.is_due(1 + len(topic.partitions) // 10):
+                yield None
+            wanted.update((topic.topic, index) for index in topic.partitions)
     results = []
     for path, directory in log_dirs.by_path().items():
         try:
@@ -53,10 +68,11 @@ def handle(
         if directory is None:
             results.append(DescribeLogDirsResult(error_code=Error.KAFKA_STORAGE_ERROR, log_dir=path))
             continue
+        topics = yield from _topics(directory, partitions, wanted)
         results.append(
             DescribeLogDirsResult(
                 log_dir=path,
-                topics=_topics(directory, partitions, wanted),
+                topics=topics,
                 total_bytes=volume.f_blocks * volume.f_frsize,
                 usable_bytes=volume.f_bavail * volume.f_frsize,
                 is_cordoned=log_dirs.is_cordoned_path(path),
@@ -67,24 +83,31 @@ def handle(
 
 def _topics(
     directory: LogDirectory, partitions: Partitions, wanted: Container[tuple[str, int]] | None
-) -> list[DescribeLogDirsTopic]:
+) -> Steps[list[DescribeLogDirsTopic]]:
     topics: dict[str, DescribeLogDirsTopic] = {}
-    # key, size, lag, is future
-    found = [
-        *((key, log.size, _lag(partitions, log, False), False) for key, log in directory.logs.items()),
-        *((key, log.size, _lag(partitions, log, True), True) for key, log in directory.futures.items()),
-        *((key, size, NO_LAG, True) for key, size in directory.unopened_future_sizes().items()),
-    ]
-    for key, size, lag, is_future in found:
+    pause = Pause()
+
+    def add(key: tuple[str, int], size: int, lag: int, *, is_future: bool) -> None:
         name, index = key
-        if name == METADATA_TOPIC or (wanted is not None and key not in wanted):
-            continue
         topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
         topic.partitions.append(
             DescribeLogDirsPartition(
                 partition_index=index, partition_size=size, offset_lag=lag, is_future_key=is_future
             )
         )
+
+    def is_wanted(key: tuple[str, int]) -> bool:
+        return key[0] != METADATA_TOPIC and (wanted is None or key in wanted)
+
+    for logs, is_future in ((directory.logs, False), (directory.futures, True)):
+        for key, log in [*logs.items()]:
+            if pause.is_due():
+                yield None
+            if is_wanted(key) and not log.closed:  # since
+                add(key, log.size, _lag(partitions, log, is_future), is_future=is_future)
+    for key, size in directory.unopened_future_sizes().items():
+        if is_wanted(key):
+            add(key, size, NO_LAG, is_future=True)
     return [*topics.values()]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.controller.steps import Pause
 from broker.security.authorizer import AUTHORIZATION_FAILED, CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints
+    from broker.network.later import Later
+    from broker.network.turns import Steps, Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -37,31 +40,15 @@ def handle(
     endpoints: Endpoints,
     clock: Clock,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: DescribeQuorumRequest,
-) -> DescribeQuorumResponse:
+) -> DescribeQuorumResponse | Later[DescribeQuorumResponse]:
     if not authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         denied = Error.CLUSTER_AUTHORIZATION_FAILED
         return DescribeQuorumResponse(error_code=denied, error_message=AUTHORIZATION_FAILED[denied])
-    named = [(topic.topic_name, [p.partition_index for p in topic.partitions]) for topic in request.topics]
-    if named != [(METADATA_TOPIC, [0])]:
-        return DescribeQuorumResponse(
-            error_message="",
-            topics=[
-                QuorumTopic(
-                    topic_name=name,
-                    partitions=[
-                        QuorumPartition(
-                            partition_index=index,
-                            error_code=Error.UNKNOWN_TOPIC_OR_PARTITION,
-                            error_message="This server does not host this topic-partition.",
-                        )
-                        for index in indexes
-                    ],
-                )
-                for name, indexes in named
-            ],
-        )
+    if not _asks_for_metadata(request):
+        return turns.answer(_unknown(request), context)
     now_ms = clock.now_ms()
     voters = metadata.quorum.voters
     directory_id = ZERO_UUID if voters is None else voters.voters[0].voter_directory_id
@@ -85,6 +72,35 @@ def handle(
     if context.api_version >= 2:
         listener = _controller_listener(node_id, config, endpoints)
         response.nodes = [QuorumNode(node_id=node_id, listeners=[listener])]
+    return response
+
+
+def _asks_for_metadata(request: DescribeQuorumRequest) -> bool:
+    """And for nothing else."""
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return False
+    (topic,) = request.topics
+    return topic.topic_name == METADATA_TOPIC and topic.partitions[0].partition_index == 0
+
+
+def _unknown(request: DescribeQuorumRequest) -> Steps[DescribeQuorumResponse]:
+    response = DescribeQuorumResponse(error_message="")
+    pause = Pause()
+    for topic in request.topics:
+        if pause.is_due():
+            yield None
+        found = QuorumTopic(topic_name=topic.topic_name)
+        response.topics.append(found)
+        for partition in topic.partitions:
+            if pause.is_due():
+                yield None
+            found.partitions.append(
+                QuorumPartition(
+                    partition_index=partition.partition_index,
+                    error_code=Error.UNKNOWN_TOPIC_OR_PARTITION,
+                    error_message="This server does not host this topic-partition.",
+                )
+            )
     return response
 
 

@@ -6,9 +6,10 @@ answer says where the next one begins.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.assigned_directories import offline_replicas
+from broker.controller.steps import Pause
 from broker.controller.topic_names import invalid_name_reason, is_internal
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import Operation, ResourceType
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import Steps, Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -36,9 +39,29 @@ def handle(
     metadata: MetadataLog,
     log_dirs: LogDirs,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: DescribeTopicPartitionsRequest,
-) -> DescribeTopicPartitionsResponse:
+) -> DescribeTopicPartitionsResponse | Later[DescribeTopicPartitionsResponse]:
+    asked = _Asked(node_id, config, metadata, log_dirs, authorizer)
+    return turns.answer(_described(asked, context, request), context)
+
+
+class _Asked(NamedTuple):
+    """Who has a word in it."""
+
+    node_id: int
+    config: BrokerConfig
+    metadata: MetadataLog
+    log_dirs: LogDirs
+    authorizer: Authorizer
+
+
+def _described(
+    asked: _Asked, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> Steps[DescribeTopicPartitionsResponse]:
+    node_id, config, metadata, log_dirs, authorizer = asked
+    pause = Pause()
     image = metadata.image
     names = {topic.name for topic in request.topics}
     if "" in names:
@@ -51,13 +74,20 @@ def handle(
         first_topic, first_index = request.cursor.topic_name, request.cursor.partition_index
         if first_index < 0 or (not every and first_topic not in names):
             return _refuse_all(request, Error.INVALID_REQUEST)
-    names = {name for name in names if name >= first_topic}
-    allowed = sorted(
-        name for name in names if authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
-    )
+    allowed: list[str] = []
+    denied: list[str] = []
+    for name in sorted(names):
+        if pause.is_due():
+            yield None
+        if name < first_topic:
+            continue
+        may_see = authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        (allowed if may_see else denied).append(name)
     left = max(1, min(request.response_partition_limit, config.get_int("max.request.partition.size.limit")))
     response = DescribeTopicPartitionsResponse()
     for name in allowed:
+        if pause.is_due():
+            yield None
         if left <= 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -83,13 +113,15 @@ def handle(
             break
         left -= len(indexes)
     for described in response.topics:
+        if pause.is_due():
+            yield None
         described.topic_authorized_operations = authorized_operations(
             authorizer, context, ResourceType.TOPIC, described.name or ""
         )
     if not every:  # of topics that nobody named it isn't told that they are there
         response.topics += [
             DescribeTopicPartitionsResponseTopic(error_code=Error.TOPIC_AUTHORIZATION_FAILED, name=name)
-            for name in sorted(names.difference(allowed))
+            for name in denied
         ]
     return response
 

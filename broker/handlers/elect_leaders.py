@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from broker.controller.controller_result import ControllerResult
 from broker.controller.record_bounds import check_records
 from broker.controller.replica_decisions import PREFERRED, UNCLEAN, Electorate, elected
+from broker.controller.steps import Pause
 from broker.network.later import Later
 from broker.security.authorizer import Operation
 from broker.security.denials import cluster_refusal
@@ -23,6 +24,7 @@ from protocol.wire.schema import Message
 if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
+    from broker.controller.steps import Steps
     from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
@@ -51,19 +53,19 @@ def handle(
     electorate = Electorate(node_id, log_dirs.ids)
     later: Later[ElectLeadersResponse] = Later()
 
-    def decide(image: ClusterImage) -> ControllerResult[ElectLeadersResponse]:
+    def decide(image: ClusterImage) -> Steps[ControllerResult[ElectLeadersResponse]]:
         return _elect(image, request, election_type, electorate)
 
     def reply(answer: ElectLeadersResponse | KafkaError) -> None:
         later.reply(_refused(context, request, answer) if isinstance(answer, KafkaError) else answer)
 
-    controller.submit(decide, later.guarded(reply))
+    controller.submit(decide, later.guarded(reply), later.fail)
     return later.answer()
 
 
 def _elect(
     image: ClusterImage, request: ElectLeadersRequest, election_type: int, electorate: Electorate
-) -> ControllerResult[ElectLeadersResponse]:
+) -> Steps[ControllerResult[ElectLeadersResponse]]:
     """Partitions that need no election are left out where all of them are asked for.
 
     Raises KafkaError where the request as a whole is too large.
@@ -76,9 +78,14 @@ def _elect(
         asked = [(topic.topic, topic.partitions) for topic in topics]
     decided: list[Message] = []
     response = ElectLeadersResponse()
+    pause = Pause()
     for name, indexes in asked:
+        if pause.is_due():
+            yield
         result = ReplicaElectionResult(topic=name)
         for index in indexes:
+            if pause.is_due():
+                yield
             error: KafkaError | None = None
             try:
                 decided += elected(image, name, index, election_type, electorate)

@@ -14,7 +14,7 @@ from broker.controller import config_decisions
 from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE
 from broker.controller.config_requests import ConfigRequest, check_resource
 from broker.controller.image import BROKER_RESOURCE
-from broker.network.later import Later
+from broker.network.deciding import decided
 from broker.security import authorizer as security
 from broker.security.config_resources import ConfigRights
 from protocol.errors import Error, KafkaError
@@ -31,8 +31,12 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
     from broker.network.dispatch import Dispatcher
+    from broker.network.later import Later
+    from broker.network.turns import Steps, Turns
     from broker.security.authorizer import Authorizer
     from protocol.wire.schema import Message
+
+_OPERATIONS = frozenset(Operation)
 
 
 def handle(
@@ -42,11 +46,12 @@ def handle(
     authorizer: Authorizer,
     node_id: int,
     dispatcher: Dispatcher,
+    turns: Turns,
     context: RequestContext,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse | Later[IncrementalAlterConfigsResponse]:
     has_unknown_operation = any(
-        each.config_operation not in tuple(Operation)
+        each.config_operation not in _OPERATIONS
         for resource in request.resources
         for each in resource.configs
     )
@@ -82,22 +87,19 @@ def handle(
         return config_decisions.altered(image, config, of, _alterations(resource))
 
     asked = ConfigRequest(request.resources)
-    asked.preprocess(check)
-    asked.authorize(rights.refusal)
-    later: Later[IncrementalAlterConfigsResponse] = Later()
 
-    def reply(refusal: KafkaError | None) -> None:
-        if refusal is not None:
-            asked.refuse_remaining(refusal)
-        later.reply(IncrementalAlterConfigsResponse(responses=asked.responses))
+    def altered() -> Steps[IncrementalAlterConfigsResponse]:
+        yield from asked.preprocess(check)
+        yield from asked.authorize(rights.refusal)
+        if asked.remaining:
+            refusal = yield from decided(
+                controller, lambda image: asked.decide(image, decide, validate_only=request.validate_only)
+            )
+            if refusal is not None:
+                asked.refuse_remaining(refusal)
+        return IncrementalAlterConfigsResponse(responses=asked.responses)
 
-    if asked.remaining:
-        controller.submit(
-            lambda image: asked.decide(image, decide, validate_only=request.validate_only), reply
-        )
-    else:
-        reply(None)
-    return later.answer()
+    return turns.answer(altered(), context, to_the_end=True)
 
 
 def _alterations(resource: IncrementalAlterConfigsResource) -> list[Alteration]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.coordination.gathering import gathered
+from broker.network.later import Later
+from broker.network.pieces import MOST_OF_PIECE, EntryList, in_pieces, is_long
 from broker.network.repeats import Repeats
 from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
 from coordinator.group.offsets.fetching import INVALID_OFFSET
@@ -29,12 +31,12 @@ from protocol.messages.groups_offsets import (
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.network.later import Later
+    from broker.network.turns import Steps, Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
@@ -42,16 +44,21 @@ GROUP_ERROR_VERSION = 2
 BATCH_VERSION = 8
 TOPIC_ID_VERSION = 10
 
+_TOPICS_OF_GROUP = EntryList("topics", "topics", "partition_indexes", "partitions", ("name", "topic_id"))
+
 
 def handle(
     groups: Groups,
     metadata: MetadataLog,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse | Later[OffsetFetchResponse]:
     fetch = _Fetch(groups, metadata, authorizer, context, Repeats(), require_stable=request.require_stable)
     if context.api_version >= BATCH_VERSION:
+        if len(request.groups) > MOST_OF_PIECE or any(map(_is_long, request.groups)):
+            return turns.answer(_in_pieces(fetch, request.groups, _of_groups), context)
         return gathered([fetch.answer(group) for group in fetch.answered(request.groups)], _of_groups)
     topics = None
     if request.topics is not None:
@@ -60,7 +67,35 @@ def handle(
             for topic in request.topics
         ]
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    return gathered([fetch.answer(asked)], lambda found: _of_one_group(asked, found[0], context.api_version))
+
+    def respond(found: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+        return _of_one_group(asked, found[0], context.api_version)
+
+    if _is_long(asked):
+        return turns.answer(_in_pieces(fetch, [asked], respond), context)
+    return gathered([fetch.answer(asked)], respond)
+
+
+def _is_long(group: OffsetFetchRequestGroup) -> bool:
+    return is_long(group, _TOPICS_OF_GROUP)
+
+
+def _in_pieces(
+    fetch: _Fetch,
+    groups: Sequence[OffsetFetchRequestGroup],
+    respond: Callable[[list[OffsetFetchResponseGroup]], OffsetFetchResponse],
+) -> Steps[OffsetFetchResponse]:
+    """Group by group, and a group's topics piece by piece."""
+    answers = []
+    for group in fetch.answered(groups):
+        if _is_long(group):
+            answers.append((yield from in_pieces(group, _TOPICS_OF_GROUP, fetch.answer)))
+        else:
+            answer = fetch.answer(group)
+            answers.append((yield answer) if isinstance(answer, Later) else answer)
+            if len(answers) % MOST_OF_PIECE == 0:
+                yield None
+    return respond(answers)
 
 
 def _of_groups(answers: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:

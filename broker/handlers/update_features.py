@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
+    from broker.controller.steps import Steps
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 
@@ -48,9 +49,9 @@ def handle(
     static = config.static.get("min.insync.replicas")
     later: Later[UpdateFeaturesResponse] = Later()
 
-    def decide(image: ClusterImage) -> ControllerResult[KafkaError | None]:
+    def decide(image: ClusterImage) -> Steps[ControllerResult[KafkaError | None]]:
         try:
-            decided = updated(
+            decided = yield from updated(
                 image,
                 updates,
                 kraft_version=metadata.quorum.kraft_version,
@@ -64,7 +65,7 @@ def handle(
     def reply(failure: KafkaError | None) -> None:
         later.reply(_updated(context, updates) if failure is None else _refused(failure))
 
-    controller.submit(decide, later.guarded(reply))
+    controller.submit(decide, later.guarded(reply), later.fail)
     return later.answer()
 
 

@@ -9,19 +9,47 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from broker.network.later import Later
 from broker.network.repeats import Repeats
+from protocol.errors import CodecError
+from protocol.wire.compile_decoder import PER_STEP
 
 if TYPE_CHECKING:
     from broker.network.turns import Steps
+    from protocol.wire.schema import Message
+
+T = TypeVar("T")
 
 MOST_OF_PIECE = 100
 """Entries of a list, and of the lists in it, in one piece."""
 
 LIST_BYTES = 1_000
 """A request of no more bytes has no long list."""
+
+
+MOST_DECIDED = 50_000
+"""Entries of all lists of a request that is decided, or answered, as one and is longer than 64 KiB. It is more than the
+10,000 records that it may come to (Kafka: `QuorumController.MAX_RECORDS_PER_USER_OP`) ever need."""
+
+MOST_FETCHED = 30_000
+"""Entries of all lists of a Fetch that is longer than 64 KiB: it reads them all, or waits for them all."""
+
+MOST_ENTRIES: dict[str, int] = {
+    **dict.fromkeys(
+        (
+            *("AddPartitionsToTxn", "AlterClientQuotas", "AlterConfigs", "AlterPartitionReassignments"),
+            *("AlterReplicaLogDirs", "AlterUserScramCredentials", "ConsumerGroupHeartbeat"),
+            *("CreatePartitions", "CreateTopics", "DeleteTopics", "DescribeLogDirs", "DescribeQuorum"),
+            *("DescribeTopicPartitions", "ElectLeaders", "IncrementalAlterConfigs", "OffsetFetch"),
+            "UpdateFeatures",
+        ),
+        MOST_DECIDED,
+    ),
+    "Fetch": MOST_FETCHED,
+}
+"""By the names of APIs that have a bound of their own."""
 
 
 class EntryList(NamedTuple):
@@ -40,6 +68,27 @@ class EntryList(NamedTuple):
     """Whether it goes on where the client hangs up."""
     at_once: int = MOST_OF_PIECE
     """Fewer where an entry's answer may be large by itself: all members of a group, all settings of a topic."""
+
+
+def bounded(request: type[Message], decoding: Steps[T]) -> Steps[T]:
+    """What decodes such a request, ended with CodecError where it has more entries than may be."""
+    most = MOST_ENTRIES.get(request.__name__.removesuffix("Request"))
+    if most is None:
+        return decoding
+    return _bounded(decoding, most)
+
+
+def _bounded(decoding: Steps[T], most: int) -> Steps[T]:
+    found = 0
+    while True:
+        try:
+            next(decoding)
+        except StopIteration as end:
+            return cast("T", end.value)
+        found += PER_STEP
+        if found > most:
+            raise CodecError(f"more than {most} entries")
+        yield None
 
 
 def is_long(request: Any, entries: EntryList) -> bool:
@@ -152,6 +201,11 @@ ENTRY_LISTS: dict[str, EntryList] = {
     "TxnOffsetCommit": _TOPICS._replace(changes=True),
     "DescribeConfigs": EntryList(
         "resources", "results", repeats=("resource_type", "resource_name"), at_once=10
+    ),
+    "OffsetDelete": _TOPICS._replace(changes=True),
+    "CreateAcls": EntryList("creations", "results"),
+    "ListPartitionReassignments": EntryList(
+        "topics", "topics", "partition_indexes", "partitions", ("name",), repeats=("name",)
     ),
     "DeleteGroups": EntryList("groups_names", "results", changes=True),
     "DescribeProducers": EntryList(

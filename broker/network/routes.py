@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from broker.handlers import HANDLERS
 from broker.network.answers import Answer, Chunk
 from broker.network.frames import joined
-from broker.network.pieces import ENTRY_LISTS
+from broker.network.pieces import ENTRY_LISTS, bounded
 from protocol.apis import APIS
 from protocol.errors import CodecError
 from protocol.wire.codec import decoder, decoder_in_steps, encoder, encoder_in_steps
@@ -71,7 +71,8 @@ class Route:
         self.encode(response, chunks)
 
     def decode_in_steps(self, frame: memoryview, pos: int) -> Steps[tuple[Any, int]]:
-        return decoder_in_steps(self._request, self.api_version)(frame, pos, len(frame))
+        decode = decoder_in_steps(self._request, self.api_version)
+        return bounded(self._request, decode(frame, pos, len(frame)))
 
     def encode_in_steps(self, response: Any, chunks: list[Any]) -> Iterator[None]:
         return encoder_in_steps(self.response, self.api_version)(response, chunks)

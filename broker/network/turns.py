@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.environment.computing import Compute, Computing, ComputingAtOnce
@@ -135,6 +136,24 @@ class Turns:
         self._go_on(under_way, wanted)
         return later
 
+    def reply(self, steps: Steps[R], later: Later[R], context: RequestContext | None = None) -> None:
+        """The steps make what is answered: in this call where one does."""
+        try:
+            answer = self.answer(steps, context)
+        except Exception as error:
+            later.fail(error)
+            return
+        if isinstance(answer, Later):
+            answer.pass_on(later)
+        else:
+            later.reply(answer)
+
+    def carry_out(self, steps: Steps[None], failed: Callable[[BaseException], None]) -> None:
+        """Steps that nobody waits for. Raises what the first raises; `failed` is told of what a later one does."""
+        later = self.answer(steps, to_the_end=True)
+        if isinstance(later, Later):
+            later.when_answered(partial(_fail_by, later, failed))
+
     def _begin(self) -> None:
         if self._watchdog is not None:
             self._turn_began_s = self._watchdog.monotonic_s()
@@ -214,6 +233,12 @@ class Turns:
             under_way.later.fail(error)
         else:
             self._go_on(under_way, wanted)
+
+
+def _fail_by(later: Later[None], failed: Callable[[BaseException], None]) -> None:
+    _, error = _outcome(later)
+    if error is not None:
+        failed(error)
 
 
 def _outcome(later: Later[Any]) -> tuple[Any, BaseException | None]:

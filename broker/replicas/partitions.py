@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.controller.assigned_directories import MIGRATING, UNASSIGNED, directory_of
+from broker.controller.steps import Pause, at_once
 from broker.replicas.partition import HostedTopic, Partition
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
@@ -21,6 +22,7 @@ from storage.log.segment_recovery import UnsupportedFormatError
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage, TopicChanges, TopicImage
+    from broker.controller.steps import Steps
     from broker.environment.chance import Chance
     from broker.environment.clock import Clock
     from coordinator.commit_waiters import Failed
@@ -38,6 +40,9 @@ FAULTS = (
     CorruptRecordError,
     UnsupportedFormatError,
 )
+
+TOPIC_COST = 10
+"""What it takes to follow a topic, beside its partitions."""
 
 
 class Partitions:
@@ -91,22 +96,26 @@ class Partitions:
     def all(self) -> list[Partition]:
         return [partition for topic in self.by_name.values() for partition in topic.partitions.values()]
 
-    def follow(self, image: ClusterImage) -> TopicChanges:
+    def follow(self, image: ClusterImage) -> Steps[TopicChanges]:
         """Make the partitions what the metadata says, as far as it changed since the last call: what is returned.
 
-        What the disk refuses is logged and tried again at the next call; until then the partition is offline.
+        In steps, between which the image may change again; what is returned holds for the image as it was. What the
+        disk refuses is logged and tried again at the next call; until then the partition is offline.
         """
         changes = image.take_changes()
         retried, self._to_delete = self._to_delete, []
+        pause = Pause()
         for partition in retried:
             self._delete(partition)
+            if pause.is_due():
+                yield
         for topic in changes.removed:
-            self._remove(topic)
+            yield from self._remove(topic, pause)
         to_follow = changes.touched | self._to_follow
         self._to_follow = {}
         for name in to_follow:
             if name in image.topics:
-                self._follow_topic(image.topics[name])
+                yield from self._follow_topic(image.topics[name], pause)
         return changes
 
     def open_all(self, image: ClusterImage) -> TopicChanges:
@@ -114,7 +123,7 @@ class Partitions:
         stay as they are."""
         changes = image.take_changes()
         for name in changes.touched:
-            self._follow_topic(image.topics[name], at_start=True)
+            at_once(self._follow_topic(image.topics[name], Pause(), at_start=True))
         return changes
 
     def configure_all(self) -> None:
@@ -122,14 +131,20 @@ class Partitions:
         for topic in self.by_name.values():
             topic.configure(self._config_of_topic(topic.name))
 
-    def _follow_topic(self, topic: TopicImage, *, at_start: bool = False) -> None:
+    def _follow_topic(self, topic: TopicImage, pause: Pause, *, at_start: bool = False) -> Steps[None]:
         hosted = self.by_name.get(topic.name)
+        if hosted is not None and hosted.topic_id != topic.topic_id:
+            return  # deleted and created anew since: that is followed next
+        if pause.is_due(TOPIC_COST):
+            yield
         if hosted is None:
             hosted = HostedTopic(topic.name, topic.topic_id, self._is_internal(topic.name))
             self.by_name[topic.name] = hosted
             self.by_id[topic.topic_id] = hosted
         hosted.configure(self._config_of_topic(topic.name))
-        for index, wanted in topic.partitions.items():
+        for index, wanted in [*topic.partitions.items()]:
+            if pause.is_due():
+                yield
             if self._node_id not in wanted.replicas:
                 self._let_go(hosted, index)
                 continue
@@ -206,15 +221,17 @@ class Partitions:
             return next(iter(self._directories.values()))
         return self._directories.get(directory_id)
 
-    def _remove(self, topic: TopicImage) -> None:
+    def _remove(self, topic: TopicImage, pause: Pause) -> Steps[None]:
         hosted = self.by_id.pop(topic.topic_id, None)
         if hosted is None:
             return
         if self.by_name.get(hosted.name) is hosted:
             del self.by_name[hosted.name]
-        for partition in hosted.partitions.values():
+        for partition in [*hosted.partitions.values()]:
             partition.give_up(Error.NOT_LEADER_OR_FOLLOWER)  # first: else who waits is told of a closed log
             self._delete(partition)
+            if pause.is_due():
+                yield
         self._discard_unopened_futures(hosted.name)
 
     def _discard_unopened_futures(self, topic: str) -> None:

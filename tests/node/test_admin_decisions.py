@@ -18,6 +18,7 @@ from broker.controller.registration import (
     register_broker,
     take_leadership_away,
 )
+from broker.controller.steps import at_once
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
@@ -137,7 +138,7 @@ def test_another_number_in_sync_clears_who_is_eligible(image: ClusterImage) -> N
 
 def update(image: ClusterImage, *wanted: tuple[str, int, int]) -> list[Message]:
     updates = [FeatureUpdate(*update) for update in wanted]
-    return feature_decisions.updated(image, updates, kraft_version=0, static_min_insync_replicas=3)
+    return at_once(feature_decisions.updated(image, updates, kraft_version=0, static_min_insync_replicas=3))
 
 
 def test_a_feature_is_lowered_and_raised_again(image: ClusterImage) -> None:

@@ -76,7 +76,7 @@ async def guarded(folder: Path, *topics: str) -> tuple[Server, DenyingAuthorizer
     node.authorizer = authorizer
     if topics:
         wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in topics]
-        TopicsNow(node.topics).create(wanted)
+        TopicsNow(node).create(wanted)
     return node, authorizer
 
 

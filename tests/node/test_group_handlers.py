@@ -87,7 +87,12 @@ class OneShard:
         api_key = type(request).API_KEY
         handle = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}").handle
         names = handle.__code__.co_varnames[: handle.__code__.co_argcount - 2]
-        ports = {"groups": self, "metadata": self.metadata, "authorizer": self.authorizer}
+        ports = {
+            "groups": self,
+            "metadata": self.metadata,
+            "authorizer": self.authorizer,
+            "turns": None,  # of long requests alone
+        }
         context = RequestContext(CONNECTION, api_key, version, 1, "client")
         return handle(*(ports[name] for name in names), context, request)
 

@@ -7,9 +7,18 @@ from typing import Any
 
 import pytest
 
+from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
+from broker.network import pieces
 from broker.network.dispatch import LONG_FRAME_BYTES
 from broker.server import Server
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.apis import APIS
+from protocol.messages.metadata import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsTopic,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
+from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.wire.compile_decoder import PER_STEP
 from tests.support.straight import Straight
 from tests.support.wire import Client, Outcome
@@ -77,3 +86,28 @@ async def test_nonsense_behind_a_long_beginning_closes_the_connection(node: Serv
     while not isinstance(outcome := client.receive_frame(within_s=0), Outcome) or outcome is Outcome.SILENCE:
         await turn()
     assert outcome is Outcome.CLOSED
+
+
+@pytest.mark.limit("broker.network.pieces.MOST_DECIDED")
+@pytest.mark.limit("broker.network.pieces.MOST_FETCHED")
+async def test_what_is_decided_or_answered_as_one_has_fewer_entries(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pieces.MOST_DECIDED >= 5 * MAX_RECORDS_PER_REQUEST  # an entry may have three lists
+    few = 3 * PER_STEP
+    for name in [*pieces.MOST_ENTRIES]:
+        assert name in {api.name for api in APIS.values()}
+        monkeypatch.setitem(pieces.MOST_ENTRIES, name, few)
+    for entries, is_served in ((few, True), (2 * few, False)):
+        deleted = [DeleteTopicState(name=f"nowhere-{number:08}") for number in range(entries)]
+        described = [DescribeTopicPartitionsTopic(name=topic.name or "") for topic in deleted]
+        for request, version in (
+            (DeleteTopicsRequest(topics=deleted, timeout_ms=1000), 6),
+            (DescribeTopicPartitionsRequest(topics=described), 0),
+        ):
+            asked = Client(Straight(node)).answer(request, version)
+            if is_served:
+                await asked
+            else:
+                with pytest.raises(ConnectionError):
+                    await asked

@@ -44,7 +44,7 @@ from tests.support.disk import files
 from tests.support.held_syncs import HeldSyncs
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
-from tests.support.whole_server import configured, handled
+from tests.support.whole_server import configured, handled, take_turns
 
 FIRST = int(os.environ.get("IN_FLIGHT_FROM", "0"))
 ROUNDS = int(os.environ.get("IN_FLIGHT_ROUNDS", "20"))
@@ -298,6 +298,7 @@ async def test_what_is_in_flight_is_told_to_nobody_and_counts_for_what_comes_aft
 
     def sync() -> None:
         syncs.run_one()
+        take_turns(node)
         in_flight[:] = [each for each in in_flight if not _is_told(*each)]
 
     for _ in range(REQUESTS):
@@ -344,6 +345,7 @@ async def test_where_the_disk_fails_all_that_is_in_flight_is_refused_and_nothing
             answers.append((request, answer))
     caplog.clear()
     syncs.fail_one()
+    take_turns(node)
     assert "is not appended to any more: the disk is gone" in caplog.text
     assert visible(node) == seen
     for name in set(TOPICS) - node.metadata.image.topics.keys():  # though it may have been asked for in vain

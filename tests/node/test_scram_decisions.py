@@ -14,6 +14,7 @@ from broker.controller.registration import (
     min_insync_replicas,
     register_broker,
 )
+from broker.controller.steps import at_once
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion
@@ -51,7 +52,7 @@ def upsert(user: str, mechanism: int = 1, iterations: int = 4096) -> ScramCreden
 
 
 def test_a_credential_holds_keys_and_no_password(image: ClusterImage) -> None:
-    decided, outcomes = scram_decisions.altered(image, [], [upsert("a")])
+    decided, outcomes = at_once(scram_decisions.altered(image, [], [upsert("a")]))
     apply(image, *decided)
 
     stored = scram_decisions.credentials(image)["a", 1]
@@ -62,7 +63,9 @@ def test_a_credential_holds_keys_and_no_password(image: ClusterImage) -> None:
 
 
 def test_a_user_that_is_altered_twice_is_refused_and_the_others_are_not(image: ClusterImage) -> None:
-    decided, outcomes = scram_decisions.altered(image, [], [upsert("a"), upsert("b"), upsert("a", 2)])
+    decided, outcomes = at_once(
+        scram_decisions.altered(image, [], [upsert("a"), upsert("b"), upsert("a", 2)])
+    )
     apply(image, *decided)
 
     assert [*scram_decisions.credentials(image)] == [("b", 1)]
@@ -85,7 +88,7 @@ def test_a_user_that_is_altered_twice_is_refused_and_the_others_are_not(image: C
 def test_a_credential_that_cannot_be_is_refused(
     image: ClusterImage, wanted: ScramCredentialUpsertion, error: Error
 ) -> None:
-    decided, outcomes = scram_decisions.altered(image, [], [wanted])
+    decided, outcomes = at_once(scram_decisions.altered(image, [], [wanted]))
 
     refusal = outcomes[wanted.name]
     assert decided == []
@@ -99,9 +102,9 @@ def test_a_credential_of_an_empty_password_fails_alone_and_only_where_nothing_el
     empty = upsert("a")
     empty.salted_password = b""
 
-    decided, outcomes = scram_decisions.altered(image, [], [empty, upsert("b")])
+    decided, outcomes = at_once(scram_decisions.altered(image, [], [empty, upsert("b")]))
     apply(image, *decided)
-    _, twice = scram_decisions.altered(image, [], [empty, empty])
+    _, twice = at_once(scram_decisions.altered(image, [], [empty, empty]))
 
     assert [*scram_decisions.credentials(image)] == [("b", 1)]
     refusals = [outcomes["a"], twice["a"]]
@@ -112,13 +115,13 @@ def test_a_credential_of_an_empty_password_fails_alone_and_only_where_nothing_el
 
 
 def test_a_credential_is_deleted_once(image: ClusterImage) -> None:
-    decided, _ = scram_decisions.altered(image, [], [upsert("a")])
+    decided, _ = at_once(scram_decisions.altered(image, [], [upsert("a")]))
     apply(image, *decided)
     deletion = ScramCredentialDeletion(name="a", mechanism=1)
 
-    decided, _ = scram_decisions.altered(image, [deletion], [])
+    decided, _ = at_once(scram_decisions.altered(image, [deletion], []))
     apply(image, *decided)
-    _, again = scram_decisions.altered(image, [deletion], [])
+    _, again = at_once(scram_decisions.altered(image, [deletion], []))
 
     assert scram_decisions.credentials(image) == {}
     refusal = again["a"]

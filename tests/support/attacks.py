@@ -16,36 +16,42 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from barnabas import Broker
-from broker.network.pieces import ENTRY_LISTS
+from broker.network.dispatch import MAX_CONTROL_REQUEST_BYTES
+from broker.network.pieces import MOST_ENTRIES
+from protocol.apis import APIS
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.cluster_admin import (
+    DescribeLogDirsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+)
+from protocol.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from protocol.messages.metadata import DescribeTopicPartitionsRequest, MetadataRequest
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.quotas import AlterClientQuotasRequest, AlterEntryData, EntityData, OpData
+from protocol.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
 from protocol.records import compression
 from protocol.records.effort import LITTLE
 from protocol.records.lz4_frame import compress_frame
+from protocol.wire.schema import Message
 from tests.support.large_requests import large_requests
 from tests.support.record_bytes import NOW_MS, batch, record, varint
 from tests.support.wire import Client, request_frame
 
 TOPICS, PARTITIONS = 200, 20
 TRIES = 3
-
-# Lists that are one decision of the controller, or of one group, member or session, and aren't cut up: up to 10,000
-# records each (`broker.controller.record_bounds`), or one answer that needs all of it.
-DECIDED_AS_ONE = frozenset(
-    (
-        *("AddPartitionsToTxn", "AlterClientQuotas", "AlterConfigs", "AlterPartitionReassignments"),
-        *("AlterReplicaLogDirs", "AlterUserScramCredentials", "ConsumerGroupHeartbeat", "CreateAcls"),
-        *("CreatePartitions", "CreateTopics", "DeleteTopics", "DescribeLogDirs", "DescribeQuorum"),
-        *("DescribeTopicPartitions", "ElectLeaders", "Fetch", "IncrementalAlterConfigs"),
-        *("ListPartitionReassignments", "OffsetDelete", "OffsetFetch", "UpdateFeatures"),
-    )
-)
-
-
-MANY = frozenset((*ENTRY_LISTS, "Metadata", "Produce"))
-"""APIs of which the longest lists are asked; of the others it is a tenth of that."""
 
 
 class Attack(NamedTuple):
@@ -123,12 +129,13 @@ def longest_wait_s(broker: Broker, attack: Attack, bound_s: float) -> float:
 
 
 def lists(entries: int) -> Iterator[Attack]:
-    """Long lists of every API that goes through them in turns."""
-    for large in [*large_requests(entries, only=MANY), *large_requests(max(1, entries // 10))]:
-        name = type(large.message).__name__.removesuffix("Request")
-        frame = request_frame(large.message, large.version, 1)
-        if name not in DECIDED_AS_ONE and len(frame) < 8 << 20:
-            yield Attack(str(large), [frame])
+    """Long lists of every API; where one has a bound, as long as are served."""
+    for api in APIS.values():
+        count = min(entries, MOST_ENTRIES.get(api.name, entries) * 9 // 10)
+        for large in large_requests(count, only=(api.name,)):
+            frame = request_frame(large.message, large.version, 1)
+            if len(frame) < MAX_CONTROL_REQUEST_BYTES:
+                yield Attack(str(large), [frame])
 
 
 def batches(scale: int) -> Iterator[Attack]:
@@ -172,6 +179,40 @@ def searches() -> Iterator[Attack]:
         yield Attack(f"a search for {timestamp}", [request_frame(request, 7, 1)])
 
 
+def changes() -> Iterator[Attack]:
+    """Of the metadata, as many records at once as may be; what is made is taken away again."""
+    wide = [CreatableTopic(name="wide", num_partitions=9_999, replication_factor=1)]
+    many = [CreatableTopic(name=f"many-{n}", num_partitions=1, replication_factor=1) for n in range(4_000)]
+    setting = IncrementalAlterableConfig(name="retention.ms", config_operation=0, value="1000000")
+    altered = [
+        IncrementalAlterConfigsResource(resource_type=2, resource_name=topic.name, configs=[setting])
+        for topic in many
+    ]
+    grown = [CreatePartitionsTopic(name=topic.name, count=3) for topic in many]
+    requests: list[tuple[Message, int]] = [
+        (CreateTopicsRequest(topics=wide, timeout_ms=60_000), 7),
+        (CreateTopicsRequest(topics=many, timeout_ms=60_000), 7),
+        (IncrementalAlterConfigsRequest(resources=altered), 1),
+        (CreatePartitionsRequest(topics=grown, timeout_ms=60_000), 3),
+        (DescribeLogDirsRequest(topics=None), 4),
+        (DescribeTopicPartitionsRequest(topics=[]), 0),
+        (MetadataRequest(topics=None), 12),
+        (ElectLeadersRequest(topic_partitions=None, timeout_ms=60_000), 2),
+        (ListPartitionReassignmentsRequest(topics=None, timeout_ms=60_000), 0),
+    ]
+    names = [DeleteTopicState(name=topic.name) for topic in [*wide, *many]]
+    requests.append((DeleteTopicsRequest(topics=names, timeout_ms=60_000), 6))
+    yield Attack("thousands of topics", [request_frame(*request, 1) for request in requests])
+    quotas = [
+        AlterEntryData(
+            entity=[EntityData(entity_type="user", entity_name=f"user-{n}")],
+            ops=[OpData(key="producer_byte_rate", value=1e9)],
+        )
+        for n in range(9_999)
+    ]
+    yield Attack("thousands of quotas", [request_frame(AlterClientQuotasRequest(entries=quotas), 1, 1)])
+
+
 def packed(codec: int, payload: bytes) -> bytearray:
     """A batch with bytes of its own behind the header."""
     from protocol.records.batch import BATCH_LENGTH_POS, BATCH_OVERHEAD, LOG_OVERHEAD, patch_crc
@@ -202,9 +243,7 @@ def damaged(frames: int, seed: int, *, at_once: int = 50) -> Iterator[Attack]:
     """Requests of all APIs in all versions with some bytes changed, so many frames in all."""
     luck = random.Random(seed)
     whole = [
-        request_frame(large.message, large.version, 1)
-        for large in large_requests(20, every_version=True)
-        if type(large.message).__name__.removesuffix("Request") not in DECIDED_AS_ONE
+        request_frame(large.message, large.version, 1) for large in large_requests(20, every_version=True)
     ]
     for start in range(0, frames, at_once):
         some = []

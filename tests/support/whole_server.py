@@ -14,6 +14,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.environment.background import BackgroundThreads
 from broker.environment.environment import Environment
 from broker.network.dispatch import with_ports
+from broker.network.later import Later
 from broker.process.command_line import parse_command_line
 from broker.server import Server
 from protocol.wire.codec import encoder
@@ -52,10 +53,19 @@ def clock_of(node: Server) -> ManualClock:
     return node.clock
 
 
+def take_turns(node: Server) -> None:
+    """All that long requests can do without waiting for anything."""
+    while node.turns._waiting:
+        node.turns._take_turn()
+
+
 def handled(node: Server, handler: ModuleType, context: Any, request: Any) -> Any:
     """What the handler answers, given the ports that its signature names. What it answers at once has to have a form
     in the request's version."""
     answer = with_ports(handler.handle, node)(context, request)
+    if isinstance(answer, Later):
+        take_turns(node)
+        answer = answer.answer()
     version = getattr(context, "api_version", None)  # not each test's context says one
     if version is not None and isinstance(answer, Message):
         encoder(type(answer), version)(answer, [b""])

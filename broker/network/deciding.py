@@ -1,0 +1,24 @@
+"""A decision of the controller as a step of a request that goes in turns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from broker.network.later import Later
+
+if TYPE_CHECKING:
+    from broker.controller.controller import Controller, Decide
+    from broker.network.turns import Steps
+    from protocol.errors import KafkaError
+
+T = TypeVar("T")
+
+
+def decided(controller: Controller, decide: Decide[T]) -> Steps[T | KafkaError]:
+    """What `Controller.submit` replies; the turn ends only where that isn't known at once."""
+    later: Later[T | KafkaError] = Later()
+    controller.submit(decide, later.reply, later.fail)
+    answer = later.answer()
+    if isinstance(answer, Later):
+        return cast("T | KafkaError", (yield answer))
+    return answer
