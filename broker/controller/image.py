@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from broker.controller.kept_records import KEPT, KeptRecords
+from broker.controller.record_versions import METADATA_VERSION, is_known
 from broker.controller.topic_names import collision_key
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.messages import metadata_records as records
@@ -322,6 +323,8 @@ class ClusterImage:
             self.changed_topics[record.resource_name] = None
 
     def _feature_level(self, record: records.FeatureLevelRecord) -> None:
+        if record.name == METADATA_VERSION and not is_known(record.feature_level):
+            raise MetadataContradictionError(f"there is no {METADATA_VERSION} {record.feature_level}")
         if record.feature_level == 0:
             self.features.pop(record.name, None)
         else:

@@ -6,6 +6,7 @@ from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
 
 METADATA_VERSION = "metadata.version"
+OLDEST_METADATA_VERSION = 7  # 3.3-IV3, the first one of KRaft
 LATEST_METADATA_VERSION = 30  # 4.3-IV0
 DIRECTORIES_SINCE = 17  # 3.7-IV2: records name directories
 
@@ -16,6 +17,11 @@ _WRITTEN: dict[type[Message], tuple[tuple[int, int], ...]] = {
     records.PartitionRecord: ((23, 2), (DIRECTORIES_SINCE, 1), (0, 0)),
     records.PartitionChangeRecord: ((23, 2), (DIRECTORIES_SINCE, 1), (0, 0)),
 }
+
+
+def is_known(metadata_version: int) -> bool:
+    """Of any other one it isn't known what records mean (Kafka: `MetadataVersion.fromFeatureLevel`)."""
+    return OLDEST_METADATA_VERSION <= metadata_version <= LATEST_METADATA_VERSION
 
 
 def written_version(record_type: type[Message], metadata_version: int) -> int:

@@ -12,7 +12,11 @@ from typing import NamedTuple
 
 from broker.controller.assigned_directories import is_online
 from broker.controller.image import BROKER_RESOURCE, NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION
+from broker.controller.record_versions import (
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    OLDEST_METADATA_VERSION,
+)
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
 
@@ -21,7 +25,7 @@ ELR_VERSION = "eligible.leader.replicas.version"
 
 # name → (lowest and highest level supported, level that a new cluster is given), by Kafka 4.3
 FEATURES: dict[str, tuple[int, int, int]] = {
-    METADATA_VERSION: (7, LATEST_METADATA_VERSION, LATEST_METADATA_VERSION),
+    METADATA_VERSION: (OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     ELR_VERSION: (0, 1, 1),
     "group.version": (0, 1, 1),
     "share.version": (0, 1, 1),

@@ -35,7 +35,7 @@ def elected(
     """
     node_id, online = electorate
     partition = partition_named(image, topic, index)
-    preferred = partition.replicas[0]
+    preferred = partition.replicas[0] if partition.replicas else NO_LEADER
     if partition.leader == preferred or (election_type == UNCLEAN and partition.leader != NO_LEADER):
         raise KafkaError(
             Error.ELECTION_NOT_NEEDED, f"The leader of {topic}-{index} is the one it should have."

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.controller.controller_result import ControllerResult
-from protocol.errors import KafkaError
+from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ProducerIdsRecord
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
     from broker.controller.registration import BrokerIncarnation
+
+LAST_PRODUCER_ID = (1 << 63) - 1
 
 log = logging.getLogger("barnabas.coordination")
 
@@ -39,6 +41,8 @@ class ProducerIdBlocks:
 
     def _decide(self, image: ClusterImage, size: int) -> ControllerResult[int | KafkaError]:
         first = image.next_producer_id
+        if first > LAST_PRODUCER_ID - size:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"there are no producer ids left behind {first}")
         record = ProducerIdsRecord(
             broker_id=self._broker.node_id,
             broker_epoch=self._broker.broker_epoch,

@@ -7,12 +7,10 @@ A second node that commits at once says what each has to be answered, and what t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -20,205 +18,23 @@ from broker.controller.image_records import image_records
 from broker.controller.record_serde import encode_metadata_record
 from broker.environment.environment import Environment
 from broker.handlers import (
-    alter_client_quotas,
-    alter_configs,
-    alter_partition_reassignments,
-    alter_user_scram_credentials,
-    create_partitions,
     create_topics,
-    delete_topics,
-    elect_leaders,
-    incremental_alter_configs,
     init_producer_id,
     metadata,
-    unregister_broker,
     update_features,
 )
-from broker.network.later import Later
-from broker.security.principal import ANONYMOUS
 from broker.server import Server
-from protocol.apis import APIS
 from protocol.messages import metadata_records as records
-from tests.compare.plain import message_from, plain
+from tests.node.metadata_requests import TIMEOUT_MS, TOPICS, Request, Requests, asked, told
 from tests.support.disk import files
 from tests.support.held_syncs import HeldSyncs
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
-from tests.support.whole_server import configured, handled, take_turns
+from tests.support.whole_server import configured, take_turns
 
 FIRST = int(os.environ.get("IN_FLIGHT_FROM", "0"))
 ROUNDS = int(os.environ.get("IN_FLIGHT_ROUNDS", "20"))
 REQUESTS = 40
-
-NODES_OWN = ("brokers", "cluster_id")
-TOPICS = ("a", "b", "c")
-TIMEOUT_MS = 1000
-TOPIC, BROKER, GROUP, CLIENT_METRICS = 2, 4, 32, 16
-
-
-class Request(NamedTuple):
-    """One of a client's, as a handler, an api key and a version take it."""
-
-    handler: Any
-    key: int
-    version: int
-    fields: dict[str, Any]
-    committed_topics: tuple[str, ...] = ()
-    """It finds them in what is committed, as in Kafka: so they have to be the same there and in what is written."""
-
-
-class Requests:
-    """Draws requests that change a few things again and again."""
-
-    def __init__(self, chance: Random) -> None:
-        self.chance = chance
-
-    def draw(self) -> Request:
-        kinds: tuple[Callable[[], Request], ...] = (
-            self.create,
-            self.create,
-            self.delete,
-            self.grow,
-            self.alter,
-            self.alter,
-            self.set,
-            self.limit,
-            self.store,
-            self.update,
-            self.begin,
-            self.elect,
-            self.reassign,
-            self.unregister,
-            self.ask,
-        )
-        return self.chance.choice(kinds)()
-
-    def topics(self) -> list[str]:
-        return self.chance.sample(TOPICS, self.chance.randint(1, 2))
-
-    def only(self) -> bool:
-        return self.chance.random() < 0.2
-
-    def create(self) -> Request:
-        wanted = [
-            {
-                "name": name,
-                "num_partitions": self.chance.choice((1, 3)),
-                "replication_factor": 1,
-                "configs": self.chance.choice(([], [{"name": "retention.ms", "value": "5000"}])),
-            }
-            for name in self.topics()
-        ]
-        fields = {"topics": wanted, "timeout_ms": TIMEOUT_MS, "validate_only": self.only()}
-        return Request(
-            create_topics, 19, 4, fields
-        )  # v5 tells the settings that are in force as it is answered
-
-    def delete(self) -> Request:
-        names = self.topics()
-        wanted = [{"name": name, "topic_id": bytes(16)} for name in names]
-        fields = {"topics": wanted, "timeout_ms": TIMEOUT_MS}
-        return Request(delete_topics, 20, 6, fields, committed_topics=tuple(names))
-
-    def grow(self) -> Request:
-        wanted = [
-            {"name": name, "count": self.chance.randint(1, 5), "assignments": None} for name in self.topics()
-        ]
-        fields = {"topics": wanted, "timeout_ms": TIMEOUT_MS, "validate_only": self.only()}
-        return Request(create_partitions, 37, 3, fields)
-
-    def config(self) -> tuple[int, str, str, str]:
-        chance = self.chance
-        return chance.choice(
-            (
-                (TOPIC, chance.choice(TOPICS), "retention.ms", chance.choice(("1000", "x"))),
-                (TOPIC, chance.choice(TOPICS), "cleanup.policy", chance.choice(("compact", "delete"))),
-                (BROKER, "", "log.retention.ms", chance.choice(("1000", "2000"))),
-                (BROKER, "1", "log.cleaner.threads", "2"),
-                (BROKER, "", "min.insync.replicas", chance.choice(("1", "2"))),
-                (GROUP, "g", "consumer.session.timeout.ms", chance.choice(("50000", "1"))),
-                (CLIENT_METRICS, "m", "interval.ms", "1000"),
-            )
-        )
-
-    def alter(self) -> Request:
-        kind, name, key, value = self.config()
-        operation = self.chance.choice((0, 0, 1, 2, 3) if key == "cleanup.policy" else (0, 0, 1))
-        configs = [{"name": key, "config_operation": operation, "value": value}]
-        wanted = [{"resource_type": kind, "resource_name": name, "configs": configs}]
-        return Request(incremental_alter_configs, 44, 1, {"resources": wanted, "validate_only": self.only()})
-
-    def set(self) -> Request:
-        kind, name, key, value = self.config()
-        wanted = [{"resource_type": kind, "resource_name": name, "configs": [{"name": key, "value": value}]}]
-        return Request(alter_configs, 33, 2, {"resources": wanted, "validate_only": self.only()})
-
-    def limit(self) -> Request:
-        entity, key = self.chance.choice(
-            (
-                ([("user", "u")], "producer_byte_rate"),
-                ([("client-id", "other")], "consumer_byte_rate"),
-                ([("ip", "127.0.0.9")], "connection_creation_rate"),
-                ([("ip", None)], "connection_creation_rate"),
-            )
-        )
-        op = {"key": key, "value": self.chance.choice((5.0, 7.0)), "remove": self.only()}
-        entry = {
-            "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
-            "ops": [op],
-        }
-        return Request(alter_client_quotas, 49, 1, {"entries": [entry], "validate_only": self.only()})
-
-    def store(self) -> Request:
-        user = self.chance.choice("vw")
-        new = {"mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": b"p" * 32}
-        fields = self.chance.choice(
-            (
-                {"deletions": [], "upsertions": [{"name": user, **new}]},
-                {"deletions": [{"name": user, "mechanism": 1}], "upsertions": []},
-            )
-        )
-        return Request(alter_user_scram_credentials, 51, 0, fields)
-
-    def update(self) -> Request:
-        feature = self.chance.choice(("group.version", "transaction.version", "share.version"))
-        update = {
-            "feature": feature,
-            "max_version_level": self.chance.randint(0, 1),
-            "upgrade_type": self.chance.choice((1, 2)),
-        }
-        fields = {
-            "timeout_ms": TIMEOUT_MS,
-            "feature_updates": [update],
-            "validate_only": self.only(),
-        }
-        return Request(update_features, 57, 1, fields)
-
-    def begin(self) -> Request:
-        return Request(init_producer_id, 22, 4, {"transactional_id": None, "transaction_timeout_ms": 1000})
-
-    def elect(self) -> Request:
-        topics = [{"topic": name, "partitions": [0, 1]} for name in self.topics()]
-        fields = {"election_type": 0, "topic_partitions": topics, "timeout_ms": TIMEOUT_MS}
-        return Request(elect_leaders, 43, 2, fields)
-
-    def reassign(self) -> Request:
-        replicas = self.chance.choice(([1], [7], None))
-        topics = [
-            {"name": name, "partitions": [{"partition_index": 0, "replicas": replicas}]}
-            for name in self.topics()
-        ]
-        fields = {"timeout_ms": TIMEOUT_MS, "allow_replication_factor_change": True, "topics": topics}
-        return Request(alter_partition_reassignments, 45, 1, fields)
-
-    def unregister(self) -> Request:
-        return Request(unregister_broker, 64, 0, {"broker_id": self.chance.choice((1, 7))})
-
-    def ask(self) -> Request:
-        """A topic that isn't there is made by itself."""
-        name = self.chance.choice((*TOPICS, "d"))
-        fields = {"topics": [{"name": name}], "allow_auto_topic_creation": True}
-        return Request(metadata, 3, 9, fields, committed_topics=(name,))
 
 
 async def started(folder: Path, seed: int) -> tuple[Server, HeldSyncs]:
@@ -229,29 +45,6 @@ async def started(folder: Path, seed: int) -> tuple[Server, HeldSyncs]:
     node.topics._new_topic_id = lambda: chance.randbytes(16)
     node.metadata.append([records.RegisterBrokerRecord(broker_id=7, broker_epoch=3, fenced=True)])
     return node, syncs
-
-
-def asked(node: Server, request: Request) -> Any:
-    context = SimpleNamespace(
-        api_version=request.version,
-        client_id="c",
-        principal=ANONYMOUS,
-        listener_name="PLAINTEXT",
-        peer_host="127.0.0.1",
-        computed_s=0.0,
-    )
-    message = message_from(APIS[request.key].request, request.fields, request.version)
-    return handled(node, request.handler, context, message)
-
-
-def told(request: Request, answer: Any) -> Any:
-    """The answer in plain; None where it hasn't come."""
-    if isinstance(answer, Later):
-        if answer.answer() is answer:
-            return None
-        answer = answer.result()
-    found = plain(answer, request.version)
-    return {name: value for name, value in found.items() if name not in NODES_OWN}
 
 
 def visible(node: Server) -> dict[str, Any]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from pathlib import Path
@@ -15,7 +16,14 @@ import pytest
 
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.controller.record_serde import encode_metadata_record
+from broker.controller.record_versions import (
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    OLDEST_METADATA_VERSION,
+)
+from broker.coordination.producer_id_blocks import LAST_PRODUCER_ID
 from broker.environment.environment import Environment
+from broker.handlers import elect_leaders
 from broker.process.start_error import StartError
 from broker.server import Server
 from broker.starting import start
@@ -25,12 +33,14 @@ from protocol.records.records import build_batch
 from protocol.wire.schema import Field, Message, Struct
 from storage.log.results import AppendOrigin
 from tests.node.compacted import append
+from tests.node.metadata_requests import Request, Requests, asked, of_all, told
 from tests.node.transactional import create
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 from tests.support.whole_server import configured, crash, started
 
 FIRST = int(os.environ.get("POISONED_FROM", "0"))
+REQUESTS = 25
 ROUNDS = int(os.environ.get("POISONED_ROUNDS", "10"))
 
 KINDS = [
@@ -118,6 +128,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+def failures(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """Lines with a traceback."""
+    return [record for record in caplog.records if record.exc_info and record.levelno >= logging.INFO]
+
+
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROUNDS))
 async def test_a_poisoned_metadata_log_is_refused_in_one_line_or_does_no_harm(
     seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -146,9 +161,20 @@ async def test_a_poisoned_metadata_log_is_refused_in_one_line_or_does_no_harm(
         assert all(name.endswith((".snapshot", ".index", ".timeindex")) for name in changed), changed
         return
     try:
-        assert not [record for record in caplog.records if record.exc_info and record.levelno >= logging.INFO]
+        for request in of_all(again.metadata.image):
+            answer = asked(again, request)
+            while told(request, answer) is None:
+                await asyncio.sleep(0)
+        requests = Requests(chance)
+        for _ in range(REQUESTS):
+            asked(again, requests.draw())
+        assert not failures(caplog)
     finally:
         await again.stop()
+    assert again.failure is None
+    third = await start(configured(tmp_path), Environment.of_this_machine(ManualClock(), files))
+    await third.stop()
+    assert not failures(caplog)
 
 
 def test_two_topics_of_one_id_contradict_each_other() -> None:
@@ -157,3 +183,40 @@ def test_two_topics_of_one_id_contradict_each_other() -> None:
     with pytest.raises(MetadataContradictionError, match="topic b has the id of topic a"):
         image.apply(metadata_records.TopicRecord(name="b", topic_id=b"T" * 16))
     assert [*image.topics] == ["a"]
+
+
+@pytest.mark.parametrize("level", [-1, 0, OLDEST_METADATA_VERSION - 1, LATEST_METADATA_VERSION + 1])
+def test_a_metadata_version_that_is_not_known_is_refused(level: int) -> None:
+    record = metadata_records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)
+    with pytest.raises(MetadataContradictionError, match=f"there is no metadata.version {level}"):
+        ClusterImage().apply(record)
+
+
+async def test_producer_ids_end_and_nothing_else_does(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    last = LAST_PRODUCER_ID - 1000
+    node.metadata.append([metadata_records.ProducerIdsRecord(next_producer_id=last)])
+    requests = Requests(Random(0))
+    found = [told(requests.begin(), asked(node, requests.begin())) for _ in range(1001)]
+    assert [each["producer_id"] for each in found] == [*range(last, LAST_PRODUCER_ID), -1]
+    assert found[-1]["error_code"] != "0 NONE"
+
+
+async def test_a_partition_without_replicas_needs_no_election(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    topic_id = b"T" * 16
+    node.metadata.append(
+        [
+            metadata_records.TopicRecord(name="t", topic_id=topic_id),
+            metadata_records.PartitionRecord(topic_id=topic_id, partition_id=0, replicas=[], leader=-1),
+        ]
+    )
+    fields = {
+        "election_type": 0,
+        "topic_partitions": [{"topic": "t", "partitions": [0]}],
+        "timeout_ms": 1000,
+    }
+    (found,) = told(request := Request(elect_leaders, 43, 2, fields), asked(node, request))[
+        "replica_election_results"
+    ]
+    assert found["partition_result"][0]["error_code"] == "84 ELECTION_NOT_NEEDED"
