@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.coordination.gathering import Gathering
 from broker.network.later import Later
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import KafkaError
@@ -13,12 +13,17 @@ from protocol.messages.groups_admin import ListedGroup, ListGroupsRequest, ListG
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
+    from broker.network.turns import Steps, Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
 
 def handle(
-    groups: Groups, authorizer: Authorizer, context: RequestContext, request: ListGroupsRequest
+    groups: Groups,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: ListGroupsRequest,
 ) -> ListGroupsResponse | Later[ListGroupsResponse]:
     """Who may describe the cluster sees all groups, others those that they may describe."""
     sees_all = authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -26,26 +31,31 @@ def handle(
         shards = groups.all_shards()
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.error)
-    later: Later[ListGroupsResponse] = Later()
 
-    def reply(found: list[list[ListedGroup] | KafkaError]) -> None:
-        listed: list[ListedGroup] = []
-        for of_shard in found:
-            if isinstance(of_shard, KafkaError):
-                return later.reply(ListGroupsResponse(error_code=of_shard.error))
-            listed += of_shard
-        if not sees_all:
-            listed = [
-                group
-                for group in listed
-                if authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
-            ]
-        return later.reply(ListGroupsResponse(groups=listed))
+    def may_see(group: ListedGroup) -> bool:
+        return sees_all or authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
 
+    return turns.answer(_listed(shards, turns, request, may_see), context)
+
+
+def _listed(
+    shards: Sequence[GroupShard],
+    turns: Turns,
+    request: ListGroupsRequest,
+    may_see: Callable[[ListedGroup], bool],
+) -> Steps[ListGroupsResponse]:
     def listed_by(shard: GroupShard) -> list[ListedGroup]:
         return shard.list_groups(request.states_filter, request.types_filter)
 
-    gathering = Gathering(len(shards), reply)
-    for index, shard in enumerate(shards):
-        shard.ask(listed_by, gathering.place(index))
-    return later.answer()
+    response = ListGroupsResponse()
+    for shard in shards:
+        asked: Later[list[ListedGroup] | KafkaError] = Later()
+        shard.ask(listed_by, asked.reply)
+        answer = asked.answer()
+        found: list[ListedGroup] | KafkaError = (yield answer) if isinstance(answer, Later) else answer
+        if isinstance(found, KafkaError):
+            return ListGroupsResponse(error_code=found.error)
+        response.groups += filter(may_see, found)
+        if turns.is_over:
+            yield None
+    return response

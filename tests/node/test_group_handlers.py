@@ -14,6 +14,7 @@ from broker.handlers import HANDLERS
 from broker.network.connection import Connection
 from broker.network.context import RequestContext
 from broker.network.later import Later
+from broker.network.turns import Turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.shard import GroupShard
@@ -91,7 +92,7 @@ class OneShard:
             "groups": self,
             "metadata": self.metadata,
             "authorizer": self.authorizer,
-            "turns": None,  # of long requests alone
+            "turns": Turns(cast(Any, SimpleNamespace(call_soon=lambda call: call()))),
         }
         context = RequestContext(CONNECTION, api_key, version, 1, "client")
         return handle(*(ports[name] for name in names), context, request)
