@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.dynamic_settings import set_dynamic
 from broker.controller.image import BROKER_RESOURCE
+from broker.controller.steps import at_once
 
 if TYPE_CHECKING:
     from broker.cleaner.log_cleaner import LogCleaner
@@ -47,7 +48,7 @@ class BrokerMetadataPublisher:
     def start(self) -> None:
         """At the start: settings first, then the partitions, then what is read from them."""
         to = self._followers
-        self._publish_settings()
+        at_once(self._publish_settings())
         to.groups.follow(to.partitions.open_all(self._metadata.image))
         to.transactions.follow()  # after the groups: it may end transactions, and their offsets
         self._metadata.on_change = self._publish
@@ -57,14 +58,14 @@ class BrokerMetadataPublisher:
 
     def _publish(self) -> Steps[None]:
         to = self._followers
-        self._publish_settings()
+        yield from self._publish_settings()
         to.groups.follow((yield from to.partitions.follow(self._metadata.image)))
         to.transactions.follow()
 
-    def _publish_settings(self) -> None:
+    def _publish_settings(self) -> Steps[None]:
         image, to = self._metadata.image, self._followers
         if image.kept.take_quota_change():
-            to.quotas.follow(image)
+            yield from to.quotas.follow(image)
         if image.take_broker_config_change():
             complaints = set_dynamic(
                 to.config,

@@ -53,10 +53,13 @@ _MATCH_NAMES = {
 }
 
 
-def quotas_in_force(image: ClusterImage) -> dict[Entity, dict[str, float]]:
+def quotas_in_force(image: ClusterImage) -> Steps[dict[Entity, dict[str, float]]]:
     """The quotas by entity and key."""
     found: dict[Entity, dict[str, float]] = {}
-    for record in image.kept.of_type(records.ClientQuotaRecord):
+    pause = Pause()
+    for record in [*image.kept.of_type(records.ClientQuotaRecord)]:
+        if pause.is_due():
+            yield
         assert isinstance(record, records.ClientQuotaRecord)
         entity = frozenset((part.entity_type, part.entity_name) for part in record.entity)
         found.setdefault(entity, {})[record.key] = record.value
@@ -71,7 +74,7 @@ def altered(
     `is_host` says whether an address is one, or can be resolved. Of an entity's types that come twice the last name
     counts. Raises KafkaError (POLICY_VIOLATION) where the request as a whole makes too many records.
     """
-    known = quotas_in_force(image)
+    known = yield from quotas_in_force(image)
     decided: list[Message] = []
     outcomes: Outcomes = {}
     pause = Pause()
@@ -179,7 +182,7 @@ def _check_value(keys: Mapping[str, int | None], key: str, value: float) -> None
 
 def matching(
     image: ClusterImage, components: Sequence[ComponentData], *, strict: bool
-) -> dict[Entity, dict[str, float]]:
+) -> Steps[dict[Entity, dict[str, float]]]:
     """The quotas that a filter finds. Raises KafkaError (INVALID_REQUEST, UNSUPPORTED_VERSION)."""
     exact: dict[str, str | None] = {}
     named: set[str] = set()
@@ -215,11 +218,14 @@ def matching(
             "Invalid entity filter component combination. IP filter component should not be used with "
             "user or clientId filter component.",
         )
-    return {
-        entity: values
-        for entity, values in quotas_in_force(image).items()
-        if _matches(dict(entity), exact, named, strict)
-    }
+    found = {}
+    pause = Pause()
+    for entity, values in (yield from quotas_in_force(image)).items():
+        if pause.is_due():
+            yield
+        if _matches(dict(entity), exact, named, strict):
+            found[entity] = values
+    return found
 
 
 def _matches(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TypeAlias
 
 from broker.controller.image import ClusterImage
@@ -44,11 +44,16 @@ def altered(
     upsertions: Sequence[ScramCredentialUpsertion],
 ) -> Steps[tuple[list[Message], Outcomes]]:
     """The records, and by user what speaks against an alteration: the others are made all the same."""
-    known = credentials(image)
+    known = set()
+    pause = Pause()
+    for stored in [*image.kept.of_type(records.UserScramCredentialRecord)]:
+        if pause.is_due():
+            yield
+        assert isinstance(stored, records.UserScramCredentialRecord)
+        known.add((stored.name, stored.mechanism))
     accepted: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
     refused: dict[str, KafkaError] = {}
     every: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*deletions, *upsertions]
-    pause = Pause()
     for wanted in every:
         if pause.is_due():
             yield
@@ -76,7 +81,7 @@ def altered(
 
 
 def _check(
-    known: dict[tuple[str, int], records.UserScramCredentialRecord],
+    known: Container[tuple[str, int]],
     wanted: ScramCredentialDeletion | ScramCredentialUpsertion,
 ) -> None:
     if not wanted.name:

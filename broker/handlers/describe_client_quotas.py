@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.quota_decisions import matching
+from broker.controller.steps import Pause
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.quotas import (
@@ -16,31 +17,44 @@ from protocol.messages.quotas import (
 )
 
 if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import Steps, Turns
     from broker.security.authorizer import Authorizer
 
 
 def handle(
     metadata: MetadataLog,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: DescribeClientQuotasRequest,
-) -> DescribeClientQuotasResponse:
+) -> DescribeClientQuotasResponse | Later[DescribeClientQuotasResponse]:
     if not authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeClientQuotasResponse(
             error_code=Error.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None
         )
+    return turns.answer(_described(metadata.image, request), context)
+
+
+def _described(
+    image: ClusterImage, request: DescribeClientQuotasRequest
+) -> Steps[DescribeClientQuotasResponse]:
     try:
-        found = matching(metadata.image, request.components, strict=request.strict)
+        found = yield from matching(image, request.components, strict=request.strict)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.error, error_message=error.message, entries=None)
-    return DescribeClientQuotasResponse(
-        entries=[
+    entries = []
+    pause = Pause()
+    for entity, values in found.items():
+        if pause.is_due():
+            yield None
+        entries.append(
             EntryData(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in sorted(entity)],
                 values=[ValueData(key=key, value=value) for key, value in values.items()],
             )
-            for entity, values in found.items()
-        ]
-    )
+        )
+    return DescribeClientQuotasResponse(entries=entries)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from broker.controller.steps import Pause, Steps
 from broker.network.addresses import Addresses, HostNames
 from broker.quotas.limits import MISSING, Limits, Name
 from broker.quotas.rates import Rate, TokenBucket, Windows
@@ -219,7 +220,7 @@ class ClientQuotas:
 
         return forget
 
-    def follow(self, image: ClusterImage) -> None:
+    def follow(self, image: ClusterImage) -> Steps[None]:
         """Take over the quotas of the metadata. What clients used so far stays."""
         by_key: dict[str, Limits] = {
             PRODUCER_BYTE_RATE: Limits(),
@@ -227,30 +228,28 @@ class ClientQuotas:
             REQUEST_PERCENTAGE: Limits(),
             CONTROLLER_MUTATION_RATE: Limits(),
         }
-        self.connections.default = None
-        self._limits_by_host = {}
-        for record in image.kept.of_type(ClientQuotaRecord):
+        by_host: dict[str | None, int] = {}
+        pause = Pause()
+        for record in [*image.kept.of_type(ClientQuotaRecord)]:
+            if pause.is_due():
+                yield
             assert isinstance(record, ClientQuotaRecord)
             entity = {part.entity_type: part.entity_name for part in record.entity}
             if "ip" in entity:
                 if record.key == CONNECTION_CREATION_RATE:
-                    self._limit_host(entity["ip"], _whole(record.value))
+                    by_host[entity["ip"]] = _whole(record.value)
             elif record.key in by_key:
                 user: Name = entity.get("user", MISSING)
                 client_id: Name = entity.get("client-id", MISSING)
                 by_key[record.key].set(user, client_id, record.value)
+        self.connections.default = by_host.get(None)
+        self._limits_by_host = {host: limit for host, limit in by_host.items() if host is not None}
         self._find_addresses()
         self.produce.limits = by_key[PRODUCER_BYTE_RATE]
         self.fetch.limits = by_key[CONSUMER_BYTE_RATE]
         self.request.limits = by_key[REQUEST_PERCENTAGE]
         self.mutation.limits = by_key[CONTROLLER_MUTATION_RATE]
         self.enforced = any(map(len, by_key.values()))
-
-    def _limit_host(self, host: str | None, limit: int) -> None:
-        if host is None:
-            self.connections.default = limit
-        else:
-            self._limits_by_host[host] = limit
 
     def _find_addresses(self) -> None:
         """Those that aren't known are looked up beside the loop, and limited once they are."""
