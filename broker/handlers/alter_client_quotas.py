@@ -70,7 +70,11 @@ def handle(
             else:
                 turns.reply(_response(outcomes), later, context)
 
-        controller.submit(decide, later.guarded(reply), later.fail)
+        def failed(error: BaseException) -> None:
+            forget()
+            later.fail(error)
+
+        controller.submit(decide, later.guarded(reply), failed)
 
     host_names.look_up(_hosts(request), later.guarded(alter), context)
     return later.answer()

@@ -52,6 +52,10 @@ def _found(host: str, flags: int) -> str | None:
     return str(found[0][4][0])
 
 
+AT_ONCE = 100
+"""So many addresses are gone through in one turn of the loop, at some 10 µs each."""
+
+
 class HostNames:
     """Looks hosts up beside the loop: a name service may take seconds to answer."""
 
@@ -64,7 +68,8 @@ class HostNames:
     def look_up(
         self, hosts: Iterable[str], then: Callable[[Addresses], None], asker: Asker | None = None
     ) -> None:
-        """`then` is called once with the addresses of all, in this call where no name service has to be asked."""
+        """`then` is called once with the addresses of all, in this call where they are few and no name service has to
+        be asked."""
         _LookUp(hosts, then, self._computing, asker).go_on()
 
 
@@ -90,14 +95,19 @@ class _LookUp:
         if self._is_going_on:  # told in the same call: the loop below goes on
             return
         self._is_going_on = True
+        done = 0
         while self._awaited is None:
             host = next(self._names, None)
             if host is None:
                 self._then(self._found)
                 return
+            done += 1
             try:
+                if done > AT_ONCE:
+                    raise LookupError(host)  # others are served meanwhile
                 self._found[host] = address_at_once(host)
             except LookupError:
+                done = 0
                 self._awaited = host
                 self._computing(Outside(partial(address_of, host)), self._told, self._asker)
         self._is_going_on = False

@@ -16,6 +16,7 @@ from broker.environment import network
 from broker.environment.environment import Environment
 from broker.handlers import alter_client_quotas
 from broker.network import addresses
+from broker.network.addresses import AT_ONCE, HostNames
 from broker.network.later import Later
 from broker.security.principal import ANONYMOUS
 from broker.server import Server
@@ -151,6 +152,26 @@ async def test_a_host_whose_quota_waits_for_the_disk_is_looked_up_once(
     assert node.quotas.connections.limits == {"10.0.0.97": 5, "10.0.0.98": 5}
     assert asked == ["a", "b"]
     await node.stop()
+
+
+@pytest.mark.limit("broker.network.addresses.AT_ONCE")
+def test_others_are_served_while_a_long_list_of_addresses_is_gone_through() -> None:
+    waiting: list[tuple[Any, Any]] = []
+    found: list[Any] = []
+
+    def computing(compute: Any, then: Any, asker: Any = None) -> None:
+        waiting.append((compute, then))
+
+    computing.stop = lambda: None  # type: ignore[attr-defined]
+    hosts = [f"10.0.{number >> 8}.{number & 255}" for number in range(2 * AT_ONCE + 1)]
+    HostNames(computing).look_up(hosts[:AT_ONCE], found.append)  # type: ignore[arg-type]
+    assert found.pop() == {host: host for host in hosts[:AT_ONCE]}
+    HostNames(computing).look_up(hosts, found.append)  # type: ignore[arg-type]
+    assert found == []
+    (compute, then), *others = waiting
+    assert others == []
+    then(compute(), None)
+    assert found == [{host: host for host in hosts}]
 
 
 def test_a_start_that_waits_for_a_name_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
