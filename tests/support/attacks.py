@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from barnabas import Broker
@@ -94,23 +95,37 @@ def prepare(broker: Broker) -> None:
 
 
 def strike(broker: Broker, attack: Attack) -> None:
-    """Sends it, and reads until the broker has answered it all or has hung up."""
+    """Sends it, and reads until the broker has answered it all or has hung up.
+
+    Where that is to be expected, what stood behind the frame that it hung up on is sent anew.
+    """
+    frames = attack.frames
+    while frames:
+        answered = _answered(broker, frames, hangs_up=attack.hangs_up)
+        frames = frames[answered + 1 :] if attack.hangs_up else []
+
+
+def _answered(broker: Broker, frames: list[bytes], *, hangs_up: bool) -> int:
+    """How many were, on a connection of their own."""
     host, _, port = broker.bootstrap.rpartition(":")
-    with socket.create_connection((host, int(port))) as connection:
+    answered = 0
+    with socket.create_connection((host, int(port))) as connection, connection.makefile("rb") as stream:
         try:
-            connection.sendall(b"".join(attack.frames))
-            stream = connection.makefile("rb")
-            if attack.hangs_up:
-                connection.shutdown(socket.SHUT_WR)
-            for _ in attack.frames:
+            connection.sendall(b"".join(frames))
+            if hangs_up:
+                with suppress(OSError):  # the broker was first
+                    connection.shutdown(socket.SHUT_WR)
+            for _ in frames:
                 head = stream.read(4)
                 if len(head) < 4:
-                    return
+                    break
                 left = struct.unpack(">i", head)[0]
                 while left:
                     left -= len(stream.read(min(left, 1 << 20))) or left
+                answered += 1
         except ConnectionError:
-            return
+            pass
+    return answered
 
 
 def longest_wait_s(broker: Broker, attack: Attack, bound_s: float) -> float:
