@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any
 
 COMPARED_API_KEYS = frozenset({*range(4), *range(8, 52), 55, 57, 60, 61, *range(64, 67), 68, 69, 74, 75})
@@ -360,21 +361,27 @@ MASKS = (
 
 def masked(api: str, value: Any, names: Names, script: str) -> Any:
     """An answer of `api`, as plain values, after all masks."""
-    masks = [mask for mask in MASKS if fnmatchcase(script, mask.scripts)]
-    return _masked(value, api, masks, names)
+    return _masked(value, api, script, names)
 
 
-def _masked(value: Any, path: str, masks: list[Mask], names: Names) -> Any:
-    for mask in masks:
-        if fnmatchcase(path, mask.where):
-            value = mask.action(value, names)
+@cache
+def _masks_of(script: str, path: str) -> tuple[Mask, ...]:
+    """Remembered, since an answer has the same path many times, and a script the same answer."""
+    return tuple(
+        mask for mask in MASKS if fnmatchcase(script, mask.scripts) and fnmatchcase(path, mask.where)
+    )
+
+
+def _masked(value: Any, path: str, script: str, names: Names) -> Any:
+    for mask in _masks_of(script, path):
+        value = mask.action(value, names)
     # Lists are put in order before what is in them gets its names.
     if isinstance(value, list):
-        return [_inside(element, path, masks, names) for element in value]
-    return _inside(value, path, masks, names)
+        return [_inside(element, path, script, names) for element in value]
+    return _inside(value, path, script, names)
 
 
-def _inside(value: Any, path: str, masks: list[Mask], names: Names) -> Any:
+def _inside(value: Any, path: str, script: str, names: Names) -> Any:
     if not isinstance(value, dict):
         return value
-    return {name: _masked(inner, f"{path}.{name}", masks, names) for name, inner in value.items()}
+    return {name: _masked(inner, f"{path}.{name}", script, names) for name, inner in value.items()}
