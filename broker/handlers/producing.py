@@ -220,7 +220,7 @@ class Producing:
         guards: Mapping[Partition, VerificationGuard],
         later: Later[Answer],
     ) -> None:
-        """Append what one turn of the loop had no time for."""
+        """Append what one turn of the loop had no time for: from the next turn on."""
         self._carry_out(self._append_rest(appends, rest, refusals, guards, later), later)
 
     def _carry_out(self, steps: Steps[None], later: Later[Answer]) -> None:
@@ -290,7 +290,8 @@ class Producing:
         self, found: SortedRequest, guards: Mapping[Partition, VerificationGuard], later: Later[Answer]
     ) -> Steps[None]:
         appends = Appends(self._request.acks, self._context.client_id == ADMIN_CLIENT_ID)
-        yield from self._append_rest(appends, found.batches, found.refusals, guards, later)
+        rest = appends.append_for_a_turn(found.batches, self._clock, guards)
+        yield from self._append_rest(appends, rest, found.refusals, guards, later)
 
     def _append_rest(
         self,
@@ -300,8 +301,9 @@ class Producing:
         guards: Mapping[Partition, VerificationGuard],
         later: Later[Answer],
     ) -> Steps[None]:
-        while rest := appends.append_for_a_turn(rest, self._clock, guards):
+        while rest:
             yield None
+            rest = appends.append_for_a_turn(rest, self._clock, guards)
         yield from self._append_left(appends, refusals, guards, later)
 
     def append_left(
