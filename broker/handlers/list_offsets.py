@@ -110,9 +110,9 @@ def _answered(
                 )
             except KafkaError as error:
                 answer.error_code = error.error
-                continue
-            if version >= 4:
-                answer.leader_epoch = leader_epoch
+            else:
+                if version >= 4:
+                    answer.leader_epoch = leader_epoch
             if turns.is_over:
                 yield None
     answered = [

@@ -1,11 +1,11 @@
 """Finding offsets by time. Source: org.apache.kafka.storage UnifiedLog.fetchOffsetByTimestamp, LogSegment.
 
 A search may be long, and is a generator: it yields each batch that has to be searched, and is sent what was found in
-it; and None once in a while on its way over many headers.
+it; and None once in a while on its way over many headers. What was found in a batch may be all of a step, too: whoever
+carries a search out on the loop looks into one batch between two pauses.
 """
 
-from collections.abc import Callable, Generator
-from functools import partial
+from collections.abc import Generator
 from typing import NamedTuple, TypeAlias, cast
 
 from protocol.errors import Error, KafkaError
@@ -21,6 +21,8 @@ from storage.log.segment import Segment
 
 HEADERS_PER_STEP = 2_000
 """Batches that one step of a search passes over: a few milliseconds."""
+_HEADERS_PER_SEGMENT = 20
+"""A segment counts as so many: what its time index says is read from a file."""
 
 
 class BatchSearch(NamedTuple):
@@ -55,23 +57,41 @@ class BatchSearch(NamedTuple):
 
 
 Search: TypeAlias = Generator[BatchSearch | None, TimestampOffset | None, TimestampOffset | None]
-_Found: TypeAlias = tuple[int, BatchHeader] | None
-"""A batch's position and header."""
 
 
 def carried_out(search: Search, effort: Effort = ANY) -> TimestampOffset | None:
-    """What the search finds. Raises what it raises, and TooMuchEffortError where it takes more than the effort."""
+    """What the search finds. Raises what it raises, and TooMuchEffortError where it takes more than the effort, which
+    is that of one step and one batch."""
     found = None
+    is_searched = False
     while True:
         try:
             wanted = search.send(found)
         except StopIteration as end:
             result: TimestampOffset | None = end.value
             return result
-        if wanted is not None:
-            found = wanted.find(effort)
-        elif effort is not ANY:
+        if effort is not ANY and (wanted is None or is_searched):
             raise TooMuchEffortError
+        if wanted is not None:
+            is_searched = True
+            found = wanted.find(effort)
+
+
+class _Passed:
+    """What a search has passed since its last pause, over all segments."""
+
+    __slots__ = ("_headers",)
+
+    def __init__(self) -> None:
+        self._headers = 0
+
+    def must_pause(self, headers: int = 1) -> bool:
+        """Whether a step ends here, with so many more that were passed."""
+        self._headers += headers
+        if self._headers < HEADERS_PER_STEP:
+            return False
+        self._headers = 0
+        return True
 
 
 def search_for_timestamp(log: LogState, timestamp_ms: int) -> Search:
@@ -86,36 +106,37 @@ def search_for_timestamp(log: LogState, timestamp_ms: int) -> Search:
     if not log.created:
         return None
     start_offset = log.log_start_offset
+    passed = _Passed()
     for segment in [*log.segments]:
+        if passed.must_pause(_HEADERS_PER_SEGMENT):
+            yield None
         _check_is_there(log, segment)
         if segment.load_max_timestamp() < timestamp_ms:
             continue
         _time, indexed_offset = segment.time_index.lookup(timestamp_ms)
-        position = segment.offset_index.lookup(max(indexed_offset, start_offset))
+        begin = segment.offset_index.lookup(max(indexed_offset, start_offset))
         is_reached = False
-        while True:
-            found = yield from _first_batch(
-                log, segment, position, lambda header: header.max_timestamp >= timestamp_ms
-            )
-            if found is None:
-                break
-            position = found[0] + found[1].size_bytes
-            if found[1].records_count:
-                is_reached = True
-                offset = yield _search_of(segment, found, timestamp_ms, start_offset)
-                if offset is not None:
-                    return offset
+        for position, header in segment.batches(begin):
+            if passed.must_pause():
+                yield None
                 _check_is_there(log, segment)
+            if header.max_timestamp < timestamp_ms or not header.records_count:
+                continue
+            is_reached = True
+            if header.last_offset < start_offset:
+                continue
+            offset = yield _search_of(segment, (position, header), timestamp_ms, start_offset)
+            if offset is not None:
+                return offset
+            _check_is_there(log, segment)
         if is_reached:
             return None  # below the log start
-        below = yield from _first_batch(
-            log,
-            segment,
-            0,
-            partial(_has_records_after, timestamp_ms - 1),
-        )
-        if below is not None:
-            return None
+        for _position, header in segment.batches(0, begin):
+            if passed.must_pause():
+                yield None
+                _check_is_there(log, segment)
+            if header.max_timestamp >= timestamp_ms and header.records_count:
+                return None
     return None
 
 
@@ -126,13 +147,22 @@ def search_for_max_timestamp(log: LogState) -> Search:
     """
     if not log.created:
         return None
+    passed = _Passed()
+    segments = [*log.segments]
+    for segment in segments:
+        if passed.must_pause(_HEADERS_PER_SEGMENT):
+            yield None
+        _check_is_there(log, segment)
+        segment.load_max_timestamp()
     best: tuple[Segment, int, BatchHeader] | None = None
     # the one with the largest timestamp first, of equal ones the earliest
-    for segment in sorted(log.segments, key=lambda segment: -segment.load_max_timestamp()):
+    for segment in sorted(segments, key=lambda segment: -segment.load_max_timestamp()):
         if best is not None and segment.load_max_timestamp() <= best[2].max_timestamp:
             break
+        if passed.must_pause(_HEADERS_PER_SEGMENT):
+            yield None
         _check_is_there(log, segment)
-        found = yield from _latest_batch(log, segment)
+        found = yield from _latest_batch(log, segment, passed)
         if found is not None and (best is None or found[1].max_timestamp > best[2].max_timestamp):
             best = segment, *found
     if best is None:
@@ -142,47 +172,34 @@ def search_for_max_timestamp(log: LogState) -> Search:
     return (yield _search_of(segment, (position, header), header.max_timestamp, 0))
 
 
-def _latest_batch(log: LogState, segment: Segment) -> Generator[None, None, _Found]:
-    """The first batch that has the largest timestamp of the segment's records; None without one."""
+def _latest_batch(
+    log: LogState, segment: Segment, passed: _Passed
+) -> Generator[None, None, tuple[int, BatchHeader] | None]:
+    """Position and header of the first batch that has the largest timestamp of the segment's records; None without
+    one."""
     max_timestamp_ms = segment.load_max_timestamp()
-    position = segment.offset_index.lookup(segment.max_timestamp_offset)
-    found = yield from _first_batch(
-        log, segment, position, lambda header: header.max_timestamp == max_timestamp_ms
-    )
-    if found is not None and found[1].records_count:
-        return found
-    latest: _Found = None
-    position, reached_ms = 0, -(1 << 63) - 1  # below all timestamps there are
-    while True:
-        later = yield from _first_batch(log, segment, position, partial(_has_records_after, reached_ms))
-        if later is None:
-            return latest
-        latest = later
-        position, reached_ms = later[0] + later[1].size_bytes, later[1].max_timestamp
-
-
-def _has_records_after(timestamp_ms: int, header: BatchHeader) -> bool:
-    return header.records_count > 0 and header.max_timestamp > timestamp_ms
-
-
-def _first_batch(
-    log: LogState, segment: Segment, position: int, is_it: Callable[[BatchHeader], bool]
-) -> Generator[None, None, _Found]:
-    passed = 0
-    for at, header in segment.batches(position):
-        if is_it(header):
-            return at, header
-        passed += 1
-        if passed == HEADERS_PER_STEP:
-            passed = 0
+    for position, header in segment.batches(segment.offset_index.lookup(segment.max_timestamp_offset)):
+        if passed.must_pause():
             yield None
             _check_is_there(log, segment)
-    return None
+        if header.max_timestamp == max_timestamp_ms:
+            if header.records_count:
+                return position, header
+            break
+    latest: tuple[int, BatchHeader] | None = None
+    for position, header in segment.batches():
+        if passed.must_pause():
+            yield None
+            _check_is_there(log, segment)
+        if header.records_count and (latest is None or header.max_timestamp > latest[1].max_timestamp):
+            latest = position, header
+    return latest
 
 
 def _check_is_there(log: LogState, segment: Segment) -> None:
     """Between two steps of a search a segment may be compacted or deleted, and a log closed."""
-    if log.closed or not any(each is segment for each in log.segments):
+    segments = log.segments
+    if log.closed or not segments.row or segments[segments.slot_of(segment.base_offset)] is not segment:
         raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
 
 

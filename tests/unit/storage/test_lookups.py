@@ -1,14 +1,18 @@
 """Offsets by time."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from protocol.errors import Error, KafkaError
 from protocol.records import compression
+from protocol.records.batch import BatchHeader
 from protocol.records.effort import LITTLE, TooMuchEffortError
 from storage.log import lookups
 from storage.log.partition_log import PartitionLog, TimestampOffset
+from storage.log.segment import Segment
 from tests.support.partition_logs import NOW_MS, append, batch, open_log
 
 
@@ -135,3 +139,108 @@ def test_a_search_over_many_batches_pauses_and_ends_where_its_segment_has_gone(
     with pytest.raises(KafkaError) as raised:
         next(search)
     assert raised.value.error is Error.NOT_LEADER_OR_FOLLOWER
+
+
+def test_of_batches_below_the_log_start_none_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path, index_interval_bytes=1 << 30)
+    for _ in range(10):
+        append(log, batch(timestamps=[20], codec=compression.ZSTD))
+    log.delete_records_before(9)
+    unpacked = []
+    real = compression.decompress
+
+    def decompress(*arguments: Any) -> Any:
+        unpacked.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(compression, "decompress", decompress)
+    assert log.offset_for_timestamp(15, LITTLE) == TimestampOffset(20, 9, 0)
+    assert len(unpacked) == 1
+
+
+def test_one_batch_is_looked_into_in_passing(log: PartitionLog) -> None:
+    append(log, batch(timestamps=[50, 10]))
+    append(log, batch(timestamps=[60]))
+    assert log.offset_for_timestamp(40, LITTLE) == TimestampOffset(50, 0, 0)
+    log.delete_records_before(1)
+    assert log.offset_for_timestamp(40) == TimestampOffset(60, 2, 0)
+    with pytest.raises(TooMuchEffortError):
+        log.offset_for_timestamp(40, LITTLE)
+
+
+def pauses(search: lookups.Search) -> int:
+    """How often it pauses between batches that it finds."""
+    count = 0
+    found = None
+    while True:
+        try:
+            wanted = search.send(found)
+        except StopIteration:
+            return count
+        count += wanted is None
+        found = None if wanted is None else wanted.find()
+
+
+def test_a_search_pauses_however_many_batches_below_the_log_start_reach_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path, index_interval_bytes=1 << 30)
+    for _ in range(100):
+        append(log, batch(timestamps=[20]))
+    log.delete_records_before(99)
+    assert pauses(lookups.search_for_timestamp(log, 15)) == 0
+    monkeypatch.setattr(lookups, "HEADERS_PER_STEP", 25)
+    assert pauses(lookups.search_for_timestamp(log, 15)) == 4
+
+
+def test_a_search_pauses_on_its_way_over_many_segments(
+    log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for at in range(11):
+        append(log, batch(timestamps=[20 - at]))
+        log.roll(NOW_MS)
+    monkeypatch.setattr(lookups, "HEADERS_PER_STEP", 100)
+    assert pauses(lookups.search_for_timestamp(log, 30)) == 2
+    assert pauses(lookups.search_for_max_timestamp(log)) == 2
+
+
+class CountedReads:
+    """The disk, and how often a file was read."""
+
+    def __init__(self, disk: Any) -> None:
+        self.count = 0
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    def read(self, *arguments: Any) -> Any:
+        self.count += 1
+        return self._disk.read(*arguments)
+
+
+def test_the_largest_time_is_looked_for_in_one_pass_where_times_grow_up_to_an_emptied_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path, index_interval_bytes=1 << 30)
+    for at in range(100):
+        append(log, batch(timestamps=[at]))
+    real = Segment.batches
+
+    def emptied(
+        segment: Segment, position: int = 0, end: int | None = None
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        for at, header in real(segment, position, end):
+            yield at, header._replace(records_count=0) if header.base_offset == 99 else header
+
+    monkeypatch.setattr(Segment, "batches", emptied)
+    assert log.offset_of_max_timestamp() == TimestampOffset(98, 98, 0)
+    counted = CountedReads(log.segments[0].files)
+    monkeypatch.setattr(log.segments[0], "files", counted)
+    monkeypatch.setattr(lookups, "HEADERS_PER_STEP", 25)
+    assert (
+        pauses(lookups.search_for_max_timestamp(log)) == 9
+    )  # over the hundred twice, and the segment itself
+    assert counted.count < 10
