@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from broker.server import Server
 from tests.support.no_processes import refuse_processes
-from tests.support.nodes import end_all
+from tests.support.nodes import end_all, forget_all
 from tests.support.whole_server import started
 
 __all__ = ["refuse_processes"]
@@ -20,6 +20,7 @@ __all__ = ["refuse_processes"]
 
 @pytest_asyncio.fixture(autouse=True)
 async def _nodes() -> AsyncIterator[None]:
+    forget_all()
     yield
     await end_all()
 

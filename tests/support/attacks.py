@@ -194,10 +194,13 @@ def searches() -> Iterator[Attack]:
         yield Attack(f"a search for {timestamp}", [request_frame(request, 7, 1)])
 
 
-def changes() -> Iterator[Attack]:
-    """Of the metadata, as many records at once as may be; what is made is taken away again."""
-    wide = [CreatableTopic(name="wide", num_partitions=9_999, replication_factor=1)]
-    many = [CreatableTopic(name=f"many-{n}", num_partitions=1, replication_factor=1) for n in range(4_000)]
+def changes(records: int) -> Iterator[Attack]:
+    """Of the metadata, some thousand records at once; what is made is taken away again."""
+    wide = [CreatableTopic(name="wide", num_partitions=records, replication_factor=1)]
+    many = [
+        CreatableTopic(name=f"many-{n}", num_partitions=1, replication_factor=1)
+        for n in range(records * 2 // 5)  # of which each takes two, and two more where it grows
+    ]
     setting = IncrementalAlterableConfig(name="retention.ms", config_operation=0, value="1000000")
     altered = [
         IncrementalAlterConfigsResource(resource_type=2, resource_name=topic.name, configs=[setting])
@@ -223,7 +226,7 @@ def changes() -> Iterator[Attack]:
             entity=[EntityData(entity_type="user", entity_name=f"user-{n}")],
             ops=[OpData(key="producer_byte_rate", value=1e9)],
         )
-        for n in range(9_999)
+        for n in range(records)
     ]
     yield Attack("thousands of quotas", [request_frame(AlterClientQuotasRequest(entries=quotas), 1, 1)])
 

@@ -51,6 +51,15 @@ async def begin(config: BrokerConfig, environment: Environment) -> Server:
     return node
 
 
+def forget_all() -> None:
+    """What tests began that end it by themselves, as those of `tests/interop` and `tests/crash` do."""
+    global _starts_failed
+    _begun.clear()
+    _stopped.clear()
+    _crashed.clear()
+    _starts_failed = 0
+
+
 def forget(node: Server) -> None:
     """It has crashed: nobody ends it any more."""
     if node in _begun:
@@ -60,7 +69,6 @@ def forget(node: Server) -> None:
 
 async def end_all() -> None:
     """Of the test that is over. Raises AssertionError where one of them isn't as it should be."""
-    global _starts_failed
     files.set_fault_hook(None)
     try:
         for node in _begun[::-1]:
@@ -72,10 +80,7 @@ async def end_all() -> None:
             for node in _stopped:
                 check_nothing_waits(node)
     finally:
-        _begun.clear()
-        _stopped.clear()
-        _crashed.clear()
-        _starts_failed = 0
+        forget_all()
 
 
 def check_logs(node: Server) -> None:
