@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from broker.environment.watchdog import LONGEST_HOLD_S, TURN_S
 from broker.network.answers import Chunk, CloseConnectionError
 from broker.network.connection_states import Action, ConnectionState, Event
-from broker.network.frames import hint
+from broker.network.frames import MAX_CONTROL_REQUEST_BYTES, hint
 from broker.network.left_behind import LeftBehind
 from broker.network.receiving_side import INITIAL_BUFFER_BYTES, RETAINED_BUFFER_BYTES, ReceivingSide
 from broker.network.sending_side import WRITE_HIGH_WATER_BYTES, Requests
@@ -162,6 +162,8 @@ class Connection(ReceivingSide):
                     raise CloseConnectionError(
                         f"a frame of {size} bytes{hint(size)}; socket.request.max.bytes is {self._max_frame_bytes}"
                     )
+                if size > MAX_CONTROL_REQUEST_BYTES and self._is_too_large(size):
+                    raise CloseConnectionError(f"a request of {size} bytes, which only Produce may have")
                 if have < size + 4:
                     break
                 if self._memory.answers.is_full:

@@ -16,6 +16,7 @@ from broker.handlers import HANDLERS
 from broker.network import request_log
 from broker.network.answers import Answer, CloseConnectionError
 from broker.network.context import RequestContext
+from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
 from broker.network.later import Later
 from broker.network.pieces import LIST_BYTES, in_pieces, is_long
 from broker.network.routes import PRODUCE_KEY, Route, frame_answer, framed_in_steps
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from broker.quotas.client_quotas import ClientQuotas
 
 log = logging.getLogger("barnabas.dispatch")
-
-# A few bytes of a request become an object of some hundred; only Produce's records stay bytes. Kafka has no such limit.
-MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
 
 LONG_FRAME_BYTES = 64 * 1024  # from here on it isn't sure that a frame is decoded in some milliseconds
 

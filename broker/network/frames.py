@@ -1,5 +1,9 @@
 """The bytes of frames: what the size in front of one may be where it is none, and chunks of answers."""
 
+MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
+"""A few bytes of a request become an object of some hundred; only Produce's records stay bytes. Kafka has no such
+limit."""
+
 JOINED_ANSWER_BYTES = 256 * 1024  # below this, one copy is cheaper than a vector of buffers
 
 

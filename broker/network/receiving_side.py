@@ -7,6 +7,7 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
 from broker.network.sending_side import Requests, SendingSide
 
 if TYPE_CHECKING:
@@ -68,6 +69,14 @@ class ReceivingSide(SendingSide):
     def is_receiving(self) -> bool:
         """Whether a part of a request is there, and the rest is up to the client."""
         return self._pending is None and self._left_behind is None and self._end > self._start
+
+    def _is_too_large(self, size: int) -> bool:
+        """Whether the frame at hand can be refused by its size alone, without any memory for it."""
+        return (
+            size > MAX_CONTROL_REQUEST_BYTES
+            and self._end - self._start >= 6
+            and not self._buffer.startswith(_PRODUCE, self._start + 4)
+        )
 
     def _ask_for_room(self, transport: asyncio.Transport) -> None:
         """Where the frame at hand needs a larger buffer and there is no memory for it, stop reading until there is."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.network.connection import Connection
+from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
 from broker.network.memory import (
     MOST_REQUEST_BYTES,
     MOST_UNREAD_BYTES,
@@ -300,6 +301,20 @@ def test_one_that_is_answered_at_once_is_counted_no_longer(schedule: Schedule) -
         client.send(frame(b"asks" + bytes(100 * KIB)))
     assert len(client.dispatcher.served) == 5
     assert memory.requests.held_bytes == client.buffer_bytes - INITIAL_BUFFER_BYTES
+
+
+def test_a_request_that_only_produce_may_be_is_refused_before_it_takes_any_memory(
+    schedule: Schedule, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    memory = memory_of(schedule, 100 * MIB)
+    size = MAX_CONTROL_REQUEST_BYTES + 1
+    client = Client(schedule, memory).send(frame(bytes([0, 3]) + bytes(size - 2))[:6])
+    assert client.transport.closing
+    assert f"a request of {size} bytes" in caplog.text
+    assert memory.requests.held_bytes == 0
+    for accepted in (frame(bytes(size)), frame(bytes([0, 3]) + bytes(size - 3))):
+        assert len(Client(schedule, memory).send(accepted).dispatcher.served) == 1
 
 
 # --- answers ----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from barnabas import Broker
-from broker.network.dispatch import MAX_CONTROL_REQUEST_BYTES
+from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
 from broker.network.pieces import MOST_ENTRIES
 from protocol.apis import APIS
 from protocol.messages.api_versions import ApiVersionsRequest
