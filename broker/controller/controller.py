@@ -20,6 +20,7 @@ from broker.controller.controller_result import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.steps import PER_STEP, Steps, at_once
+from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
 
 logger = logging.getLogger("barnabas.controller")
@@ -43,7 +44,7 @@ class Controller:
         self,
         decide: Decide[T],
         reply: Callable[[T | KafkaError], None],
-        failed: Callable[[BaseException], None] | None = None,
+        failed: Callable[[BaseException], None],
     ) -> None:
         """Decide by the metadata as it is written now, write the decision, and reply once that is committed.
 
@@ -51,7 +52,8 @@ class Controller:
         call where it can be: with the result's answer, or with a KafkaError in place of it where the whole request is
         given up, as one is whose records are too many or too large (UNKNOWN_SERVER_ERROR): then even what was refused
         for another reason is told that (Kafka: `AbstractRequest.getErrorResponse`). `failed` is told of any other
-        exception where it can't be raised here, the decision being taken later; without it that is the node's to know.
+        exception where it can't be raised here, the decision being taken later: it is the concern of who asked, and of
+        nobody who waits behind it. A broken invariant stops the node besides.
         """
         if self._is_deciding or self._waiting:
             self._waiting.append(partial(self._decide_later, decide, reply, failed))
@@ -67,20 +69,18 @@ class Controller:
         self,
         decide: Decide[T],
         reply: Callable[[T | KafkaError], None],
-        failed: Callable[[BaseException], None] | None,
+        failed: Callable[[BaseException], None],
     ) -> None:
         try:
             self._decide(decide, reply, failed)
         except Exception as error:
-            if failed is None:
-                raise
-            failed(error)
+            _tell_failure(error, failed)
 
     def _decide(
         self,
         decide: Decide[T],
         reply: Callable[[T | KafkaError], None],
-        failed: Callable[[BaseException], None] | None,
+        failed: Callable[[BaseException], None],
     ) -> None:
         metadata = self._metadata
         if not metadata.is_leader:
@@ -101,7 +101,7 @@ class Controller:
         self,
         deciding: ControllerResult[T] | Steps[ControllerResult[T]],
         reply: Callable[[T | KafkaError], None],
-        failed: Callable[[BaseException], None] | None,
+        failed: Callable[[BaseException], None],
     ) -> Steps[None]:
         try:
             try:
@@ -110,9 +110,7 @@ class Controller:
                 self._is_deciding = False
             tell()
         except Exception as error:
-            if failed is None:
-                raise
-            failed(error)
+            _tell_failure(error, failed)
         while self._waiting and not self._is_deciding:
             yield
             if self._waiting:
@@ -144,3 +142,10 @@ class Controller:
         return partial(
             metadata.when_committed, metadata.next_offset, lambda error: reply(result.answer(error))
         )
+
+
+def _tell_failure(error: Exception, failed: Callable[[BaseException], None]) -> None:
+    """Raises a broken invariant, which is the node's to know, too: nothing more is decided."""
+    failed(error)
+    if stops_the_broker(error):
+        raise error

@@ -69,10 +69,10 @@ class TopicRequests:
         self,
         wanted: Sequence[CreatableTopic],
         reply: Callable[[Created | KafkaError], None],
+        failed: Failed,
         *,
         validate_only: bool = False,
         take: TakeQuota = no_quota,
-        failed: Failed | None = None,
     ) -> None:
         """Create those that nothing speaks against, all in one batch.
 
@@ -135,16 +135,19 @@ class TopicRequests:
                 else:
                     log.info("created topic %s automatically", topic.name)
 
+        def failed(error: BaseException) -> None:
+            log.error("topics can't be created automatically", exc_info=error)
+
         wanted = [auto_created(self._config, name) for name in names]
-        self.create(wanted, created)
+        self.create(wanted, created, failed)
 
     def delete(
         self,
         topics: Sequence[TopicImage],
         reply: Callable[[Deleted | KafkaError], None],
+        failed: Failed,
         *,
         take: TakeQuota = no_quota,
-        failed: Failed | None = None,
     ) -> None:
         """Those past the bound of a request are told UNKNOWN_SERVER_ERROR, as in Kafka, and the others deleted. The
         whole is refused (UNKNOWN_SERVER_ERROR) where the records are too long."""
@@ -176,10 +179,10 @@ class TopicRequests:
         self,
         wanted: Sequence[CreatePartitionsTopic],
         reply: Callable[[Extended | KafkaError], None],
+        failed: Failed,
         *,
         validate_only: bool = False,
         take: TakeQuota = no_quota,
-        failed: Failed | None = None,
     ) -> None:
         """Kafka's controller bounds the records of one request: it answers UNKNOWN_SERVER_ERROR to the topic that goes
         past the bound, and yet creates the partitions up to it. So do we. The whole is refused with POLICY_VIOLATION

@@ -37,7 +37,11 @@ class ProducerIdBlocks:
                 log.error("no producer ids can be recorded in the metadata log: %s", first)
             then(first)
 
-        self._controller.submit(lambda image: self._decide(image, size), answered)
+        def failed(error: BaseException) -> None:
+            log.error("a block of producer ids can't be decided", exc_info=error)
+            answered(KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error)))
+
+        self._controller.submit(lambda image: self._decide(image, size), answered, failed)
 
     def _decide(self, image: ClusterImage, size: int) -> ControllerResult[int | KafkaError]:
         first = image.next_producer_id

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from broker.controller import registration
 from broker.controller.assigned_directories import assignment, is_online
 from broker.controller.controller_result import ControllerResult
-from protocol.errors import KafkaError
+from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.controller.controller import Controller
@@ -88,7 +88,11 @@ class LogDirFailures:
                 self._stayed = stayed | self._stayed
                 log.error("that a log directory has failed can't be recorded yet: %s", error)
 
-        self._controller.submit(lambda image: self._decide(image, stayed), recorded)
+        def failed(error: BaseException) -> None:
+            log.error("what a failed log directory has lost can't be decided", exc_info=error)
+            recorded(KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error)))
+
+        self._controller.submit(lambda image: self._decide(image, stayed), recorded, failed)
 
     def _decide(
         self, image: ClusterImage, stayed: dict[tuple[bytes, int], bytes]

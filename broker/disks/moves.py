@@ -296,7 +296,12 @@ class LogDirMoves:
             else:
                 answers.append(error)
 
-        self._controller.submit(decide, reply)
+        def failed(error: BaseException) -> None:
+            """An error of ours, and it is later by now: the move stays, and is tried again."""
+            log.error("where %s-%d is can't be recorded", partition.topic.name, index, exc_info=error)
+            answered_later(KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error)))
+
+        self._controller.submit(decide, reply, failed)
         is_later = True
         for error in answers:
             if error is not None:

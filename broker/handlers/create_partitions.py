@@ -51,9 +51,9 @@ def handle(
         topics.add_partitions(
             wanted,
             later.reply,
+            later.fail,
             validate_only=request.validate_only,
             take=mutations.take,
-            failed=later.fail,
         )
         answer = later.answer()
         outcomes: Extended | KafkaError = (yield answer) if isinstance(answer, Later) else answer

@@ -87,7 +87,7 @@ def handle(
         return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
 
     wanted = [topic for topic in request.topics if topic.name in allowed]
-    topics.create(wanted, reply, validate_only=request.validate_only, take=mutations.take, failed=later.fail)
+    topics.create(wanted, reply, later.fail, validate_only=request.validate_only, take=mutations.take)
     return later.answer()
 
 

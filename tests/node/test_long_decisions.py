@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from broker.controller import topic_decisions
 from broker.controller.controller import Controller
 from broker.controller.controller_result import ControllerResult
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.steps import Steps, at_once
+from broker.coordination.producer_id_blocks import ProducerIdBlocks
+from broker.disks.failures import LogDirFailures
+from broker.handlers import metadata as metadata_handler
+from broker.handlers import unregister_broker
+from broker.server import Server
+from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
 from tests.node.metadata_logs import begin
+from tests.node.metadata_requests import Request, asked
+from tests.support.submitting import unexpected
+from tests.support.whole_server import take_turns
 
 
 @pytest.fixture
@@ -24,6 +36,10 @@ def metadata(tmp_path: Path) -> MetadataLog:
 
 def setting(name: str) -> Message:
     return records.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=name, value="1")
+
+
+def unexpected_reply(reply: object) -> None:
+    raise AssertionError(reply)
 
 
 def settings(metadata: MetadataLog) -> set[str]:
@@ -47,8 +63,8 @@ def test_decisions_that_are_asked_for_amid_a_long_one_wait_for_it_and_see_what_i
         assert "a" in settings(metadata)
         return ControllerResult([], lambda failure: "second")
 
-    controller.submit(decide, replies.append)
-    controller.submit(second, replies.append)
+    controller.submit(decide, replies.append, unexpected)
+    controller.submit(second, replies.append, unexpected)
     (steps,) = long
     next(steps)
     assert replies == []
@@ -76,7 +92,7 @@ def test_a_long_decision_that_fails_is_told_to_who_asked_and_the_next_ones_are_t
 
     controller.submit(decide, told.append, told.append)
     controller.submit(refused, told.append, told.append)
-    controller.submit(lambda image: ControllerResult([], lambda _: "third"), told.append)
+    controller.submit(lambda image: ControllerResult([], lambda _: "third"), told.append, unexpected)
     while long:
         at_once(long.pop())
     assert told[0] is failure
@@ -93,10 +109,10 @@ def test_what_a_node_that_stops_was_deciding_is_given_up(metadata: MetadataLog) 
         yield
         return ControllerResult([setting("a")], lambda failure: "never")
 
-    controller.submit(decide, replies.append)
-    controller.submit(decide, replies.append)
+    controller.submit(decide, replies.append, unexpected)
+    controller.submit(decide, replies.append, unexpected)
     controller.stop()
-    controller.submit(lambda image: ControllerResult([], lambda _: "last"), replies.append)
+    controller.submit(lambda image: ControllerResult([], lambda _: "last"), replies.append, unexpected)
     assert replies == ["last"]
 
 
@@ -121,3 +137,90 @@ def test_what_is_committed_while_a_change_is_followed_is_followed_and_told_then(
             next(steps)
     at_once(steps)
     assert events == ["begun", "followed", "a None", "begun", "followed", "b None"]
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+async def test_an_error_of_ours_in_a_decision_that_waits_is_told_to_who_asked_and_harms_nobody_behind_it(
+    node: Server, is_long: bool
+) -> None:
+    told: list[object] = []
+    failure = KeyError("ours")
+
+    def decide(image: ClusterImage) -> Steps[ControllerResult[str]]:
+        yield
+        return ControllerResult([], lambda _: "first")
+
+    def stumbles(image: ClusterImage) -> ControllerResult[str]:
+        raise failure
+
+    def stumbles_later(image: ClusterImage) -> Steps[ControllerResult[str]]:
+        yield
+        raise failure
+
+    node.controller.submit(decide, told.append, unexpected)
+    node.controller.submit(stumbles_later if is_long else stumbles, unexpected_reply, told.append)
+    node.controller.submit(lambda image: ControllerResult([], lambda _: "third"), told.append, unexpected)
+    take_turns(node)
+    assert told == ["first", failure, "third"]
+    assert node.failure is None
+
+
+async def test_a_broken_invariant_in_a_decision_that_waits_stops_the_node_whoever_asked(node: Server) -> None:
+    told: list[object] = []
+
+    def decide(image: ClusterImage) -> Steps[ControllerResult[str]]:
+        yield
+        return ControllerResult([], lambda _: "first")
+
+    def breaks(image: ClusterImage) -> ControllerResult[str]:
+        raise BrokenInvariantError("what can't be")
+
+    node.controller.submit(decide, told.append, unexpected)
+    node.controller.submit(breaks, unexpected_reply, told.append)
+    take_turns(node)
+    assert told == ["first", node.failure]
+    assert isinstance(node.failure, BrokenInvariantError)
+    node.faults.failure = None
+
+
+@pytest.mark.parametrize("who", ["producer ids", "failed directories", "automatic topics", "an admin"])
+async def test_nobody_who_asks_the_controller_can_end_the_node_by_an_error_of_ours_in_a_decision_that_waits(
+    node: Server, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[object] = []
+
+    def decide(image: ClusterImage) -> Steps[ControllerResult[str]]:
+        yield
+        return ControllerResult([], lambda _: "long")
+
+    def stumble(*_: object, **__: object) -> NoReturn:
+        raise KeyError("ours")
+
+    node.controller.submit(decide, told.append, unexpected)
+    if who == "producer ids":
+        monkeypatch.setattr(ProducerIdBlocks, "_decide", stumble)
+        with suppress(KafkaError):
+            node.producer_ids.next()
+    elif who == "failed directories":
+        monkeypatch.setattr(LogDirFailures, "_decide", stumble)
+        node.log_dir_failures._is_recorded = False
+        node.log_dir_failures.record()
+    elif who == "automatic topics":
+        monkeypatch.setattr(topic_decisions, "new_topic", stumble)
+        asked(
+            node,
+            Request(metadata_handler, 3, 9, {"topics": [{"name": "t"}], "allow_auto_topic_creation": True}),
+        )
+    else:
+        monkeypatch.setattr(unregister_broker, "UnregisterBrokerRecord", stumble)
+        node.metadata.append([records.RegisterBrokerRecord(broker_id=7, broker_epoch=3, fenced=True)])
+        with suppress(KeyError):
+            asked(node, Request(unregister_broker, 64, 0, {"broker_id": 7}))
+    node.controller.submit(lambda image: ControllerResult([], lambda _: "behind"), told.append, unexpected)
+    take_turns(node)
+    assert told[0] == "long"
+    assert told[-1] == "behind"
+    assert node.failure is None
+    assert not node.producer_ids._is_asked
+    if who == "failed directories":  # it is tried again
+        assert not node.log_dir_failures._is_recorded

@@ -30,6 +30,7 @@ from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
+from tests.support.submitting import unexpected
 
 NODE = 1
 DIRECTORY = bytes(range(16))
@@ -88,7 +89,7 @@ class Submitting:
     def __call__(self, decided: list[Message]) -> None:
         replies: list[object] = []
         self._controller.submit(
-            lambda image: ControllerResult(decided, lambda failure: failure), replies.append
+            lambda image: ControllerResult(decided, lambda failure: failure), replies.append, unexpected
         )
         (answer,) = replies
         if isinstance(answer, KafkaError):

@@ -27,6 +27,7 @@ from tests.support.held_syncs import HeldSyncs
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
 from tests.support.partition_logs import NOW_MS, append, batch
+from tests.support.submitting import unexpected
 from tests.support.whole_server import configured, handled, in_loop
 
 PATIENCE_S = 30
@@ -49,7 +50,7 @@ def asked_to_create(node: Server, *names: str) -> list[Any]:
     """What is answered, which may come later."""
     answers: list[Any] = []
     wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
-    node.topics.create(wanted, answers.append)
+    node.topics.create(wanted, answers.append, unexpected)
     return answers
 
 
@@ -110,8 +111,8 @@ async def test_a_topic_whose_deletion_is_not_synced_is_not_deleted_twice(tmp_pat
     topic = node.metadata.image.topics["t"]
     first: list[Any] = []
     second: list[Any] = []
-    node.topics.delete([topic], first.append)
-    node.topics.delete([topic], second.append)
+    node.topics.delete([topic], first.append, unexpected)
+    node.topics.delete([topic], second.append, unexpected)
     await syncs.finish()
     assert first == [[(topic, None)]]
     ((_, refused),) = second[0]
@@ -224,5 +225,5 @@ async def test_a_change_does_not_wait_for_the_slow_sync_of_a_partition(tmp_path:
 async def created(node: Server, name: str) -> None:
     told = asyncio.get_running_loop().create_future()
     wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1)]
-    node.topics.create(wanted, told.set_result)
+    node.topics.create(wanted, told.set_result, told.set_exception)
     await told

@@ -35,7 +35,7 @@ async def begin(config: BrokerConfig, environment: Environment) -> Server:
     except BaseException:
         _starts_failed += 1
         raise
-    node.metadata.commit_at_once()  # tests ask the controller, and go on with its answer
+    node.metadata.replicate = node.metadata.commit  # tests ask the controller, and go on with its answer
     stop = node.stop
 
     async def stop_checked() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from broker.controller.topic_requests import Created, Deleted, Extended, TopicRequests
 from broker.server import Server
 from protocol.errors import KafkaError
+from tests.support.submitting import unexpected
 from tests.support.whole_server import take_turns
 
 
@@ -19,13 +20,13 @@ class TopicsNow:
         self._topics: TopicRequests = node.topics
 
     def create(self, *args: Any, **options: Any) -> Created:
-        return self._answer(lambda reply: self._topics.create(*args, reply, **options))
+        return self._answer(lambda reply: self._topics.create(*args, reply, unexpected, **options))
 
     def delete(self, *args: Any, **options: Any) -> Deleted:
-        return self._answer(lambda reply: self._topics.delete(*args, reply, **options))
+        return self._answer(lambda reply: self._topics.delete(*args, reply, unexpected, **options))
 
     def add_partitions(self, *args: Any, **options: Any) -> Extended:
-        return self._answer(lambda reply: self._topics.add_partitions(*args, reply, **options))
+        return self._answer(lambda reply: self._topics.add_partitions(*args, reply, unexpected, **options))
 
     def _answer(self, ask: Callable[[Callable[[Any], None]], None]) -> Any:
         replies: list[Any] = []
