@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from storage.log.log_config import LogConfig
 
+MOST_BETWEEN_INDEX_ENTRIES = 16 * 1024
+"""Bytes of a log that an index leaves out, whatever index.interval.bytes says: a read may have to walk over so many in
+one turn of the loop, some 200 batches of one small record."""
+
 
 def broker_log_defaults(config: BrokerConfig) -> dict[str, Value]:
     """All 33 settings of a topic that has none of its own."""
@@ -119,7 +123,7 @@ def log_config_of_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> L
         file_delete_delay_ms=number("file.delete.delay.ms"),
         flush_messages=number("flush.messages"),
         flush_ms=number("flush.ms"),
-        index_interval_bytes=number("index.interval.bytes"),
+        index_interval_bytes=min(number("index.interval.bytes"), MOST_BETWEEN_INDEX_ENTRIES),
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
         max_message_bytes=number("max.message.bytes"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),

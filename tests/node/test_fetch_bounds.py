@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from broker.config.topic_config import MOST_BETWEEN_INDEX_ENTRIES
 from broker.handlers import fetch
 from broker.replicas.fetching import MOST_READ_AT_ONCE, PARTITION_AT_ONCE_BYTES
 from broker.server import Server
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from protocol.messages.topics import CreatableTopic
-from protocol.records.batch import walk_batches
+from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+from protocol.records.batch import read_header, walk_batches
+from storage.log import segment
 from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, produced
 from tests.support.topics import topics_of
 from tests.support.whole_server import handled, in_loop, started
@@ -81,6 +84,36 @@ def test_the_last_of_many_partitions_gives_no_more_than_it_is_asked_for(tmp_path
         for _ in range(10):
             append(node.partitions.find("t", LAST).log, batch())
         assert len(fetched_last(node, partition_max_bytes=room).records) == room
+        await node.stop()
+
+    run()
+
+
+@pytest.mark.limit("broker.config.topic_config.MOST_BETWEEN_INDEX_ENTRIES")
+def test_a_read_walks_over_few_batches_however_sparse_an_index_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walked = []
+
+    def counted(*place: Any) -> Any:
+        walked.append(place)
+        return read_header(*place)
+
+    @in_loop
+    async def run() -> None:
+        node = await started(tmp_path)
+        sparse = CreatableTopicConfig(name="index.interval.bytes", value="1000000000")
+        topics_of(node).create(
+            [CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=[sparse])]
+        )
+        log = node.partitions.find("t", 0).log
+        size = len(batch())
+        count = 10 * MOST_BETWEEN_INDEX_ENTRIES // size
+        for _ in range(count):
+            append(log, batch())
+        monkeypatch.setattr(segment, "read_header", counted)
+        assert log.read(count - 1, 1000, count).records
+        assert len(walked) <= MOST_BETWEEN_INDEX_ENTRIES // size + 2
         await node.stop()
 
     run()

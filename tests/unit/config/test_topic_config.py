@@ -10,6 +10,7 @@ from broker.config.checks.topics import check_topic_configs
 from broker.config.dynamic_settings import set_dynamic
 from broker.config.entries import ConfigSource
 from broker.config.topic_config import (
+    MOST_BETWEEN_INDEX_ENTRIES,
     effective_topic_configs,
     log_config_of_metadata,
     log_config_of_topic,
@@ -217,6 +218,14 @@ def test_every_field_of_a_log_follows_the_topics_setting() -> None:
         segment_ms=26,
         unclean_leader_election_enable=True,
     )
+
+
+@pytest.mark.limit("broker.config.topic_config.MOST_BETWEEN_INDEX_ENTRIES")
+def test_an_index_has_its_entries_however_few_its_topic_asks_for() -> None:
+    overrides = {"index.interval.bytes": "1000000000"}
+    assert log_config_of_topic(config(), overrides).index_interval_bytes == MOST_BETWEEN_INDEX_ENTRIES
+    assert topic_values(config(), overrides)["index.interval.bytes"] == 1_000_000_000
+    assert log_config_of_topic(config(), {"index.interval.bytes": "16383"}).index_interval_bytes == 16383
 
 
 def test_small_segments_are_had_by_the_hidden_setting() -> None:
