@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.controller.topic_names import invalid_name_reason
 from broker.network.repeats import Repeats
+from broker.network.turns import in_turns
 from broker.security.authorizer import AUTHORIZATION_FAILED, Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions_admin import (
@@ -19,18 +22,33 @@ from protocol.messages.transactions_admin import (
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import Steps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
+    from storage.producers.producer_state import Producer
 
 
 def handle(
     partitions: Partitions,
     metadata: MetadataLog,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: DescribeProducersRequest,
-) -> DescribeProducersResponse:
+) -> DescribeProducersResponse | Later[DescribeProducersResponse]:
     """Followers know the producers too, and answer."""
+    return turns.answer(_described(partitions, metadata, authorizer, turns, context, request), context)
+
+
+def _described(
+    partitions: Partitions,
+    metadata: MetadataLog,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: DescribeProducersRequest,
+) -> Steps[DescribeProducersResponse]:
     response = DescribeProducersResponse()
     repeats = Repeats()
     for topic in request.topics:
@@ -44,10 +62,15 @@ def handle(
                 partition.error_code, partition.error_message = refusal.error, refusal.message
             else:
                 try:
-                    partition.active_producers = _producers(partitions, topic.name, index)
+                    states = partitions.get(topic.name, index).log.producers.producers
                 except KafkaError as error:
                     partition.error_code, partition.error_message = error.error, error.message
+                else:
+                    found = partition.active_producers = []
+                    yield from in_turns([*states.values()], partial(_describe, found))
             answer.partitions.append(partition)
+            if turns.is_over:
+                yield None
         if answer.partitions or not topic.partition_indexes:
             response.topics.append(answer)
     return response
@@ -68,16 +91,15 @@ def _refusal(
     return None
 
 
-def _producers(partitions: Partitions, name: str, index: int) -> list[DescribedProducer]:
-    states = partitions.get(name, index).log.producers.producers
-    return [
-        DescribedProducer(
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            last_sequence=producer.last_sequence,
-            last_timestamp=producer.last_timestamp_ms,
-            coordinator_epoch=producer.coordinator_epoch,
-            current_txn_start_offset=producer.txn_first_offset,
+def _describe(found: list[DescribedProducer], producers: Sequence[Producer]) -> None:
+    for producer in producers:
+        found.append(
+            DescribedProducer(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp_ms,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.txn_first_offset,
+            )
         )
-        for producer in states.values()
-    ]

@@ -15,7 +15,12 @@ from broker.network.later import Later
 from broker.network.turns import PER_TURN, Steps, Turns, portions
 from broker.server import Server
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.transactions_admin import ListTransactionsRequest
+from protocol.messages.transactions_admin import (
+    DescribeProducersRequest,
+    DescribeProducersTopic,
+    ListTransactionsRequest,
+)
+from storage.producers import producer_state
 from tests.node.transactional import Producer, coordinating
 from tests.support.straight import Straight
 from tests.support.wire import Client, Outcome
@@ -154,3 +159,19 @@ async def test_others_are_served_while_all_transactional_ids_are_gone_through(tm
 
     assert served >= 6  # the letters of all ids, then the ids
     assert {each.transactional_id for each in answer.transaction_states} == {"wanted"}
+
+
+async def test_others_are_served_while_all_producers_of_a_partition_are_described(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    partition = node.partitions.find("t", 0)
+    assert partition is not None
+    partition.log.producers.producers.update(
+        (number, producer_state.Producer(number)) for number in range(3 * PER_TURN)
+    )
+    request = DescribeProducersRequest(topics=[DescribeProducersTopic(name="t", partition_indexes=[0])])
+
+    answer, served = await served_meanwhile(node, request, 0)
+
+    assert served >= 3
+    [described] = answer.topics[0].partitions
+    assert [each.producer_id for each in described.active_producers] == [*range(3 * PER_TURN)]
