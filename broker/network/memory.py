@@ -1,10 +1,10 @@
 """What all connections together may hold in memory of requests that come in, and of answers that their clients don't
 read (Kafka, for the former: `SimpleMemoryPool`, by `queued.max.request.bytes`).
 
-Over the bound nothing grows: who needs more isn't read from until there is room. Addresses that hold the least come
-first, of one address smaller needs; who has waited long comes before all others. So that none waits for ever, those
-that keep memory others wait for, and don't move, are closed; and where all that are received wait for one another, one
-goes on, above the bound, as Kafka lets one request.
+Over the bound nothing grows: who needs more isn't read from until there is room, and who needs less may go first. So
+that none waits for ever, one connection at a time may go on above the bound, as Kafka lets one request: the one that
+has waited the longest, after some time, or any where all wait for one another. And those that keep memory others wait
+for, and don't move, are closed.
 
 No address has a bound of its own: on one machine, where most brokers of this kind run, all clients come from the same.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -23,11 +24,12 @@ MOST_REQUEST_BYTES = 256 * 1024 * 1024
 MOST_UNREAD_BYTES = 256 * 1024 * 1024
 """Of answers that aren't read."""
 STALLED_S = 10
-"""How long a connection may keep memory that others wait for without moving, and how long smaller needs may go before
-a larger one."""
+"""How long a connection may keep memory that others wait for without moving."""
+LONG_WAIT_S = 2 * STALLED_S
+"""How long others may go before one that waits for memory: those that didn't move have gone by then."""
 MOST_CHECKS_FULL = 6
-"""Where answers have filled the memory for so many times as long, though their clients read some of them, the one that
-holds the most is closed."""
+"""So many times `STALLED_S` may a request be in work whose memory others have waited long for. And where answers have
+filled the memory for that time, though their clients read some of them, the one that holds the most is closed."""
 
 
 class Receiving(Protocol):
@@ -62,9 +64,24 @@ class _Need(NamedTuple):
 
 
 class RequestMemory:
-    """The memory for requests, beside the few kilobytes that each connection has anyway."""
+    """The memory for requests, beside the few kilobytes that each connection has anyway.
 
-    __slots__ = ("_check", "_scheduler", "_shares", "_waiting", "held_bytes", "is_short", "most_bytes")
+    All but one connection together hold no more than the bound. Whoever there is room for has it, of those that wait
+    addresses that hold the least first, then smaller needs. Who has waited for `LONG_WAIT_S` comes before all, in the
+    order of waiting, and the first of them goes on above the bound as soon as no other one does.
+    """
+
+    __slots__ = (
+        "_above",
+        "_by_host",
+        "_check",
+        "_scheduler",
+        "_shares",
+        "_waiting",
+        "held_bytes",
+        "is_short",
+        "most_bytes",
+    )
 
     def __init__(self, scheduler: Scheduler, most_bytes: int = MOST_REQUEST_BYTES) -> None:
         self.most_bytes = most_bytes
@@ -73,39 +90,46 @@ class RequestMemory:
         """Whether someone waits: then nobody keeps what it doesn't need."""
         self._scheduler = scheduler
         self._shares: dict[Receiving, _Share] = {}
+        self._by_host: Counter[str] = Counter()
+        self._above: Receiving | None = None  # who goes on above the bound, while more is held than that
         self._waiting: dict[Receiving, _Need] = {}  # who waits longest first
         self._check: Scheduled | None = None
 
     def ask(self, connection: Receiving, more_bytes: int, then: Callable[[], None]) -> bool:
-        """Whether the connection may hold so much more. Where not now, `then` is called once it may, and does."""
-        if self.held_bytes + more_bytes > self.most_bytes:
-            for holder in [*self._shares]:
-                holder.shrink()
-        has_room = self.held_bytes + more_bytes <= self.most_bytes and not self._someone_waits_long()
-        if not has_room and self._others_move(connection):
-            self._waiting[connection] = _Need(more_bytes, then, self._scheduler.time())
-            self._begin_to_check()
+        """Whether the connection may hold so much more. Where not now, `then` is called once it may, and does. It may
+        ask again meanwhile, for the same."""
+        if connection in self._waiting:
             return False
-        self._grant(connection, more_bytes)
-        return True
+        if not self._fits(more_bytes) and not self.is_short:
+            for holder in [*self._shares]:
+                if holder is not connection:
+                    holder.shrink()
+        if self._fits(more_bytes) or connection is self._above or not self._others_move(connection):
+            self._grant(connection, more_bytes)
+            return True
+        self._waiting[connection] = _Need(more_bytes, then, self._scheduler.time())
+        self._begin_to_check()
+        return False
 
     def free(self, connection: Receiving, freed_bytes: int) -> None:
         """The connection holds so much less."""
         share = self._shares[connection]
         share.held_bytes -= freed_bytes
+        share.since_s = self._scheduler.time()
         if not share.held_bytes:
             del self._shares[connection]
-        self.held_bytes -= freed_bytes
-        if self._waiting:
-            self._let_in()
+        self._take_back(connection, freed_bytes)
 
     def forget(self, connection: Receiving) -> None:
-        """The connection is gone."""
-        self._waiting.pop(connection, None)
+        """The connection is gone: neither does it hold anything any more, nor does it wait."""
+        if self._waiting.pop(connection, None) is not None and not self._waiting:
+            self._is_short_no_more()
         share = self._shares.pop(connection, None)
         if share is not None:
-            self.held_bytes -= share.held_bytes
-        self._let_in()
+            self._take_back(connection, share.held_bytes)
+
+    def _fits(self, more_bytes: int) -> bool:
+        return self.held_bytes + more_bytes <= self.most_bytes
 
     def _grant(self, connection: Receiving, more_bytes: int) -> None:
         now_s = self._scheduler.time()
@@ -114,56 +138,100 @@ class RequestMemory:
             share = self._shares[connection] = _Share(now_s)
         share.since_s = now_s
         share.held_bytes += more_bytes
+        self._by_host[connection.peer_host] += more_bytes
         self.held_bytes += more_bytes
+        if self.held_bytes > self.most_bytes:
+            self._above = connection
 
-    def _others_move(self, connection: Receiving) -> bool:
+    def _take_back(self, connection: Receiving, freed_bytes: int) -> None:
+        self.held_bytes -= freed_bytes
+        self._by_host[connection.peer_host] -= freed_bytes
+        if not self._by_host[connection.peer_host]:
+            del self._by_host[connection.peer_host]
+        if self.held_bytes <= self.most_bytes:
+            self._above = None
+        if self._waiting:
+            self._let_in()
+
+    def _others_move(self, connection: Receiving | None) -> bool:
         return any(holder is not connection and holder not in self._waiting for holder in self._shares)
 
-    def _someone_waits_long(self) -> bool:
-        for need in self._waiting.values():
-            return self._is_long(need)
-        return False
-
-    def _is_long(self, need: _Need) -> bool:
-        return self._scheduler.time() - need.since_s > STALLED_S
+    def _waits_since(self, since_s: float) -> bool:
+        """Whether anyone has waited for so long."""
+        longest = next(iter(self._waiting.values()), None)
+        return longest is not None and longest.since_s <= since_s
 
     def _let_in(self) -> None:
-        """Those that there is room for, in their order; one in any case where nobody moves."""
-        held_bytes = _by_host((holder, share.held_bytes) for holder, share in self._shares.items())
+        """Those that there is room for, in their order; and one above the bound where it is its turn."""
+        if self._above is not None:
+            return  # there is room for nobody
+        long_since_s = self._scheduler.time() - LONG_WAIT_S
 
         def order(item: tuple[Receiving, _Need]) -> tuple[bool, int, int]:
             connection, need = item
-            return not self._is_long(need), held_bytes[connection.peer_host], need.more_bytes
+            if need.since_s <= long_since_s:
+                return False, 0, 0  # as they stand
+            return True, self._by_host[connection.peer_host], need.more_bytes
 
-        for connection, (more_bytes, then, _) in sorted(self._waiting.items(), key=order):
-            if self.held_bytes + more_bytes > self.most_bytes and self._others_move(connection):
-                break
+        nobody_moves = not self._others_move(None)
+        least_bytes = min((need.more_bytes for need in self._waiting.values()), default=0)
+        if not self._fits(least_bytes) and not nobody_moves and not self._waits_since(long_since_s):
+            return  # it isn't worth while to put them in order
+        for connection, (more_bytes, then, since_s) in sorted(self._waiting.items(), key=order):
+            if not self._fits(more_bytes) and (
+                self._above is not None or not (nobody_moves or since_s <= long_since_s)
+            ):
+                if not self._fits(least_bytes):
+                    break
+                continue
             if self._waiting.pop(connection, None) is None:
                 continue
+            nobody_moves = False
             self._grant(connection, more_bytes)
             then()
         if not self._waiting:
-            self.is_short = False
-            if self._check is not None:
-                self._check.cancel()
-                self._check = None
+            self._is_short_no_more()
 
     def _begin_to_check(self) -> None:
         self.is_short = True
         if self._check is None:
-            now_s = self._scheduler.time()
-            for share in self._shares.values():
-                share.since_s = now_s
-            self._check = self._scheduler.call_later(STALLED_S, self._close_stalled)
+            self._check = self._scheduler.call_later(STALLED_S, self._look_who_waits)
 
-    def _close_stalled(self) -> None:
-        self._check = self._scheduler.call_later(STALLED_S, self._close_stalled)
-        latest_s = self._scheduler.time() - STALLED_S
+    def _is_short_no_more(self) -> None:
+        self.is_short = False
+        if self._check is not None:
+            self._check.cancel()
+            self._check = None
+
+    def _look_who_waits(self) -> None:
+        now_s = self._scheduler.time()
+        self._check = self._scheduler.call_later(STALLED_S, self._look_who_waits)
+        self._close_stalled(now_s - STALLED_S)
+        if self._waits_since(now_s - LONG_WAIT_S):
+            self._close_largest(now_s - MOST_CHECKS_FULL * STALLED_S)
+            self._let_in()
+
+    def _close_stalled(self, since_s: float) -> None:
         for connection, share in [*self._shares.items()]:
-            if share.since_s <= latest_s and connection.is_receiving and connection not in self._waiting:
+            if share.since_s <= since_s and connection.is_receiving and connection not in self._waiting:
                 connection.abort(
                     f"a part of its request has taken {share.held_bytes} bytes for {STALLED_S} s that others wait for"
                 )
+
+    def _close_largest(self, since_s: float) -> None:
+        """Of the requests that have been in work since then. It is no smaller than the one above the bound, where that
+        is one of them: so another one may go on."""
+        held = [
+            (share.held_bytes, connection)
+            for connection, share in self._shares.items()
+            if share.since_s <= since_s and connection not in self._waiting
+        ]
+        if held:
+            held_bytes, connection = max(held, key=itemgetter(0))
+            connection.abort(
+                f"its request has been in work for {MOST_CHECKS_FULL * STALLED_S} s, and of all that others wait for "
+                f"its {held_bytes} bytes are the most"
+            )
 
 
 class Unread(Protocol):
@@ -264,7 +332,7 @@ class AnswerMemory:
         return connection
 
 
-def _by_host(shares: Iterable[tuple[Receiving | Unread, int]]) -> Counter[str]:
+def _by_host(shares: Iterable[tuple[Unread, int]]) -> Counter[str]:
     held_bytes: Counter[str] = Counter()
     for connection, size in shares:
         held_bytes[connection.peer_host] += size
