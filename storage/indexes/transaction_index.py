@@ -18,6 +18,7 @@ from storage.files import File, Files
 _RECORD = Struct(">hqqqq")
 RECORD_SIZE = _RECORD.size
 _VERSION = 0
+_RUN = 256
 
 
 class AbortedTxn(NamedTuple):
@@ -32,12 +33,15 @@ class AbortedTxn(NamedTuple):
 class TransactionIndex:
     """Records are read at the first question and kept; a segment without the file has none. Raises `OSError`."""
 
-    __slots__ = ("_files", "_records", "file")
+    __slots__ = ("_files", "_records", "_runs", "file")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self.file = File(path)
         self._records: list[AbortedTxn] | None = None
+        self._runs: list[tuple[int, int]] = []
+        """Of each `_RUN` records the least first offset and the largest last stable offset. A transaction that stays
+        open has all that are aborted meanwhile say its offset, and a read would look at each of them every time."""
 
     @property
     def records(self) -> list[AbortedTxn]:
@@ -61,12 +65,12 @@ class TransactionIndex:
     def create(self) -> None:
         """The file with no records."""
         self._files.create(self.file)
-        self._records = []
+        self._records, self._runs = [], []
 
     def make_anew(self, records: list[AbortedTxn]) -> None:
         """Makes the file hold these records, and nothing else."""
         self._files.make_say(self.file, b"".join(_RECORD.pack(_VERSION, *txn) for txn in records))
-        self._records = records
+        self._records, self._runs = records, []
 
     def append(self, txn: AbortedTxn) -> None:
         records = self.records
@@ -74,17 +78,40 @@ class TransactionIndex:
             self._files.create(self.file)
         self._files.append(self.file, _RECORD.pack(_VERSION, *txn), len(records) * RECORD_SIZE)
         records.append(txn)
+        if not len(records) % _RUN:
+            self._runs_of(records)
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
         """Those that reach into [fetch offset, upper bound), and whether no later segment can hold more."""
         records = self.records
-        found = []
-        for txn in records[bisect_left(records, fetch_offset, key=_last_offset) :]:
-            if txn.first_offset < upper_bound_offset:
-                found.append(txn)
-            if txn.last_stable_offset >= upper_bound_offset:
-                return found, True
+        found: list[AbortedTxn] = []
+        if not records:
+            return found, False
+        runs = self._runs_of(records)
+        start = bisect_left(records, fetch_offset, key=_last_offset)
+        while start < len(records):
+            run, within = divmod(start, _RUN)
+            end = start - within + _RUN
+            if run < len(runs):
+                run_first_offset, run_last_stable_offset = runs[run]
+                if run_first_offset >= upper_bound_offset > run_last_stable_offset:
+                    start = end
+                    continue
+            for txn in records[start:end]:
+                if txn.first_offset < upper_bound_offset:
+                    found.append(txn)
+                if txn.last_stable_offset >= upper_bound_offset:
+                    return found, True
+            start = end
         return found, False
+
+    def _runs_of(self, records: list[AbortedTxn]) -> list[tuple[int, int]]:
+        """Those of all runs that are whole."""
+        runs = self._runs
+        for start in range(len(runs) * _RUN, len(records) - _RUN + 1, _RUN):
+            run = records[start : start + _RUN]
+            runs.append((min(txn.first_offset for txn in run), max(txn.last_stable_offset for txn in run)))
+        return runs
 
     def truncate_to(self, offset: int) -> None:
         """Drops the transactions whose marker is at or above the offset."""
@@ -97,6 +124,7 @@ class TransactionIndex:
         if self._files.exists(self.file.path):
             self._files.truncate(self.file, count * RECORD_SIZE)
         self._records = self.records[:count]
+        del self._runs[count // _RUN :]
 
     def is_sane(self, base_offset: int) -> bool:
         """Whether the file holds whole records of this segment, in order."""

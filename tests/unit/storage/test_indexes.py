@@ -1,6 +1,8 @@
 """The three indexes of a segment, as they stand in their files."""
 
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -216,6 +218,71 @@ def test_transactions_are_collected_that_reach_into_the_range(tmp_path: Path) ->
     assert index.collect(10, 35) == (txns, True)
     assert index.collect(11, 35) == (txns[1:], True)
     assert index.collect(20, 41) == (txns[2:], False)
+
+
+def collected(txns: list[AbortedTxn], fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
+    """One by one."""
+    found = []
+    for txn in txns:
+        if txn.last_offset < fetch_offset:
+            continue
+        if txn.first_offset < upper_bound:
+            found.append(txn)
+        if txn.last_stable_offset >= upper_bound:
+            return found, True
+    return found, False
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_many_transactions_those_are_collected_that_reach_into_the_range(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
+    txns: list[AbortedTxn] = []
+    stable = 0
+    for number in range(1500):
+        last = 3 * number + 2
+        if chance.random() < 0.01:
+            stable = chance.randint(stable, last)
+        txns.append(AbortedTxn(number, last - min(last, chance.choice((1, 2, 50, 3000))), last, stable))
+        index.append(txns[-1])
+
+    def agrees() -> None:
+        for _ in range(100):
+            fetched, bound = sorted(chance.choices(range(4600), k=2))
+            assert index.collect(fetched, bound) == collected(txns, fetched, bound)
+
+    agrees()
+    index.truncate_to(3 * 700)
+    del txns[700:]
+    agrees()
+    for number in range(700, 1500):
+        txns.append(AbortedTxn(number, 3 * number, 3 * number + 2, stable))
+        index.append(txns[-1])
+    agrees()
+    txns = [AbortedTxn(number, number, number + 5, number) for number in range(1000)]
+    index.make_anew([*txns])
+    agrees()
+
+
+def test_a_read_looks_at_few_of_the_transactions_that_were_aborted_behind_it_while_another_one_was_open(
+    tmp_path: Path,
+) -> None:
+    looks = 0
+
+    class Counted(AbortedTxn):
+        def __getattribute__(self, name: str) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().__getattribute__(name)
+
+    index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
+    for number in range(10_000):
+        index.append(Counted(1, 10 + 2 * number, 11 + 2 * number, 0))
+    looks = 0
+    assert index.collect(0, 20) == (index.records[:5], False)
+    assert looks < 1000
 
 
 def test_truncating_the_transaction_index_drops_markers_at_and_above_the_offset(tmp_path: Path) -> None:
