@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from broker.security.authorizer import Authorizer
 
 
+MOST_HOST_NAMES = 1_000
+"""Of the hosts in one request, those that are no addresses: a name service may take seconds for each."""
+
+
 def handle(
     controller: Controller,
     quotas: ClientQuotas,
@@ -52,10 +56,18 @@ def handle(
     later: Later[AlterClientQuotasResponse] = Later()
 
     def alter(addresses: Addresses) -> None:
+        later.on_abandon = None  # it is decided, though the client hangs up
+
+        def is_host(host: str) -> bool:
+            if host not in addresses:
+                raise KafkaError(
+                    Error.INVALID_REQUEST,
+                    f"{host} is not looked up: a request may have {MOST_HOST_NAMES} names of hosts.",
+                )
+            return addresses[host] is not None
+
         def decide(image: ClusterImage) -> Generator[None, None, ControllerResult[Outcomes]]:
-            decided, outcomes = yield from altered(
-                image, request.entries, lambda host: addresses.get(host) is not None
-            )
+            decided, outcomes = yield from altered(image, request.entries, is_host)
             return ControllerResult(
                 [] if request.validate_only else decided,
                 lambda failure: {entity: refusal or failure for entity, refusal in outcomes.items()},
@@ -76,7 +88,9 @@ def handle(
 
         controller.submit(decide, later.guarded(reply), failed)
 
-    host_names.look_up(_hosts(request), later.guarded(alter), context)
+    end = host_names.look_up(_hosts(request), later.guarded(alter), context, MOST_HOST_NAMES)
+    if end is not None:
+        later.on_abandon = end
     return later.answer()
 
 

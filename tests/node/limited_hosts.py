@@ -24,7 +24,7 @@ BROKER = 4
 
 
 def answer_at_once(patch: pytest.MonkeyPatch, look_up: Callable[[str], str | None]) -> None:
-    def of_all(self: HostNames, hosts: Any, then: Any, asker: Any = None) -> None:
+    def of_all(self: HostNames, hosts: Any, then: Any, asker: Any = None, most_names: Any = None) -> None:
         then({host: look_up(host) for host in dict.fromkeys(hosts)})
 
     patch.setattr(HostNames, "look_up", of_all)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from broker.environment import network
+from broker.environment.computing import ComputingAtOnce
 from broker.environment.environment import Environment
 from broker.handlers import alter_client_quotas
 from broker.network import addresses
@@ -54,10 +55,10 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> SlowNames:
     return names
 
 
-def ask_for_quota(node: Server, host: str, value: float = 5.0) -> Any:
-    entity = [{"entity_type": "ip", "entity_name": host}]
+def ask_for_quota(node: Server, *hosts: str) -> Any:
+    ops = [{"key": RATE, "value": 5.0, "remove": False}]
     fields = {
-        "entries": [{"entity": entity, "ops": [{"key": RATE, "value": value, "remove": False}]}],
+        "entries": [{"entity": [{"entity_type": "ip", "entity_name": host}], "ops": ops} for host in hosts],
         "validate_only": False,
     }
     context: Any = SimpleNamespace(
@@ -152,6 +153,83 @@ async def test_a_host_whose_quota_waits_for_the_disk_is_looked_up_once(
     assert node.quotas.connections.limits == {"10.0.0.97": 5, "10.0.0.98": 5}
     assert asked == ["a", "b"]
     await node.stop()
+
+
+class Kept:
+    """Work that a test carries out, or doesn't."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Any, Any]] = []
+
+    def __call__(self, compute: Any, then: Any, asker: Any = None) -> None:
+        self.waiting.append((compute, then))
+
+    def stop(self) -> None: ...
+
+    def carry_out(self) -> None:
+        """All of it, and what follows from it."""
+        while self.waiting:
+            compute, then = self.waiting.pop(0)
+            ComputingAtOnce()(compute, then)
+
+
+async def test_names_are_looked_up_no_longer_for_a_client_that_is_gone(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(addresses, "address_of", asked.append)
+    kept = Kept()
+    monkeypatch.setattr(node.host_names, "_computing", kept)
+    gone, there = (ask_for_quota(node, f"{who}1", f"{who}2") for who in ("gone", "there"))
+    compute, then = kept.waiting.pop(0)
+    gone.abandon()
+    kept.waiting.append((compute, then))
+    kept.carry_out()
+    assert asked == ["there1", "there2"]
+    assert [entry.error_code for entry in there.result().entries] == [Error.INVALID_REQUEST] * 2
+
+
+async def test_what_has_been_looked_up_is_decided_though_the_client_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_at_once(monkeypatch, lambda host: "10.0.0.1")
+    syncs = HeldSyncs()
+    here = replace(Environment.of_this_machine(ManualClock(), files), background=syncs)
+    node = await begin(configured(tmp_path), here)
+    node.metadata.commit_when_synced()
+    syncs.is_held = True
+    ask_for_quota(node, "a").abandon()
+    await syncs.finish()
+    assert node.quotas.connections.limits == {"10.0.0.1": 5}
+    await node.stop()
+
+
+@pytest.mark.limit("broker.handlers.alter_client_quotas.MOST_HOST_NAMES")
+async def test_a_request_has_a_bound_on_the_names_that_are_looked_up(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "AT_ONCE", 5)
+    monkeypatch.setattr(alter_client_quotas, "MOST_HOST_NAMES", 3)
+    asked: list[str] = []
+
+    def look_up(host: str) -> str:
+        asked.append(host)
+        return "10.1.0.1"
+
+    monkeypatch.setattr(addresses, "address_of", look_up)
+    kept = Kept()
+    monkeypatch.setattr(node.host_names, "_computing", kept)
+    numbers = [f"10.0.0.{number}" for number in range(20)]
+    names = [f"n{number}" for number in range(20)]
+    mixed = [host for pair in zip(numbers, names, strict=True) for host in pair]
+    later = ask_for_quota(node, *mixed)
+    kept.carry_out()
+    assert asked == names[:3]
+    outcomes = {entry.entity[0].entity_name: entry for entry in later.result().entries}
+    refused = {host for host, entry in outcomes.items() if entry.error_code}
+    assert refused == set(names[3:])
+    assert outcomes["n3"].error_code == Error.INVALID_REQUEST
+    assert outcomes["n3"].error_message == "n3 is not looked up: a request may have 3 names of hosts."
 
 
 @pytest.mark.limit("broker.network.addresses.AT_ONCE")
