@@ -11,7 +11,7 @@ Source: QuorumController.ControllerWriteEvent.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias, TypeVar
@@ -29,6 +29,12 @@ T = TypeVar("T")
 
 Decide: TypeAlias = Callable[[ClusterImage], ControllerResult[T] | Steps[ControllerResult[T]]]
 
+Failed: TypeAlias = Callable[[BaseException], None]
+"""Told of an error of ours, where it comes after the call."""
+
+Withdraw: TypeAlias = Callable[[], bool]
+"""Takes back what waits to be decided. Returns whether it still waited."""
+
 
 class Controller:
     """Takes decisions to the metadata log."""
@@ -38,14 +44,17 @@ class Controller:
     def __init__(self, metadata: MetadataLog) -> None:
         self._metadata = metadata
         self._is_deciding = False
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: OrderedDict[object, Callable[[], None]] = OrderedDict()
+        """Who asks while something is decided, in this order. Clients have one each at most: a connection has one
+        request in work, and what waits is taken back where it breaks off. (Kafka's controller lets events wait until
+        their deadline, however many, and those of clients that are gone.)"""
 
     def submit(
         self,
         decide: Decide[T],
         reply: Callable[[T | KafkaError], None],
-        failed: Callable[[BaseException], None],
-    ) -> None:
+        failed: Failed,
+    ) -> Withdraw | None:
         """Decide by the metadata as it is written now, write the decision, and reply once that is committed.
 
         `decide` is pure, and raises KafkaError where the request as a whole is refused. `reply` is called once, in this
@@ -54,11 +63,18 @@ class Controller:
         for another reason is told that (Kafka: `AbstractRequest.getErrorResponse`). `failed` is told of any other
         exception where it can't be raised here, the decision being taken later: it is the concern of who asked, and of
         nobody who waits behind it. A broken invariant stops the node besides.
+
+        Where it waits for other decisions, what is returned takes it back: then neither is called.
         """
-        if self._is_deciding or self._waiting:
-            self._waiting.append(partial(self._decide_later, decide, reply, failed))
-        else:
+        if not (self._is_deciding or self._waiting):
             self._decide(decide, reply, failed)
+            return None
+        asked = object()
+        self._waiting[asked] = partial(self._decide_later, decide, reply, failed)
+        return partial(self._withdraw, asked)
+
+    def _withdraw(self, asked: object) -> bool:
+        return self._waiting.pop(asked, None) is not None
 
     def stop(self) -> None:
         """What is being decided, and who waits for it, is given up."""
@@ -69,7 +85,7 @@ class Controller:
         self,
         decide: Decide[T],
         reply: Callable[[T | KafkaError], None],
-        failed: Callable[[BaseException], None],
+        failed: Failed,
     ) -> None:
         try:
             self._decide(decide, reply, failed)
@@ -80,7 +96,7 @@ class Controller:
         self,
         decide: Decide[T],
         reply: Callable[[T | KafkaError], None],
-        failed: Callable[[BaseException], None],
+        failed: Failed,
     ) -> None:
         metadata = self._metadata
         if not metadata.is_leader:
@@ -101,7 +117,7 @@ class Controller:
         self,
         deciding: ControllerResult[T] | Steps[ControllerResult[T]],
         reply: Callable[[T | KafkaError], None],
-        failed: Callable[[BaseException], None],
+        failed: Failed,
     ) -> Steps[None]:
         try:
             try:
@@ -114,7 +130,8 @@ class Controller:
         while self._waiting and not self._is_deciding:
             yield
             if self._waiting:
-                self._waiting.popleft()()
+                _, decide_next = self._waiting.popitem(last=False)
+                decide_next()
 
     def _write(
         self,
@@ -144,7 +161,7 @@ class Controller:
         )
 
 
-def _tell_failure(error: Exception, failed: Callable[[BaseException], None]) -> None:
+def _tell_failure(error: Exception, failed: Failed) -> None:
     """Raises a broken invariant, which is the node's to know, too: nothing more is decided."""
     failed(error)
     if stops_the_broker(error):

@@ -93,11 +93,6 @@ class MetadataLog:
             self._divide()
         return self.image if self._written is None else self._written
 
-    @property
-    def has_uncommitted(self) -> bool:
-        """Whether something is written that isn't in `image`, and is going to be."""
-        return self._lost is None and self._committed_offset < self.log.log_end_offset
-
     def replay(self) -> None:
         """Apply the newest snapshot, and everything in the log behind it: the only voter's log is committed.
 

@@ -6,13 +6,12 @@ committed; see `partitions.Partitions.follow`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from broker.config.checks.table import Occasion, Proposal, check
 from broker.controller import topic_decisions
-from broker.controller.auto_created_topics import auto_created
+from broker.controller.auto_topic_creation import AutoTopicCreation, Created
 from broker.controller.controller_result import ControllerResult, by_item
 from broker.controller.placement import Placement
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST, check_records, too_many_records
@@ -25,18 +24,10 @@ from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.controller import Controller
+    from broker.controller.controller import Controller, Failed, Withdraw
     from broker.controller.image import ClusterImage, TopicImage
 
-log = logging.getLogger("barnabas.topics")
-
 T = TypeVar("T")
-
-Failed: TypeAlias = Callable[[BaseException], None]
-"""Told of an error of ours, where it comes after the call (`Controller.submit`)."""
-
-Created: TypeAlias = list[tuple[CreatableTopic, bytes | KafkaError]]
-"""Each topic with its new id, or with what speaks against it."""
 
 Deleted: TypeAlias = list[tuple["TopicImage", KafkaError | None]]
 """Each topic with what kept it from being deleted, or None."""
@@ -64,6 +55,7 @@ class TopicRequests:
         self._config = config
         self._placement = placement
         self._new_topic_id = new_topic_id
+        self._auto_creation = AutoTopicCreation(config, self.create)
 
     def create(
         self,
@@ -73,7 +65,7 @@ class TopicRequests:
         *,
         validate_only: bool = False,
         take: TakeQuota = no_quota,
-    ) -> None:
+    ) -> Withdraw | None:
         """Create those that nothing speaks against, all in one batch.
 
         Names are checked against what exists: two that collide with each other both pass, as in Kafka. The whole is
@@ -84,7 +76,7 @@ class TopicRequests:
             decided, results = yield from self._decide_creation(image, wanted, take)
             return self._result(image, [] if validate_only else decided, by_item(decided, results).answer)
 
-        self._controller.submit(decide, reply, failed)
+        return self._controller.submit(decide, reply, failed)
 
     def _check_configs(self, configs: Mapping[str, str | None]) -> None:
         check(Occasion.CREATE_TOPIC, Proposal(self._config, configs))
@@ -120,26 +112,11 @@ class TopicRequests:
             results.append((topic, topic_id))
         return decided, results
 
-    def auto_create(self, names: Sequence[str]) -> None:
-        """Create topics with the defaults; what can't be created is logged. Others may have asked for the same topic
-        while it wasn't in the image yet (Kafka: `AutoTopicCreationManager.inflightTopics`)."""
-
-        def created(outcome: Created | KafkaError) -> None:
-            if isinstance(outcome, KafkaError):
-                outcome = [(topic, outcome) for topic in wanted]
-            for topic, result in outcome:
-                if isinstance(result, KafkaError):
-                    if result.error is Error.TOPIC_ALREADY_EXISTS:
-                        continue
-                    log.info("topic %s is not created automatically: %s", topic.name, result)
-                else:
-                    log.info("created topic %s automatically", topic.name)
-
-        def failed(error: BaseException) -> None:
-            log.error("topics can't be created automatically", exc_info=error)
-
-        wanted = [auto_created(self._config, name) for name in names]
-        self.create(wanted, created, failed)
+    def auto_create(
+        self, names: Sequence[str], then: Callable[[], None], failed: Failed
+    ) -> Callable[[], None] | None:
+        """`AutoTopicCreation.create`."""
+        return self._auto_creation.create(names, then, failed)
 
     def delete(
         self,
@@ -148,7 +125,7 @@ class TopicRequests:
         failed: Failed,
         *,
         take: TakeQuota = no_quota,
-    ) -> None:
+    ) -> Withdraw | None:
         """Those past the bound of a request are told UNKNOWN_SERVER_ERROR, as in Kafka, and the others deleted. The
         whole is refused (UNKNOWN_SERVER_ERROR) where the records are too long."""
 
@@ -173,7 +150,7 @@ class TopicRequests:
                 decided, lambda error: [(topic, refused.get(topic.topic_id, error)) for topic in topics]
             )
 
-        self._controller.submit(decide, reply, failed)
+        return self._controller.submit(decide, reply, failed)
 
     def add_partitions(
         self,
@@ -183,7 +160,7 @@ class TopicRequests:
         *,
         validate_only: bool = False,
         take: TakeQuota = no_quota,
-    ) -> None:
+    ) -> Withdraw | None:
         """Kafka's controller bounds the records of one request: it answers UNKNOWN_SERVER_ERROR to the topic that goes
         past the bound, and yet creates the partitions up to it. So do we. The whole is refused with POLICY_VIOLATION
         for more topics than that, with UNKNOWN_SERVER_ERROR where the records are too long.
@@ -197,7 +174,7 @@ class TopicRequests:
                 lambda error: [(topic, refused or error) for topic, refused in results],
             )
 
-        self._controller.submit(decide, reply, failed)
+        return self._controller.submit(decide, reply, failed)
 
     def _decide_extension(
         self, image: ClusterImage, wanted: Sequence[CreatePartitionsTopic], take: TakeQuota

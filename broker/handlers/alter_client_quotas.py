@@ -86,7 +86,9 @@ def handle(
             forget()
             later.fail(error)
 
-        controller.submit(decide, later.guarded(reply), failed)
+        withdraw = controller.submit(decide, later.guarded(reply), failed)
+        if withdraw is not None:
+            later.waits_for(lambda: withdraw() and forget())
 
     end = host_names.look_up(_hosts(request), later.guarded(alter), context, MOST_HOST_NAMES)
     if end is not None:

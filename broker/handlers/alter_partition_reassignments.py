@@ -56,7 +56,7 @@ def handle(
     def reply(answer: AlterPartitionReassignmentsResponse | KafkaError) -> None:
         later.reply(_refused(request, answer) if isinstance(answer, KafkaError) else answer)
 
-    controller.submit(decide, later.guarded(reply), later.fail)
+    later.waits_for(controller.submit(decide, later.guarded(reply), later.fail))
     return later.answer()
 
 

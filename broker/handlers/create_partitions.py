@@ -48,12 +48,14 @@ def handle(
     def extended() -> Steps[CreatePartitionsResponse]:
         refused, wanted = yield from _chosen(authorizer, context, request, times_named)
         later: Later[Extended | KafkaError] = Later()
-        topics.add_partitions(
-            wanted,
-            later.reply,
-            later.fail,
-            validate_only=request.validate_only,
-            take=mutations.take,
+        later.waits_for(
+            topics.add_partitions(
+                wanted,
+                later.reply,
+                later.fail,
+                validate_only=request.validate_only,
+                take=mutations.take,
+            )
         )
         answer = later.answer()
         outcomes: Extended | KafkaError = (yield answer) if isinstance(answer, Later) else answer

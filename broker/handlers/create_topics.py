@@ -27,7 +27,8 @@ from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.topic_requests import Created, TopicRequests
+    from broker.controller.auto_topic_creation import Created
+    from broker.controller.topic_requests import TopicRequests
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
     from broker.network.turns import Steps, Turns
@@ -87,7 +88,9 @@ def handle(
         return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
 
     wanted = [topic for topic in request.topics if topic.name in allowed]
-    topics.create(wanted, reply, later.fail, validate_only=request.validate_only, take=mutations.take)
+    later.waits_for(
+        topics.create(wanted, reply, later.fail, validate_only=request.validate_only, take=mutations.take)
+    )
     return later.answer()
 
 

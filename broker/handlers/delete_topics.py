@@ -63,7 +63,7 @@ def handle(
         yield from selection.choose(asked)
         later: Later[Deleted | KafkaError] = Later()
         chosen = [*selection.chosen.values()]
-        topics.delete(chosen, later.reply, later.fail, take=mutations.take)
+        later.waits_for(topics.delete(chosen, later.reply, later.fail, take=mutations.take))
         answer = later.answer()
         outcomes: Deleted | KafkaError = (yield answer) if isinstance(answer, Later) else answer
         if isinstance(outcomes, KafkaError):

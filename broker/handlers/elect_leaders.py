@@ -59,7 +59,7 @@ def handle(
     def reply(answer: ElectLeadersResponse | KafkaError) -> None:
         later.reply(_refused(context, request, answer) if isinstance(answer, KafkaError) else answer)
 
-    controller.submit(decide, later.guarded(reply), later.fail)
+    later.waits_for(controller.submit(decide, later.guarded(reply), later.fail))
     return later.answer()
 
 

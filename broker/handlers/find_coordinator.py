@@ -12,6 +12,7 @@ Conscious gap: share groups have no coordinator yet: COORDINATOR_NOT_AVAILABLE.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordination.groups import OFFSETS_TOPIC
@@ -75,16 +76,17 @@ class _Coordinators(NamedTuple):
     groups: Groups
     transactions: Transactions
     endpoints: Endpoints
-    created: list[str]
-    """The internal topics that were found missing."""
+    creations: list[Later[None]]
+    """Of the internal topic, where it was found missing."""
 
     def find(self, key_type: int, key: str, listener_name: str) -> _Found:
         """Of a group or a transaction."""
         name = OFFSETS_TOPIC if key_type == GROUP else TRANSACTION_TOPIC
         image = self.metadata.image
-        if name not in image.topics and name not in self.created:
-            self.created.append(name)
-            self.topics.auto_create([name])
+        if name not in image.topics and not self.creations:
+            creation: Later[None] = Later()
+            self.creations.append(creation)
+            creation.waits_for(self.topics.auto_create([name], partial(creation.reply, None), creation.fail))
         topic = image.topics.get(name)
         if topic is None:
             return _Found(Error.COORDINATOR_NOT_AVAILABLE)
@@ -111,12 +113,18 @@ def handle(
 ) -> FindCoordinatorResponse | Later[FindCoordinatorResponse]:
     coordinators = _Coordinators(node_id, metadata, topics, groups, transactions, endpoints, [])
     answer = _answer(coordinators, authorizer, context, request)
-    if not coordinators.created or not metadata.has_uncommitted:
+    created = coordinators.creations[0].answer() if coordinators.creations else None
+    if created is None:
         return answer
-    # the internal topic is written, and there once that is committed: why send the client away to ask again?
+    # the internal topic is there as soon as that is committed: why send the client away to ask again?
     later: Later[FindCoordinatorResponse] = Later()
-    created = later.guarded(lambda error: later.reply(_answer(coordinators, authorizer, context, request)))
-    metadata.when_committed(metadata.next_offset, created)
+
+    def tell(creation: Later[None]) -> None:
+        creation.result()  # which may be an error of ours
+        later.reply(_answer(coordinators, authorizer, context, request))
+
+    later.on_abandon = created.abandon
+    created.when_answered(partial(later.guarded(tell), created))
     return later.answer()
 
 

@@ -9,16 +9,17 @@ answered Kafka before KRaft; its answer is UNKNOWN_TOPIC_OR_PARTITION now (see G
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.assigned_directories import offline_replicas
 from broker.controller.image import NO_LEADER, PartitionImage, TopicImage
 from broker.controller.topic_names import invalid_name_reason, is_internal
 from broker.network.later import Later
-from broker.network.turns import in_turns
+from broker.network.turns import PER_TURN, in_turns, portions
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC, Operation
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error
 from protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -50,8 +51,6 @@ class _Topics(NamedTuple):
     log_dirs: LogDirs
     authorizer: Authorizer
     context: RequestContext
-    created: set[str]
-    """Topics that were missing, and are asked for by now."""
 
     def all(self) -> Steps[_Described]:
         found = _Described()
@@ -78,34 +77,49 @@ class _Topics(NamedTuple):
                 found.refused.append(_refused(Error.TOPIC_AUTHORIZATION_FAILED, None, topic_id))
 
     def by_name(self, names: Sequence[str], *, create: bool) -> Steps[_Described]:
-        """What is missing is created, a portion at a time."""
+        """What is missing is created, a portion at a time, and told once that is committed: whoever is told of it finds
+        it there."""
         found = _Described()
-        yield from in_turns(names, lambda some: self._find_by_name(some, found, create=create))
+        for some in portions(names):
+            missing = self._find_by_name(some, found)
+            if missing and create:
+                missing = yield from self._create(missing, found)
+            self._tell_missing(missing, found)
+            if len(some) == PER_TURN:
+                yield None
         return found
 
-    def _find_by_name(self, names: Sequence[str], found: _Described, *, create: bool) -> None:
-        missing: list[str] = []
+    def _find_by_name(self, names: Sequence[str], found: _Described) -> Sequence[str]:
+        """Returns those that are missing."""
+        missing = []
         for name in names:
             topic = self.metadata.image.topics.get(name)
             if not self._allows(DESCRIBE, name):  # which doesn't tell whether it is there
                 found.refused.append(_refused(Error.TOPIC_AUTHORIZATION_FAILED, name))
-            elif topic is None or name in self.created:
+            elif topic is None:
                 missing.append(name)  # for this answer it stays so
             else:
                 found.known.append(self._described(topic))
-        if create and missing:
-            denied = self._not_to_be_created(missing)
-            found.refused[:0] = [
-                _refused(Error.TOPIC_AUTHORIZATION_FAILED, name, internal=is_internal(name))
-                for name in denied
-            ]
-            missing = [name for name in missing if name not in denied]
-        if create:
-            to_create = [name for name in missing if invalid_name_reason(name) is None]
-            to_create = [name for name in to_create if name not in self.created]
-            if to_create:
-                self.created.update(to_create)
-                self.topics.auto_create(to_create)
+        return missing
+
+    def _create(self, missing: Sequence[str], found: _Described) -> Steps[Sequence[str]]:
+        """Goes on once it is decided and committed. Returns those that the client may create."""
+        denied = self._not_to_be_created(missing)
+        found.refused[:0] = [
+            _refused(Error.TOPIC_AUTHORIZATION_FAILED, name, internal=is_internal(name)) for name in denied
+        ]
+        allowed = [name for name in missing if name not in denied]
+        wanted = [name for name in allowed if invalid_name_reason(name) is None]
+        if wanted:
+            creation: Later[None] = Later()
+            then = partial(creation.reply, None)
+            creation.waits_for(self.topics.auto_create(wanted, then, creation.fail))
+            under_way = creation.answer()
+            if under_way is not None:
+                yield under_way
+        return allowed
+
+    def _tell_missing(self, missing: Sequence[str], found: _Described) -> None:
         for name in missing:
             error = Error.UNKNOWN_TOPIC_OR_PARTITION
             if name in self.metadata.image.topics:
@@ -184,21 +198,9 @@ def handle(
     request: MetadataRequest,
 ) -> MetadataResponse | Later[MetadataResponse]:
     endpoint = endpoints.advertised(context.listener_name)
-    of_node = _Topics(node_id, metadata, topics, log_dirs, authorizer, context, set())
+    of_node = _Topics(node_id, metadata, topics, log_dirs, authorizer, context)
     cluster = _Cluster(cluster_id, rack, endpoint, config)
-    answer = turns.answer(_answer(of_node, cluster, request))
-    if not of_node.created or not metadata.has_uncommitted or isinstance(answer, Later):
-        return answer
-    # what was created is there once that is committed: whoever is told so finds it
-    later: Later[MetadataResponse] = Later()
-
-    def tell(error: KafkaError | None) -> None:
-        told = turns.answer(_answer(of_node, cluster, request))
-        assert not isinstance(told, Later)
-        later.reply(told)
-
-    metadata.when_committed(metadata.next_offset, later.guarded(tell))
-    return later.answer()
+    return turns.answer(_answer(of_node, cluster, request))
 
 
 class _Cluster(NamedTuple):

@@ -52,7 +52,7 @@ def handle(
 
     refusal = cluster_refusal(authorizer, context, Operation.ALTER)
     if refusal is None:
-        controller.submit(decide, later.guarded(reply), later.fail)
+        later.waits_for(controller.submit(decide, later.guarded(reply), later.fail))
     else:
         reply(refusal)
     return later.answer()

@@ -65,7 +65,7 @@ def handle(
     def reply(failure: KafkaError | None) -> None:
         later.reply(_updated(context, updates) if failure is None else _refused(failure))
 
-    controller.submit(decide, later.guarded(reply), later.fail)
+    later.waits_for(controller.submit(decide, later.guarded(reply), later.fail))
     return later.answer()
 
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 def decided(controller: Controller, decide: Decide[T]) -> Steps[T | KafkaError]:
     """What `Controller.submit` replies; the turn ends only where that isn't known at once."""
     later: Later[T | KafkaError] = Later()
-    controller.submit(decide, later.reply, later.fail)
+    later.waits_for(controller.submit(decide, later.reply, later.fail))
     answer = later.answer()
     if isinstance(answer, Later):
         return cast("T | KafkaError", (yield answer))

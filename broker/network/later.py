@@ -43,7 +43,7 @@ class Later(Generic[R]):
     __slots__ = ("_on_answer", "_on_failure", "_outcome", "_state", "on_abandon")
 
     def __init__(self) -> None:
-        self.on_abandon: Callable[[], None] | None = None
+        self.on_abandon: Callable[[], object] | None = None
         self._state = _OPEN
         self._outcome: Any = None
         self._on_answer: Callable[[], object] | None = None
@@ -62,6 +62,15 @@ class Later(Generic[R]):
             self._state = _REPLIED
             self._outcome = response
             self.on_abandon = None
+
+    def waits_for(self, withdraw: Callable[[], object] | None) -> None:
+        """Where the client hangs up, what the answer waits for is taken back; None: it doesn't wait, or can't be."""
+        if withdraw is None:
+            return
+        if self._state is _ABANDONED:
+            withdraw()
+        else:
+            self.on_abandon = withdraw
 
     def fail(self, error: BaseException) -> None:
         """There is no answer, and this is why: it is treated as if the handler had raised it."""

@@ -64,10 +64,11 @@ def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) -> Ste
 class _UnderWay:
     """A request's work, and what its next step is to be given."""
 
-    __slots__ = ("awaited", "context", "error", "found", "later", "steps")
+    __slots__ = ("awaited", "context", "error", "found", "later", "steps", "to_the_end")
 
-    def __init__(self, steps: Steps[Any], context: RequestContext | None) -> None:
+    def __init__(self, steps: Steps[Any], context: RequestContext | None, *, to_the_end: bool) -> None:
         self.steps = steps
+        self.to_the_end = to_the_end
         self.context = context
         self.later: Later[Any] = Later()
         self.awaited: Later[Any] | None = None
@@ -114,7 +115,7 @@ class Turns:
         """The answer where one step makes it. Raises what that raises.
 
         `context`: who is to be told of where a step takes long. `to_the_end`: the steps go on where the client hangs
-        up, as those of a request that changes something.
+        up, as those of a request that changes something, unless what they wait for can be taken back.
         """
         is_within = (
             self._turn_began_s is not None
@@ -129,7 +130,7 @@ class Turns:
         finally:
             if not is_within:
                 self._turn_began_s = None
-        under_way = _UnderWay(steps, context)
+        under_way = _UnderWay(steps, context, to_the_end=to_the_end)
         later = under_way.later
         if not to_the_end:
             later.on_abandon = lambda: self._abandon(under_way)
@@ -193,11 +194,15 @@ class Turns:
             if self._stopped:
                 return
             under_way.found, under_way.error = found, error
+            if under_way.to_the_end:
+                under_way.later.on_abandon = None
             self._waiting.append(under_way)
             self._again()
 
         if isinstance(wanted, Later):
             under_way.awaited = wanted
+            if under_way.to_the_end:  # nothing has begun of what only waits for its turn
+                under_way.later.on_abandon = wanted.on_abandon
             wanted.when_answered(lambda: then(*_outcome(wanted)))
         else:
             self._computing(wanted, then, under_way.context)

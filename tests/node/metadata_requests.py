@@ -226,8 +226,8 @@ def of_all(image: ClusterImage) -> Iterator[Request]:
     yield Request(elect_leaders, 43, 2, fields)
 
 
-def asked(node: Server, request: Request) -> Any:
-    context = SimpleNamespace(
+def context_of(request: Request) -> Any:
+    return SimpleNamespace(
         api_version=request.version,
         client_id="c",
         principal=ANONYMOUS,
@@ -235,8 +235,11 @@ def asked(node: Server, request: Request) -> Any:
         peer_host="127.0.0.1",
         computed_s=0.0,
     )
+
+
+def asked(node: Server, request: Request) -> Any:
     message = message_from(APIS[request.key].request, request.fields, request.version)
-    return handled(node, request.handler, context, message)
+    return handled(node, request.handler, context_of(request), message)
 
 
 def told(request: Request, answer: Any) -> Any:

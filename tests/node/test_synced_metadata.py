@@ -28,7 +28,7 @@ from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
 from tests.support.partition_logs import NOW_MS, append, batch
 from tests.support.submitting import unexpected
-from tests.support.whole_server import configured, handled, in_loop
+from tests.support.whole_server import configured, handled, in_loop, take_turns
 
 PATIENCE_S = 30
 
@@ -129,6 +129,7 @@ async def test_a_topic_that_metadata_creates_is_told_of_once_the_disk_has_it(
     first, second = described(node, "t"), described(node, "t")
     assert answered(first) is None
     await syncs.finish()
+    take_turns(node)
     for each in (first, second):
         (topic,) = answered(each).topics
         assert (topic.error_code, len(topic.partitions)) == (Error.LEADER_NOT_AVAILABLE, 0)

@@ -129,9 +129,9 @@ async def test_others_are_served_while_a_client_asks_for_many_topics(
     looked_up: list[int] = []
     find = metadata._Topics._find_by_name
 
-    def counted(self: Any, names: list[str], *given: Any, create: bool) -> None:
+    def counted(self: Any, names: list[str], *given: Any) -> Any:
         looked_up.append(len(names))
-        find(self, names, *given, create=create)
+        return find(self, names, *given)
 
     monkeypatch.setattr(metadata._Topics, "_find_by_name", counted)
     names = ["t", *(f"nowhere-{number}" for number in range(5 * PER_TURN - 1))]
