@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
 from storage.log.log_config import LONG_MAX
+from storage.log.retention import MOST_DELETED_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,10 +130,14 @@ class Housekeeping:
         partitions = self._partitions.all()
         futures = [partition.move.log for partition in partitions if partition.move is not None]
         for each in (*(partition.log for partition in partitions), *futures):
-            try:
-                task(each)
-            except (OSError, KafkaError) as error:
-                log.error("%s of %s: %s", what, each.directory, error)
+            self._of_log(what, task, each)
+
+    @staticmethod
+    def _of_log(what: str, task: Callable[[PartitionLog], object], each: PartitionLog) -> None:
+        try:
+            task(each)
+        except (OSError, KafkaError) as error:
+            log.error("%s of %s: %s", what, each.directory, error)
 
     def checkpoint_high_watermarks(self) -> None:
         self._each_directory("high watermarks", lambda directory: directory.checkpoint_high_watermarks())
@@ -156,13 +161,22 @@ class Housekeeping:
     def enforce_retention(self) -> None:
         """Of logs that aren't compacted: those that are belong to the cleaner, and so does one whose pass isn't over
         (Kafka: `LogManager.cleanupLogs`)."""
-        now_ms = self._clock.now_ms()
+        self._each_log("retention", self._retain)
 
-        def retain(log: PartitionLog) -> None:
-            if not log.config.compacts and log.cleaning is None:
-                log.apply_retention(now_ms)
+    def _retain(self, log: PartitionLog) -> None:
+        """What has many segments to delete goes on in later turns of the loop."""
+        if log.config.compacts or log.cleaning is not None:
+            return
+        if log.apply_retention(self._clock.now_ms(), MOST_DELETED_AT_ONCE) < MOST_DELETED_AT_ONCE:
+            return
+        timer = f"retention of {log.directory}"
 
-        self._each_log("retention", retain)
+        def due() -> None:
+            del self._timers[timer]
+            self._of_log("retention", self._retain, log)
+
+        if timer not in self._timers:
+            self._timers[timer] = self._scheduler.call_soon(due)
 
     def expire_producers(self) -> None:
         now_ms = self._clock.now_ms()

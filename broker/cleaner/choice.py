@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from storage.log.log_config import LogConfig
@@ -26,6 +26,9 @@ class SegmentLike(Protocol):
     def first_timestamp_ms(self) -> int: ...
 
     def largest_timestamp_ms(self) -> int: ...
+
+
+S = TypeVar("S", bound=SegmentLike)
 
 
 class LogToJudge(NamedTuple):
@@ -93,8 +96,8 @@ def judge(log: LogToJudge, config: LogConfig, now_ms: int) -> Cleanable:
 
 
 def times_to_read(
-    segments: Sequence[SegmentLike], first_dirty_offset: int, config: LogConfig, now_ms: int
-) -> Iterator[SegmentLike]:
+    segments: Sequence[S], first_dirty_offset: int, config: LogConfig, now_ms: int
+) -> Iterator[S]:
     """Segments by whose times `judge` goes, one after the other. They are read from files, and known from then on: of a
     long log that is better done a few at a time, in any of which a segment may be gone.
 
@@ -111,9 +114,7 @@ def times_to_read(
             segment.largest_timestamp_ms()
 
 
-def _inactive_from(
-    segments: Sequence[SegmentLike], base_offsets: Sequence[int], offset: int
-) -> Sequence[SegmentLike]:
+def _inactive_from(segments: Sequence[S], base_offsets: Sequence[int], offset: int) -> Sequence[S]:
     """From the segment that holds the offset up to the active one, without it."""
     return segments[max(0, bisect_right(base_offsets, offset) - 1) : -1]
 

@@ -22,6 +22,7 @@ from broker.cleaner.throttle import Throttle
 from protocol.errors import Error, KafkaError
 from storage.cleaning.plan import CleaningResult, UncleanableError
 from storage.log.replacing import ReplacedMeanwhileError
+from storage.log.retention import MOST_DELETED_AT_ONCE
 
 if TYPE_CHECKING:
     from broker.cleaner.passes import Passes
@@ -177,8 +178,7 @@ class LogCleaner:
             self._begin_wanted(wanted.pop()[1])
             yield
         for partition in self._compacted():
-            self._retain(partition)
-            yield
+            yield from self._retain(partition)
 
     def _compacted(self) -> list[Partition]:
         return [
@@ -212,10 +212,7 @@ class LogCleaner:
         with suppress(OSError, KafkaError):
             for segment in times_to_read(row, dirty or 0, partition.topic.config, self._clock.now_ms()):
                 yield
-                if (
-                    opened.closed
-                    or segment is not opened.segments.row[opened.segments.slot_of(segment.base_offset)]
-                ):
+                if opened.closed or not opened.segments.holds(segment):
                     return
 
     def _judge(self, partition: Partition, config: LogConfig | None = None) -> Cleanable | None:
@@ -251,14 +248,16 @@ class LogCleaner:
             offsets.set(key, cleanable.first_dirty_offset)
         return cleanable
 
-    def _retain(self, partition: Partition) -> None:
+    def _retain(self, partition: Partition) -> Iterator[None]:
         """As housekeeping does for logs that aren't compacted: never of one that can't be."""
-        if not self._may_be_cleaned(partition):
-            return
-        try:
-            partition.log.apply_retention(self._clock.now_ms())
-        except KafkaError as error:
-            log.error("retention of %s: %s", partition.log.directory, error)
+        deleted = most = MOST_DELETED_AT_ONCE
+        while deleted == most and self._may_be_cleaned(partition):
+            try:
+                deleted = partition.log.apply_retention(self._clock.now_ms(), most)
+            except KafkaError as error:
+                deleted = 0
+                log.error("retention of %s: %s", partition.log.directory, error)
+            yield
 
     # ---- passes
 

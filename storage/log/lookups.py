@@ -198,8 +198,7 @@ def _latest_batch(
 
 def _check_is_there(log: LogState, segment: Segment) -> None:
     """Between two steps of a search a segment may be compacted or deleted, and a log closed."""
-    segments = log.segments
-    if log.closed or not segments.row or segments[segments.slot_of(segment.base_offset)] is not segment:
+    if log.closed or not log.segments.holds(segment):
         raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
 
 

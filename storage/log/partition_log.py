@@ -312,12 +312,13 @@ class PartitionLog(LogState):
         return retention.delete_records_before(self, offset)
 
     @told_to_clients
-    def apply_retention(self, now_ms: int) -> int:
-        """Deletes the segments that lie below the log start, or that retention.ms or retention.bytes give up.
+    def apply_retention(self, now_ms: int, most: int = ALL) -> int:
+        """Deletes the segments that lie below the log start, or that retention.ms or retention.bytes give up, `most`
+        of them.
 
         Returns how many. Files are renamed with `.deleted` at once, and unlinked after `file.delete.delay.ms`.
         """
-        return retention.apply_retention(self, now_ms)
+        return retention.apply_retention(self, now_ms, most)
 
     # ---- cleaning
 

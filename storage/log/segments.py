@@ -70,6 +70,10 @@ class Segments:
         """The number of the segment that holds the offset: 0 for an offset below all."""
         return max(0, bisect_right(self.base_offsets, offset) - 1)
 
+    def holds(self, segment: Segment) -> bool:
+        """Whether it is one of them."""
+        return bool(self.row) and self.row[self.slot_of(segment.base_offset)] is segment
+
     def locate(self, offset: int, slot: int, position: int) -> tuple[int, Segment, int] | None:
         """Number, segment and position of the first batch that ends at or after the offset, looked for from the given
         position of a segment on; None where none does."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -39,6 +41,7 @@ from protocol.messages.topics import (
 )
 from protocol.records.records import build_batch
 from storage.log.partition_log import PartitionLog
+from storage.log.retention import MOST_DELETED_AT_ONCE
 from tests.support.topics import topics_of
 from tests.support.whole_server import clock_of, crash, handled, started
 
@@ -219,6 +222,37 @@ async def test_a_smaller_retention_takes_what_is_too_much_at_the_next_run(node: 
     node.housekeeping.enforce_retention()
 
     assert log.log_start_offset == 2
+
+
+@pytest.mark.limit("storage.log.retention.MOST_DELETED_AT_ONCE")
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+async def test_of_many_segments_a_hundred_go_in_each_turn_of_the_loop(node: Server, policy: str) -> None:
+    log = create(node, "t")
+    alter(node, TOPIC, "t", ("cleanup.policy", SET, policy))
+    count = 2 * MOST_DELETED_AT_ONCE + 10
+    for _ in range(count):
+        append(node, "t")
+        log.roll(node.clock.now_ms())
+    log.delete_records_before(count)
+    left = [len(log.segments)]
+    real = PartitionLog.apply_retention
+
+    def counted(each: PartitionLog, *given: int) -> int:
+        deleted = real(each, *given)
+        if each is log:
+            left.append(len(log.segments))
+        return deleted
+
+    with mock.patch.object(PartitionLog, "apply_retention", counted):
+        if policy == "delete":
+            node.housekeeping.enforce_retention()
+            assert len(left) == 2
+            for _ in range(5):
+                await asyncio.sleep(0)
+        else:
+            for step, _ in enumerate(node.cleaner._a_round()):
+                assert len(left) <= step + 2
+    assert left == [count + 1, count + 1 - MOST_DELETED_AT_ONCE, count + 1 - 2 * MOST_DELETED_AT_ONCE, 1]
 
 
 async def test_nothing_is_deleted_of_a_topic_that_is_compacted_now(node: Server) -> None:

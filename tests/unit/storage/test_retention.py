@@ -90,6 +90,18 @@ def test_segments_beyond_retention_bytes_go(tmp_path: Path) -> None:
     assert filled(tmp_path / "e", retention_bytes=0).apply_retention(NOW_MS) == 4
 
 
+@pytest.mark.parametrize("options", [{"retention_ms": 1000}, {"retention_bytes": 0}, {}])
+def test_some_of_the_segments_go_at_a_time(tmp_path: Path, options: dict[str, int]) -> None:
+    log = filled(tmp_path, 6, **options)
+    if not options:
+        log.delete_records_before(10)
+    now_ms = NOW_MS + 5 * 60_000
+    assert [log.apply_retention(now_ms, 2) for _ in range(2)] == [2, 2]
+    assert (log.log_start_offset, log.base_offsets) == (8 if options else 10, [8, 10])
+    assert log.apply_retention(now_ms, 2) in (1, 2)
+    assert log.apply_retention(now_ms, 2) == 0
+
+
 def test_records_above_the_high_watermark_are_never_deleted(tmp_path: Path) -> None:
     log = filled(tmp_path, retention_ms=1000)
     log.update_high_watermark(3)
