@@ -218,10 +218,11 @@ class Connection(ReceivingSide):
         """After serving: let go of what isn't needed any more, and see that what comes next can come."""
         if self._has_memory_to_decode and self._pending is None:
             self._is_decoded_no_more()
-        if self._start == self._end and self._pending is None:
+        if self._pending is None:
             if len(self._buffer) > RETAINED_BUFFER_BYTES or self._memory.requests.is_short:
                 self.shrink()
-            self._start = self._end = 0
+            if self._start == self._end:
+                self._start = self._end = 0
         if self._state is not _SERVING or self._next_turn is not None:
             self._bound_backlog()
             return

@@ -135,12 +135,12 @@ class ReceivingSide(SendingSide):
 
     def shrink(self) -> None:
         """Give back what is held for requests to come."""
-        is_idle = self._end == self._start and self._pending is None and self._left_behind is None
-        if is_idle and len(self._buffer) > INITIAL_BUFFER_BYTES:
-            self._start = self._end = 0
-            self._buffer = bytearray(INITIAL_BUFFER_BYTES)
-            self._view = memoryview(self._buffer)
-            self._free(0)
+        if self._pending is not None or self._left_behind is not None or self._has_memory_to_decode:
+            return
+        size = self._room_for_what_is_left()
+        if size < len(self._buffer):
+            self._move_into(size)
+            self._free(size - INITIAL_BUFFER_BYTES)
 
     def _free(self, still_held_bytes: int) -> None:
         freed_bytes = self._held_bytes - still_held_bytes
@@ -157,17 +157,27 @@ class ReceivingSide(SendingSide):
         size = len(self._buffer)
         if self._pending is not None:
             # The request in work may hold views of the old buffer: its bytes must stay where they are.
-            size = INITIAL_BUFFER_BYTES
-            while left >= size:
-                size *= 2
+            size = self._room_for_what_is_left()
         elif left > size // 2:
             size *= 2
         if self._pending is not None or size != len(self._buffer):
-            fresh = bytearray(size)
-            fresh[:left] = self._view[self._start : self._end]
-            self._buffer, self._view = fresh, memoryview(fresh)
+            self._move_into(size)
         else:
             self._buffer[:left] = self._buffer[self._start : self._end]
+            self._start, self._end = 0, left
+
+    def _room_for_what_is_left(self) -> int:
+        size = INITIAL_BUFFER_BYTES
+        while self._end - self._start >= size:
+            size *= 2
+        return size
+
+    def _move_into(self, size: int) -> None:
+        """What is left, to the front of another buffer: requests before it may be in use yet."""
+        left = self._end - self._start
+        fresh = bytearray(size)
+        fresh[:left] = self._view[self._start : self._end]
+        self._buffer, self._view = fresh, memoryview(fresh)
         self._start, self._end = 0, left
 
     def _bound_backlog(self) -> None:

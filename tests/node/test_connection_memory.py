@@ -11,7 +11,6 @@ from broker.network.connection import Connection
 from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
 from broker.network.memory import (
     MOST_REQUEST_BYTES,
-    MOST_UNREAD_BYTES,
     STALLED_S,
     AnswerMemory,
     Memory,
@@ -239,6 +238,34 @@ def test_nobody_keeps_a_buffer_while_others_wait(schedule: Schedule) -> None:
     assert first.buffer_bytes == INITIAL_BUFFER_BYTES
 
 
+def test_a_buffer_that_another_needs_is_given_back_though_the_next_request_has_begun(
+    schedule: Schedule,
+) -> None:
+    memory = memory_of(schedule, MIB)
+    client = Client(schedule, memory).send(frame(b"\0\0wait" + bytes(600 * KIB)) + frame(b"next")[:-1])
+    other = Client(schedule, memory).send(half(MIB))
+    assert not other.is_read_from
+    client.dispatcher.waiting[0].set_result([b"answer"])
+    schedule.advance(0)
+    assert client.buffer_bytes == INITIAL_BUFFER_BYTES
+    assert other.is_read_from
+    assert client.send(b"t").dispatcher.served[-1] == b"next"
+
+
+def test_a_request_that_may_be_decoded_keeps_the_memory_for_it_though_others_need_some(
+    schedule: Schedule,
+) -> None:
+    memory = memory_of(schedule, 2 * MIB)
+    busy = Client(schedule, memory).send(half(MIB))
+    waiting = Client(schedule, memory).send(frame(bytes([0, 3]) + bytes(120 * KIB)))
+    busy.lose()
+    waiting.connection.shrink()
+    assert memory.requests.held_bytes > DECODED_TIMES * 120 * KIB
+    schedule.advance(0)
+    assert len(waiting.dispatcher.served) == 1
+    assert memory.requests.held_bytes == waiting.buffer_bytes - INITIAL_BUFFER_BYTES
+
+
 async def test_a_request_in_work_is_counted_until_it_is_answered(schedule: Schedule) -> None:
     memory = memory_of(schedule, MIB)
     client = Client(schedule, memory).send(frame(b"\0\0wait" + bytes(MIB - 200)) + frame(bytes(100)))
@@ -315,74 +342,3 @@ def test_a_request_that_only_produce_may_be_is_refused_before_it_takes_any_memor
     assert memory.requests.held_bytes == 0
     for accepted in (frame(bytes(size)), frame(bytes([0, 3]) + bytes(size - 3))):
         assert len(Client(schedule, memory).send(accepted).dispatcher.served) == 1
-
-
-# --- answers ----------------------------------------------------------------------------------------------------
-
-
-def unread(schedule: Schedule, memory: Memory, times: int) -> Client:
-    """A client that has answers of 500,000 bytes each and doesn't read."""
-    client = Client(schedule, memory)
-    client.transport.protocol = client.connection
-    client.transport.unread_limit = 500_000 * times - 1
-    return client.send(frame(b"large") * times)
-
-
-def read_all(client: Client) -> None:
-    client.transport.written.clear()
-    client.connection.resume_writing()
-
-
-@pytest.mark.limit("broker.network.memory.MOST_UNREAD_BYTES")
-def test_unread_answers_have_a_bound(schedule: Schedule) -> None:
-    assert Memory.of(schedule, 100 * MIB, 300 * MIB).answers.most_bytes == MOST_UNREAD_BYTES == 256 * MIB
-
-
-def test_while_too_much_is_unread_nobody_is_served(schedule: Schedule) -> None:
-    memory = memory_of(schedule, MIB, unread_bytes=900_000)
-    slow = unread(schedule, memory, 1)
-    assert memory.answers.held_bytes == 500_000
-    other = Client(schedule, memory).send(frame(b"one"))
-    assert other.dispatcher.served == [b"one"]
-    slower = unread(schedule, memory, 1)
-    assert memory.answers.is_full
-    other.send(frame(b"two") + frame(b"three"))
-    assert other.dispatcher.served == [b"one"]
-    assert not other.is_read_from
-    read_all(slow)
-    schedule.advance(0)
-    assert other.send_on().dispatcher.served == [b"one", b"two", b"three"]
-    assert memory.answers.held_bytes == 500_000
-    read_all(slower)
-    assert memory.answers.held_bytes == 0
-    assert not schedule.pending()
-
-
-def test_who_reads_nothing_that_others_wait_for_is_closed(
-    schedule: Schedule, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    memory = memory_of(schedule, MIB, unread_bytes=900_000)
-    stalled, slow = unread(schedule, memory, 1), unread(schedule, memory, 1)
-    waiting = Client(schedule, memory).send(frame(b"one"))
-    schedule.advance(STALLED_S - 1)
-    del slow.transport.written[:10]
-    schedule.advance(1)
-    assert (stalled.transport.aborted, slow.transport.aborted) == (True, False)
-    assert "its client has read nothing of 500000 bytes for 10 s" in caplog.text
-    stalled.lose()
-    schedule.advance(0)
-    assert waiting.dispatcher.served == [b"one"]
-    assert not schedule.pending()
-
-
-def test_a_connection_that_is_lost_while_it_waits_is_served_no_more(schedule: Schedule) -> None:
-    memory = memory_of(schedule, MIB, unread_bytes=400_000)
-    slow = unread(schedule, memory, 1)
-    waiting = Client(schedule, memory).send(frame(b"one"))
-    waiting.lose()
-    slow.lose()
-    schedule.advance(0)
-    assert waiting.dispatcher.served == []
-    assert memory.answers.held_bytes == 0
-    assert not schedule.pending()

@@ -8,8 +8,9 @@ from random import Random
 import pytest
 
 from broker.network.memory import LONG_WAIT_S, MOST_CHECKS_FULL, STALLED_S, RequestMemory
+from tests.node.test_answer_memory import read_all, unread
 from tests.node.test_connection import frame
-from tests.node.test_connection_memory import KIB, MIB, Client, Schedule, half, memory_of, read_all, unread
+from tests.node.test_connection_memory import KIB, MIB, Client, Schedule, half, memory_of
 
 
 @pytest.fixture
@@ -150,6 +151,17 @@ def test_requests_in_work_that_fill_the_memory_hold_up_others_no_longer_than_a_w
     assert not small.is_closed_because
     assert not memory.is_short
     assert not schedule.pending()
+
+
+def test_who_closes_where_nobody_waits_costs_nothing_for_each_of_the_others(
+    schedule: Schedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = RequestMemory(schedule, 1_000)
+    asked: list[Holder] = []
+    holders = [Holder(memory, "a").ask(1) for _ in range(100)]
+    monkeypatch.setattr(Holder, "peer_host", property(lambda self: asked.append(self) or "a"), raising=False)
+    holders[0].lose()
+    assert {*asked} <= {holders[0]}
 
 
 def test_a_connection_that_is_gone_does_not_wait_any_more(schedule: Schedule) -> None:

@@ -1,0 +1,82 @@
+"""The memory that all connections share of answers that their clients don't read."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.network.memory import MOST_UNREAD_BYTES, STALLED_S, Memory
+from tests.node.test_connection import frame
+from tests.node.test_connection_memory import MIB, Client, Schedule, memory_of
+
+
+@pytest.fixture
+def schedule() -> Schedule:
+    return Schedule()
+
+
+def unread(schedule: Schedule, memory: Memory, times: int) -> Client:
+    """A client that has answers of 500,000 bytes each and doesn't read."""
+    client = Client(schedule, memory)
+    client.transport.protocol = client.connection
+    client.transport.unread_limit = 500_000 * times - 1
+    return client.send(frame(b"large") * times)
+
+
+def read_all(client: Client) -> None:
+    client.transport.written.clear()
+    client.connection.resume_writing()
+
+
+@pytest.mark.limit("broker.network.memory.MOST_UNREAD_BYTES")
+def test_unread_answers_have_a_bound(schedule: Schedule) -> None:
+    assert Memory.of(schedule, 100 * MIB, 300 * MIB).answers.most_bytes == MOST_UNREAD_BYTES == 256 * MIB
+
+
+def test_while_too_much_is_unread_nobody_is_served(schedule: Schedule) -> None:
+    memory = memory_of(schedule, MIB, unread_bytes=900_000)
+    slow = unread(schedule, memory, 1)
+    assert memory.answers.held_bytes == 500_000
+    other = Client(schedule, memory).send(frame(b"one"))
+    assert other.dispatcher.served == [b"one"]
+    slower = unread(schedule, memory, 1)
+    assert memory.answers.is_full
+    other.send(frame(b"two") + frame(b"three"))
+    assert other.dispatcher.served == [b"one"]
+    assert not other.is_read_from
+    read_all(slow)
+    schedule.advance(0)
+    assert other.send_on().dispatcher.served == [b"one", b"two", b"three"]
+    assert memory.answers.held_bytes == 500_000
+    read_all(slower)
+    assert memory.answers.held_bytes == 0
+    assert not schedule.pending()
+
+
+def test_who_reads_nothing_that_others_wait_for_is_closed(
+    schedule: Schedule, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    memory = memory_of(schedule, MIB, unread_bytes=900_000)
+    stalled, slow = unread(schedule, memory, 1), unread(schedule, memory, 1)
+    waiting = Client(schedule, memory).send(frame(b"one"))
+    schedule.advance(STALLED_S - 1)
+    del slow.transport.written[:10]
+    schedule.advance(1)
+    assert (stalled.transport.aborted, slow.transport.aborted) == (True, False)
+    assert "its client has read nothing of 500000 bytes for 10 s" in caplog.text
+    stalled.lose()
+    schedule.advance(0)
+    assert waiting.dispatcher.served == [b"one"]
+    assert not schedule.pending()
+
+
+def test_a_connection_that_is_lost_while_it_waits_is_served_no_more(schedule: Schedule) -> None:
+    memory = memory_of(schedule, MIB, unread_bytes=400_000)
+    slow = unread(schedule, memory, 1)
+    waiting = Client(schedule, memory).send(frame(b"one"))
+    waiting.lose()
+    slow.lose()
+    schedule.advance(0)
+    assert waiting.dispatcher.served == []
+    assert memory.answers.held_bytes == 0
+    assert not schedule.pending()
