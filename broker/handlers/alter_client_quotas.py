@@ -56,7 +56,7 @@ def handle(
     later: Later[AlterClientQuotasResponse] = Later()
 
     def alter(addresses: Addresses) -> None:
-        later.on_abandon = None  # it is decided, though the client hangs up
+        later.on_abandon = None  # from now on it is the controller's
 
         def is_host(host: str) -> bool:
             if host not in addresses:

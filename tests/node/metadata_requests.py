@@ -31,6 +31,7 @@ from broker.handlers import (
     unregister_broker,
     update_features,
 )
+from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.security.principal import ANONYMOUS
 from broker.server import Server
@@ -237,7 +238,14 @@ def context_of(request: Request) -> Any:
     )
 
 
+def begun(node: Server, request: Request) -> Any:
+    """The answer as it is before any turn of the loop is taken."""
+    message = message_from(APIS[request.key].request, request.fields, request.version)
+    return with_ports(request.handler.handle, node)(context_of(request), message)
+
+
 def asked(node: Server, request: Request) -> Any:
+    """The answer once all turns are taken."""
     message = message_from(APIS[request.key].request, request.fields, request.version)
     return handled(node, request.handler, context_of(request), message)
 

@@ -12,12 +12,9 @@ from broker.controller.controller_result import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.controller.steps import Steps
 from broker.handlers import find_coordinator, metadata
-from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.server import Server
-from protocol.apis import APIS
-from tests.compare.plain import message_from
-from tests.node.metadata_requests import Request, Requests, asked, context_of, told
+from tests.node.metadata_requests import Request, Requests, asked, begun, told
 from tests.support.submitting import unexpected
 from tests.support.whole_server import take_turns
 
@@ -33,8 +30,7 @@ def begin_long_decision(node: Server, steps: int = 5) -> None:
 
 def begin(node: Server, request: Request) -> Later[Any]:
     """The request as it stands before any turn is taken."""
-    message = message_from(APIS[request.key].request, request.fields, request.version)
-    answer = with_ports(request.handler.handle, node)(context_of(request), message)
+    answer = begun(node, request)
     assert isinstance(answer, Later), answer
     assert answer.answer() is answer
     return answer
@@ -140,8 +136,7 @@ async def test_whoever_hangs_up_leaves_nothing_behind_that_waits_for_the_control
     begin_long_decision(node, 10_000)
     for _ in range(200):
         request = requests.draw()
-        message = message_from(APIS[request.key].request, request.fields, request.version)
-        answer = with_ports(request.handler.handle, node)(context_of(request), message)
+        answer = begun(node, request)
         if isinstance(answer, Later) and waiting(node):
             kinds.add(request.key)
             answer.abandon()

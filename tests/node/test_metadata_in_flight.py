@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from broker.controller import controller, record_batches, steps
+from broker.controller.controller import Controller
 from broker.controller.image_records import image_records
 from broker.controller.record_serde import encode_metadata_record
 from broker.environment.environment import Environment
@@ -25,7 +27,7 @@ from broker.handlers import (
 )
 from broker.server import Server
 from protocol.messages import metadata_records as records
-from tests.node.metadata_requests import TIMEOUT_MS, TOPICS, Request, Requests, asked, told
+from tests.node.metadata_requests import TIMEOUT_MS, TOPICS, Request, Requests, asked, begun, told
 from tests.support.disk import files
 from tests.support.held_syncs import HeldSyncs
 from tests.support.manual_clock import ManualClock
@@ -35,6 +37,28 @@ from tests.support.whole_server import configured, take_turns
 FIRST = int(os.environ.get("IN_FLIGHT_FROM", "0"))
 ROUNDS = int(os.environ.get("IN_FLIGHT_ROUNDS", "20"))
 REQUESTS = 40
+
+
+@pytest.fixture(autouse=True)
+def _pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever may go in steps pauses behind each entry."""
+    monkeypatch.setattr(steps.Pause.__init__, "__defaults__", (1,))
+    monkeypatch.setattr(controller, "PER_STEP", 0)
+    monkeypatch.setattr(record_batches, "PER_STEP", 1)
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Controller]:
+    """The controller of each request that came as far as that."""
+    found: list[Controller] = []
+    submit = Controller.submit
+
+    def noting(self: Controller, *given: Any) -> Any:
+        found.append(self)
+        return submit(self, *given)
+
+    monkeypatch.setattr(Controller, "submit", noting)
+    return found
 
 
 async def started(folder: Path, seed: int) -> tuple[Server, HeldSyncs]:
@@ -79,7 +103,7 @@ def _encoded(record: Any) -> bytes:
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROUNDS))
 async def test_what_is_in_flight_is_told_to_nobody_and_counts_for_what_comes_after_it(
-    seed: int, tmp_path: Path
+    seed: int, tmp_path: Path, submitted: list[Controller]
 ) -> None:
     chance = Random(seed)
     node, syncs = await started(tmp_path / "held", seed)
@@ -88,31 +112,55 @@ async def test_what_is_in_flight_is_told_to_nobody_and_counts_for_what_comes_aft
     syncs.is_held = True
     requests = Requests(chance)
     in_flight: list[tuple[Request, Any, Any]] = []
+    met = 0
+
+    def ask_amid(request: Request) -> Any:
+        """Others may not be decided yet, or be followed still. Requests come to the controller in the order in which
+        they were asked; some way goes what was asked for then."""
+        before = len(submitted)
+        answer = begun(node, request)
+        while told(request, answer) is None and len(submitted) == before and node.turns._waiting:
+            node.turns._take_turn()
+        while node.turns._waiting and chance.random() < 0.8:
+            node.turns._take_turn()
+        return answer
 
     def sync() -> None:
-        syncs.run_one()
-        take_turns(node)
+        if syncs.waiting:
+            syncs.run_one()
+        else:
+            take_turns(node)
+        while node.turns._waiting and chance.random() < 0.9:
+            node.turns._take_turn()
         in_flight[:] = [each for each in in_flight if not _is_told(*each)]
 
     for _ in range(REQUESTS):
         request = requests.draw()
+        if request.committed_topics:
+            take_turns(node)
         while any(_is_changing(node, name) for name in request.committed_topics):
             sync()
         expected = told(request, asked(at_once, request))
         assert expected is not None
+        is_alone = not node.turns._waiting
         seen, next_offset = visible(node), node.metadata.next_offset
-        answer = asked(node, request)
-        assert visible(node) == seen, request
-        if node.metadata.next_offset > next_offset:
-            assert told(request, answer) is None, request
+        answer = ask_amid(request)
+        met += not is_alone
+        assert visible(node)["image"] == seen["image"], request
+        if is_alone:  # else what was committed before may be followed now
+            assert visible(node) == seen, request
+            if node.metadata.next_offset > next_offset:
+                assert told(request, answer) is None, request
         if not _is_told(request, answer, expected):
             in_flight.append((request, answer, expected))
         while request.handler is metadata and in_flight and in_flight[-1][1] is answer:
             sync()  # it tells what is committed by then, which may be more than what it has made
         while syncs.waiting and chance.random() < 0.3:
             sync()
-    while syncs.waiting:
+    while syncs.waiting or node.turns._waiting:
         sync()
+    sync()  # looks once more who is told
+    assert met
     assert not in_flight
     assert visible(node) == visible(at_once)
     await node.stop()
