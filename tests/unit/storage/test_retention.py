@@ -102,6 +102,23 @@ def test_some_of_the_segments_go_at_a_time(tmp_path: Path, options: dict[str, in
     assert log.apply_retention(now_ms, 2) == 0
 
 
+def test_a_segment_is_dropped_without_a_look_at_the_others(tmp_path: Path) -> None:
+    log = filled(tmp_path, 5)
+    segments = log.segments
+    [first, second, third, _fourth, last] = segments.row
+
+    class Unseen:
+        """In the place of another one."""
+
+    segments.row[0] = segments.row[1] = Unseen()  # type: ignore[call-overload]
+    for doomed in (last, third, third, first):
+        segments.drop(doomed)
+    assert segments.base_offsets == [0, 2, 6]
+    segments.row[:2] = [first, second]
+    assert [segment.base_offset for segment in segments] == segments.base_offsets
+    assert segments.active.base_offset == 6
+
+
 def test_records_above_the_high_watermark_are_never_deleted(tmp_path: Path) -> None:
     log = filled(tmp_path, retention_ms=1000)
     log.update_high_watermark(3)
