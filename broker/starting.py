@@ -158,6 +158,10 @@ def _read_metadata(config: BrokerConfig, environment: Environment, log_dirs: Log
         now_ms=clock.now_ms(),
         topic_id=uuid_to_text(METADATA_TOPIC_ID),
     )
+    if not directory.clean and opened.created:
+        # this run begins where the found log ends: from here on no power loss takes that back, or the cut of a torn end
+        opened.sync()
+        environment.files.sync(opened.segments.active.log.path)
     metadata = MetadataLog(opened, ClusterImage(), clock, SnapshotPolicy.of(config))
     metadata.replay()
     if not metadata.image.features:

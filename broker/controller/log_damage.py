@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, MAGIC_POS, crc_is_valid, read_header
+from broker.controller.quorum_state import LEADER_CHANGE, control_key
+from protocol.records.batch import (
+    BATCH_OVERHEAD,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POS,
+    BatchHeader,
+    crc_is_valid,
+    read_header,
+)
+from protocol.records.records import read_records
 from storage.file_names import LOG_SUFFIX, offset_of
 from storage.files import Files
-
-SYNCED_RUNS = 2
-"""Whoever begins to lead syncs the log. A run may end before that is done, so that what two runs have begun behind was
-on the disk for sure."""
 
 
 class LogDamage(NamedTuple):
@@ -56,10 +62,10 @@ def find_damage(files: Files, directory: str, *, clean: bool) -> LogDamage | Non
         if end.position < len(data):
             if clean or following is not None:
                 return LogDamage(path, end.position, end.offset, "what stands there is no whole batch")
-            later = _epoch_behind(data, end)
-            if later >= epoch + SYNCED_RUNS:
+            begun = _epoch_begun_behind(data, end)
+            if begun >= 0:
                 return LogDamage(
-                    path, end.position, end.offset, f"whole batches follow, up to leader epoch {later}"
+                    path, end.position, end.offset, f"whole batches follow, up to leader epoch {begun}"
                 )
         elif following is not None and end.offset < following:
             return LogDamage(path, end.position, end.offset, f"the next segment begins at {following}")
@@ -84,9 +90,15 @@ def _size_at(data: memoryview, position: int) -> int:
     return size if BATCH_OVERHEAD <= size <= len(data) - position else 0
 
 
-def _epoch_behind(data: memoryview, end: _End) -> int:
-    """The latest leader epoch of the whole batches anywhere behind; -1 without any."""
-    latest = -1
+def _epoch_begun_behind(data: memoryview, end: _End) -> int:
+    """The latest leader epoch of the whole batches anywhere behind, if one of them begins an epoch, or they are of more
+    than one; else -1.
+
+    Who begins to lead has found whole what lies before, and synced it: then that was on the disk, and is damaged. A run
+    that died before its own first batches were synced may have left any of them.
+    """
+    epochs: set[int] = set()
+    has_begun = False
     searched, sign = bytes(data), bytes([MAGIC])
     magic = searched.find(sign, end.position + MAGIC_POS + 1)
     while magic >= 0:
@@ -95,8 +107,15 @@ def _epoch_behind(data: memoryview, end: _End) -> int:
         if size and crc_is_valid(data, position, size):
             header = read_header(data, position)
             if header.base_offset >= end.offset:
-                latest = max(latest, header.partition_leader_epoch)
+                epochs.add(header.partition_leader_epoch)
+                has_begun = has_begun or _begins_epoch(data[position : position + size], header)
             magic = searched.find(sign, position + size + MAGIC_POS)
         else:
             magic = searched.find(sign, magic + 1)
-    return latest
+    return max(epochs) if has_begun or len(epochs) > 1 else -1
+
+
+def _begins_epoch(batch: memoryview, header: BatchHeader) -> bool:
+    return header.is_control and any(
+        record.key == control_key(LEADER_CHANGE) for record in read_records(batch)
+    )

@@ -151,7 +151,7 @@ class Appends:
             leader.advance()
         end_offset = appended.last_offset + 1
         commits = self._acks == ALL_IN_SYNC and log.high_watermark < end_offset
-        flushes = appended.flushing and not appended.duplicate
+        flushes = appended.flushing
         if commits or flushes:
             awaited = AwaitedAppend(answer, leader, end_offset, commits=commits, flushes=flushes)
             self.awaited.append(awaited)

@@ -22,7 +22,7 @@ from storage.file_names import (
     offset_of,
 )
 from storage.files import Files
-from storage.log import losses, producer_replay, removal, rolling, segment_recovery, side_files
+from storage.log import losses, producer_replay, removal, rolling, segment_recovery, side_files, syncing
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
 from storage.producers.producer_state import ProducerStates
@@ -126,6 +126,9 @@ def _open(
     log.high_watermark = log.log_start_offset
     log.segments.active.check_full()
     log.update_first_unstable_offset()
+    if log.log_end_offset - log.flushing.recovery_point >= log.config.flush_messages:
+        # found in the page cache, perhaps: a producer that sends it again is to hear of it once the disk has it
+        syncing.flush_to(log, log.log_end_offset, now_ms)
 
 
 def create_directory(log: LogState, now_ms: int) -> None:

@@ -230,21 +230,48 @@ async def test_a_damaged_metadata_log_is_refused_and_nothing_is_changed(
     assert after == before
 
 
-async def test_damage_that_two_later_runs_have_seen_is_no_torn_end(
-    tmp_path: Path, templates: dict[bool, Template]
-) -> None:
-    folder = copied(templates[False], tmp_path / "data")
+async def run_briefly(folder: Path) -> tuple[Path, int]:
+    """A run that is killed; the metadata log, and where that run's own batches begin."""
     [log] = (folder / "__cluster_metadata-0").glob("*.log")
-    place = log.stat().st_size // 2
-    for _ in range(2):
-        node = await _started(folder)
-        crash(node)
-        await node.background.finish()
+    begins = log.stat().st_size
+    node = await _started(folder)
+    crash(node)
+    await node.background.finish()
+    return log, begins
+
+
+def flip(log: Path, place: int) -> None:
     data = bytearray(log.read_bytes())
     data[place] ^= 1
     log.write_bytes(data)
-    with pytest.raises(StartError, match="whole batches follow, up to leader epoch 3"):
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+async def test_damage_that_a_later_run_has_seen_whole_is_no_torn_end(
+    tmp_path: Path, templates: dict[bool, Template], runs: int
+) -> None:
+    folder = copied(templates[False], tmp_path / "data")
+    for _ in range(runs):
+        log, begins = await run_briefly(folder)
+    flip(log, begins // 2)
+    with pytest.raises(StartError, match=f"whole batches follow, up to leader epoch {1 + runs}"):
         await _started(folder)
+
+
+async def test_the_first_batch_of_a_run_that_the_disk_does_not_have_is_a_torn_end_though_others_follow(
+    tmp_path: Path, templates: dict[bool, Template]
+) -> None:
+    """As where power was lost before two runs in a row had synced what they began with."""
+    folder = copied(templates[False], tmp_path / "data")
+    log, begins = await run_briefly(folder)
+    whole = log.read_bytes()[:begins]
+    log.write_bytes(whole)
+    log, _ = await run_briefly(folder)
+    flip(log, begins + 70)
+    assert log.stat().st_size > begins + 200  # more batches follow
+    node = await _started(folder)
+    assert "t" in node.metadata.image.topics
+    await node.stop()
 
 
 async def test_a_lost_metadata_log_is_no_empty_cluster_unless_the_folder_is_not_formatted(

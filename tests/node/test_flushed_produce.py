@@ -7,6 +7,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from broker.handlers import produce as produce_handler
 from broker.network.context import RequestContext
 from broker.server import Server
@@ -19,7 +21,7 @@ from protocol.messages.produce import (
 )
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from tests.support.answers import answered
-from tests.support.partition_logs import HeldBackground, batch
+from tests.support.partition_logs import HeldBackground, batch, produced
 from tests.support.topics import topics_of
 from tests.support.whole_server import crash, handled, started
 
@@ -95,6 +97,29 @@ async def test_an_answer_waits_for_its_own_batch_not_for_what_others_append(tmp_
     await settle()
     assert waiting.done()
     assert errors(waiting.result()) == [Error.NONE, Error.NONE]
+    crash(node)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_a_batch_that_is_sent_again_is_not_acknowledged_before_the_disk_has_the_first(
+    tmp_path: Path, acks: int
+) -> None:
+    node, (background, _other) = await syncing(tmp_path, 1)
+
+    def send() -> asyncio.Task[ProduceResponse]:
+        data = PartitionProduceData(index=0, records=memoryview(produced(0, timestamp=node.clock.now_ms())))
+        topic = TopicProduceData(name="orders", partition_data=[data])
+        request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic])
+        context = cast(RequestContext, Context())
+        return asyncio.ensure_future(answered(handled(node, produce_handler, context, request)))
+
+    first, again = send(), send()
+    await settle()
+    assert not first.done()
+    assert not again.done()
+    background.run_all()
+    await settle()
+    assert [errors(each.result()) for each in (first, again)] == [[Error.NONE], [Error.NONE]]
     crash(node)
 
 

@@ -9,7 +9,7 @@ from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from storage.log.partition_log import PartitionLog
 from tests.support.disk import files
-from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, open_log
+from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, open_log, produced
 
 
 @pytest.fixture
@@ -56,6 +56,36 @@ def test_an_answer_can_wait_for_the_sync(tmp_path: Path, background: HeldBackgro
     assert told == []
     background.run_all()
     assert told == [None]
+
+
+def test_a_batch_that_a_killed_run_left_unsynced_is_acknowledged_again_once_the_disk_has_it(
+    tmp_path: Path, background: HeldBackground
+) -> None:
+    killed = open_log(tmp_path, flush_messages=1, background=HeldBackground())
+    append(killed, produced(0))
+    killed.close(clean=False)
+    log = open_log(tmp_path, clean=False, flush_messages=1, background=background)
+    again = append(log, produced(0))
+    assert (again.duplicate, again.base_offset, again.flushing) == (True, 0, True)
+    told: list[Exception | None] = []
+    log.when_flushed(again.last_offset + 1, told.append)
+    assert told == []
+    background.run_all()
+    assert told == [None]
+    assert not append(log, produced(0)).flushing
+    log.close(clean=False)
+
+
+def test_a_batch_that_is_sent_again_while_it_is_synced_waits_as_the_first_one_does(
+    tmp_path: Path, background: HeldBackground
+) -> None:
+    log = open_log(tmp_path, flush_messages=2, background=background)
+    assert not append(log, produced(0)).flushing
+    assert not append(log, produced(0)).flushing  # nothing is promised of one record
+    assert append(log, produced(1)).flushing
+    assert append(log, produced(0)).flushing
+    background.run_all()
+    assert not append(log, produced(0)).flushing
 
 
 def test_what_is_synced_already_is_told_at_once(tmp_path: Path) -> None:
