@@ -11,6 +11,7 @@ from broker.network.memory import LONG_WAIT_S, MOST_CHECKS_FULL, STALLED_S, Requ
 from tests.node.test_answer_memory import read_all, unread
 from tests.node.test_connection import frame
 from tests.node.test_connection_memory import KIB, MIB, Client, Schedule, half, memory_of
+from tests.support.examples import examples
 
 
 @pytest.fixture
@@ -178,7 +179,7 @@ def test_a_connection_that_is_gone_does_not_wait_any_more(schedule: Schedule) ->
     assert held_bytes > 0 == memory.requests.held_bytes
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(examples(2)))
 def test_nobody_waits_for_ever_and_only_one_goes_above_the_bound(schedule: Schedule, seed: int) -> None:
     """Connections ask for more and more, and are done, or lost, after a while. Some never do anything any more."""
     chance = Random(seed)

@@ -1,4 +1,4 @@
-"""Some seeds of the simulation, and two brokers in one process: 16 in passing, 200 with `make test`, and as many as one
+"""Some seeds of the simulation, and two brokers in one process: 8 in passing, 200 with `make test`, and as many as one
 likes with `make simulation`."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.wire_client import WireClient
 from tests.simulation.work import Work
 
-SEEDS = range(1, int(os.environ.get("SIMULATED_SEEDS", "16")) + 1)
+SEEDS = range(1, int(os.environ.get("SIMULATED_SEEDS", "8")) + 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
