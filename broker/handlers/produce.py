@@ -97,10 +97,8 @@ def handle(
         return response_of(request.acks, appends.answers)
     later: Later[Answer] = Later()
     producing = Producing(context, request, current_leaders, clock, scheduler, turns)
-    if rest:
+    if rest or appends.left:
         producing.append_rest(appends, rest, refusals, guards, later)
-    elif appends.left:
-        producing.append_left(appends, refusals, guards, later)
     else:
         producing.reply(appends, refusals, later)
     return later.answer()

@@ -220,7 +220,8 @@ class Producing:
         guards: Mapping[Partition, VerificationGuard],
         later: Later[Answer],
     ) -> None:
-        """Append what one turn of the loop had no time for: from the next turn on."""
+        """Append what one turn of the loop had no time for, from the next turn on, and what takes long to check. The
+        connection's next request waits, and others may append before."""
         self._carry_out(self._append_rest(appends, rest, refusals, guards, later), later)
 
     def _carry_out(self, steps: Steps[None], later: Later[Answer]) -> None:
@@ -305,16 +306,6 @@ class Producing:
             yield None
             rest = appends.append_for_a_turn(rest, self._clock, guards)
         yield from self._append_left(appends, refusals, guards, later)
-
-    def append_left(
-        self,
-        appends: Appends,
-        refusals: Answers,
-        guards: Mapping[Partition, VerificationGuard],
-        later: Later[Answer],
-    ) -> None:
-        """Append what takes long to check; the connection's next request waits, and others may append before."""
-        self._carry_out(self._append_left(appends, refusals, guards, later), later)
 
     def _append_left(
         self,

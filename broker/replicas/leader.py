@@ -178,8 +178,7 @@ class Leader:
         """Where the leader's own log counts to: with `flush.messages` reached, that many are on the disk before anybody
         reads them or hears of them, as in Kafka, whose append syncs them."""
         log = self.log
-        unsynced = log.log_end_offset - log.recovery_point
-        if unsynced < log.config.flush_messages or not log.flush_wanted:
+        if not (log.flush_is_due and log.flush_wanted):
             return log.log_end_offset
         if not self._waits_for_sync:
             self._waits_for_sync = True

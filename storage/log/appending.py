@@ -60,14 +60,13 @@ def check_data(
 def result_of_duplicate(log: LogState, duplicate: CachedBatch) -> AppendResult:
     """Where the batch stands that was appended before."""
     flushing = log.flushing
-    reached = log.log_end_offset - flushing.recovery_point >= log.config.flush_messages
     return AppendResult(
         duplicate.first_offset,
         duplicate.last_offset,
         duplicate.timestamp_ms,
         log.log_start_offset,
         duplicate=True,
-        flushing=reached and flushing.recovery_point <= duplicate.last_offset < flushing.wanted_to,
+        flushing=log.flush_is_due and flushing.recovery_point <= duplicate.last_offset < flushing.wanted_to,
     )
 
 

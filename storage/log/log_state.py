@@ -208,6 +208,11 @@ class LogState:
         self.snapshots.on_log_start(offset)
         self.update_first_unstable_offset()
 
+    @property
+    def flush_is_due(self) -> bool:
+        """Whether so many records aren't on the disk that `flush.messages` is reached."""
+        return self.log_end_offset - self.flushing.recovery_point >= self.config.flush_messages
+
     def update_high_watermark(self, offset: int) -> None:
         """The offset below which all is replicated, held between log start and log end."""
         if offset > self.log_end_offset:

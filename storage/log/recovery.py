@@ -126,7 +126,7 @@ def _open(
     log.high_watermark = log.log_start_offset
     log.segments.active.check_full()
     log.update_first_unstable_offset()
-    if log.log_end_offset - log.flushing.recovery_point >= log.config.flush_messages:
+    if log.flush_is_due:
         # found in the page cache, perhaps: a producer that sends it again is to hear of it once the disk has it
         syncing.flush_to(log, log.log_end_offset, now_ms)
 
