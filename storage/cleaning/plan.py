@@ -20,7 +20,6 @@ Source: org.apache.kafka.storage.internals.log Cleaner, CleanerStats, LogCleaner
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -37,8 +36,7 @@ class SegmentSizes(NamedTuple):
     time_index_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningSettings:
+class CleaningSettings(NamedTuple):
     """The topic's, as they are when the pass begins."""
 
     segment_bytes: int
@@ -47,8 +45,7 @@ class CleaningSettings:
     delete_retention_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningPlan:
+class CleaningPlan(NamedTuple):
     """One pass over one partition.
 
     `producers` are sampled when the plan is made, whereas Kafka asks for them before each group of

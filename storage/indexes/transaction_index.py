@@ -17,8 +17,11 @@ from storage.files import File, Files
 
 _RECORD = Struct(">hqqqq")
 RECORD_SIZE = _RECORD.size
+_LAST_OFFSET = 3  # of the fields
 _VERSION = 0
 _RUN = 256
+_RUN_SIZE = _RUN * RECORD_SIZE
+_KEPT_RUNS = 64
 
 
 class AbortedTxn(NamedTuple):
@@ -31,100 +34,137 @@ class AbortedTxn(NamedTuple):
 
 
 class TransactionIndex:
-    """Records are read at the first question and kept; a segment without the file has none. Raises `OSError`."""
+    """The file is read at the first question and kept as it is; a segment without it has none. Raises `OSError`.
 
-    __slots__ = ("_files", "_records", "_runs", "file")
+    Nothing is made of a record before it is asked for: after a start the first reader of a segment waits for the file
+    alone, be there hundreds of thousands of aborted transactions in it.
+    """
+
+    __slots__ = ("_bounds", "_data", "_ends", "_files", "_runs", "file")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self.file = File(path)
-        self._records: list[AbortedTxn] | None = None
-        self._runs: list[tuple[int, int]] = []
-        """Of each `_RUN` records the least first offset and the largest last stable offset. A transaction that stays
-        open has all that are aborted meanwhile say its offset, and a read would look at each of them every time."""
+        self._data: bytearray | None = None
+        self._ends: list[int] = []
+        """The last offset of each `_RUN` records."""
+        self._runs: dict[int, list[AbortedTxn]] = {}
+        """Those that were asked for lately; the one behind the last whole one, too."""
+        self._bounds: dict[int, tuple[int, int]] = {}
+        """Of whole runs that were asked for the least first offset and the largest last stable offset. A transaction
+        that stays open has all that are aborted meanwhile say its offset, and a read would look at each of them every
+        time."""
 
     @property
     def records(self) -> list[AbortedTxn]:
         """All of them, by last offset."""
-        records = self._records
-        if records is None:
-            records = self._records = self._load()
-        return records
+        return _records_in(self._content())
 
-    def _load(self) -> list[AbortedTxn]:
-        try:
-            data = self._files.read_whole(self.file.path)
-        except FileNotFoundError:
-            return []
-        usable = len(data) - len(data) % RECORD_SIZE
-        return [AbortedTxn._make(fields[1:]) for fields in _RECORD.iter_unpack(data[:usable])]
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        data = self._data  # asked at each entry of the other indexes
+        return len(self._content() if data is None else data) // RECORD_SIZE
+
+    def _content(self) -> bytearray:
+        if self._data is None:
+            try:
+                self._say(bytearray(self._files.read_whole(self.file.path)))
+            except FileNotFoundError:
+                self._say(bytearray())
+        assert self._data is not None
+        return self._data
+
+    def _say(self, data: bytearray) -> None:
+        """This is what the file says."""
+        del data[len(data) - len(data) % RECORD_SIZE :]
+        self._data = data
+        last_ones = range(_RUN_SIZE - RECORD_SIZE, len(data), _RUN_SIZE)
+        self._ends = [_RECORD.unpack_from(data, position)[_LAST_OFFSET] for position in last_ones]
+        self._runs.clear()
+        self._bounds.clear()
 
     def exists(self) -> bool:
-        return bool(self._records) or self._files.exists(self.file.path)
+        return bool(self._data) or self._files.exists(self.file.path)
 
     def create(self) -> None:
         """The file with no records."""
         self._files.create(self.file)
-        self._records, self._runs = [], []
+        self._say(bytearray())
 
     def make_anew(self, records: list[AbortedTxn]) -> None:
         """Makes the file hold these records, and nothing else."""
-        self._files.make_say(self.file, b"".join(_RECORD.pack(_VERSION, *txn) for txn in records))
-        self._records, self._runs = records, []
+        data = b"".join(_RECORD.pack(_VERSION, *txn) for txn in records)
+        self._files.make_say(self.file, data)
+        self._say(bytearray(data))
 
     def append(self, txn: AbortedTxn) -> None:
-        records = self.records
-        if not records and not self._files.exists(self.file.path):
+        """Behind all others: its marker is the newest one."""
+        data = self._content()
+        if not data and not self._files.exists(self.file.path):
             self._files.create(self.file)
-        self._files.append(self.file, _RECORD.pack(_VERSION, *txn), len(records) * RECORD_SIZE)
-        records.append(txn)
-        if not len(records) % _RUN:
-            self._runs_of(records)
+        record = _RECORD.pack(_VERSION, *txn)
+        self._files.append(self.file, record, len(data))
+        run = self._runs.get(len(data) // _RUN_SIZE)
+        if run is not None:
+            run.append(txn)
+        data += record
+        if not len(data) % _RUN_SIZE:
+            self._ends.append(txn.last_offset)
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
         """Those that reach into [fetch offset, upper bound), and whether no later segment can hold more."""
-        records = self.records
         found: list[AbortedTxn] = []
-        if not records:
+        if not self._content():
             return found, False
-        runs = self._runs_of(records)
-        start = bisect_left(records, fetch_offset, key=_last_offset)
-        while start < len(records):
-            run, within = divmod(start, _RUN)
-            end = start - within + _RUN
-            if run < len(runs):
-                run_first_offset, run_last_stable_offset = runs[run]
-                if run_first_offset >= upper_bound_offset > run_last_stable_offset:
-                    start = end
+        ends = self._ends
+        run = bisect_left(ends, fetch_offset)
+        start = bisect_left(self._run(run), fetch_offset, key=_last_offset)
+        while run <= len(ends):
+            if run < len(ends):
+                first_offset, last_stable_offset = self._bounds.get(run) or self._look_at(run)
+                if first_offset >= upper_bound_offset > last_stable_offset:
+                    run, start = run + 1, 0
                     continue
-            for txn in records[start:end]:
+            records = self._run(run)
+            for txn in records[start:] if start else records:
                 if txn.first_offset < upper_bound_offset:
                     found.append(txn)
                 if txn.last_stable_offset >= upper_bound_offset:
                     return found, True
-            start = end
+            run, start = run + 1, 0
         return found, False
 
-    def _runs_of(self, records: list[AbortedTxn]) -> list[tuple[int, int]]:
-        """Those of all runs that are whole."""
-        runs = self._runs
-        for start in range(len(runs) * _RUN, len(records) - _RUN + 1, _RUN):
-            run = records[start : start + _RUN]
-            runs.append((min(txn.first_offset for txn in run), max(txn.last_stable_offset for txn in run)))
-        return runs
+    def _run(self, run: int) -> list[AbortedTxn]:
+        records = self._runs.get(run)
+        if records is None:
+            if len(self._runs) >= _KEPT_RUNS:
+                self._runs.clear()
+            start = run * _RUN_SIZE
+            records = self._runs[run] = _records_in(self._content()[start : start + _RUN_SIZE])
+        return records
+
+    def _look_at(self, run: int) -> tuple[int, int]:
+        """A run that is whole."""
+        records = self._run(run)
+        self._bounds[run] = found = (
+            min(txn.first_offset for txn in records),
+            max(txn.last_stable_offset for txn in records),
+        )
+        return found
 
     def truncate_to(self, offset: int) -> None:
         """Drops the transactions whose marker is at or above the offset."""
-        records = self.records
-        count = bisect_left(records, offset, key=_last_offset)
-        if count < len(records):
+        self._content()
+        run = bisect_left(self._ends, offset)
+        count = run * _RUN + bisect_left(self._run(run), offset, key=_last_offset)
+        if count < self.count:
             self.truncate_to_count(count)
 
     def truncate_to_count(self, count: int) -> None:
         if self._files.exists(self.file.path):
             self._files.truncate(self.file, count * RECORD_SIZE)
-        self._records = self.records[:count]
-        del self._runs[count // _RUN :]
+        self._say(self._content()[: count * RECORD_SIZE])
 
     def is_sane(self, base_offset: int) -> bool:
         """Whether the file holds whole records of this segment, in order."""
@@ -142,6 +182,10 @@ class TransactionIndex:
 
     def close(self) -> None:
         self._files.close(self.file)
+
+
+def _records_in(data: bytes | bytearray) -> list[AbortedTxn]:
+    return [AbortedTxn._make(fields[1:]) for fields in _RECORD.iter_unpack(data)]
 
 
 def _last_offset(txn: AbortedTxn) -> int:

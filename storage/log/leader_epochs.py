@@ -36,12 +36,13 @@ class LeaderEpochs:
         return self._directory + "/" + checkpoints.LEADER_EPOCH_FILE
 
     def load(self) -> None:
-        """Takes what the file says, from now on writing to it. Raises `CheckpointError` for a malformed one."""
+        """Takes what the file says, from now on writing to it; one that says nothing is written to once it is known
+        what it ought to say (`start_writing`). Raises `CheckpointError` for a malformed one."""
         entries: list[tuple[int, int]] = []
         for epoch, start_offset in checkpoints.read_leader_epochs(self._files, self._path):
             entries = _with(entries, epoch, start_offset)
         self._take(entries)
-        self._written = True
+        self._written = bool(entries)
 
     def start_writing(self) -> None:
         """The log's directory is there now: writes what is known."""
@@ -106,7 +107,8 @@ class LeaderEpochs:
         self._replace([])
 
     def unsynced_path(self) -> str | None:
-        """The file, if it was written since the last call: the caller syncs it."""
+        """The file, if it was written since the last call: the caller syncs it and its name, which is a new one each
+        time."""
         if not self._unsynced:
             return None
         self._unsynced = False

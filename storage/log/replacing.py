@@ -1,9 +1,12 @@
 """Putting a cleaned segment in the place of those that it was made from.
 
-    .cleaned → .swap, names synced | old files → .deleted, .swap → the real names, names synced | old files unlinked
+    log synced, .cleaned → .swap, names synced | old files → .deleted, .swap → the real names, names synced | old files
+    unlinked
 
 Killed before the first bar, the log is as before at the next start; behind it, as after: `recovery` finishes what has
-come so far. Kafka syncs the names at the end alone. Source: LocalLog.replaceSegments.
+come so far. Kafka syncs the names at the end alone, and not the log: what made a record obsolete, a newer value or the
+marker of an abort, may be in the page cache only, and a replica has it. Here a power loss would take both.
+Source: LocalLog.replaceSegments.
 """
 
 import contextlib
@@ -13,7 +16,7 @@ from storage.background import Lane, Then
 from storage.cleaning.cleaned_files import cleaned_path, remove_cleaned
 from storage.cleaning.plan import CleanedSegment
 from storage.file_names import SEGMENT_SUFFIXES, SWAP_SUFFIX, TXN_INDEX_SUFFIX, file_path
-from storage.log import removal
+from storage.log import removal, syncing
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
 
@@ -28,11 +31,26 @@ def replace_segments(log: LogState, cleaned: CleanedSegment, then: Then) -> None
     """See `PartitionLog.replace_segments`."""
     if log.replacement is not None:
         raise ValueError(f"a segment of {log.directory} is being replaced already")
-    directory, base_offset = log.directory, cleaned.base_offset
     if log.closed or _replaced(log, cleaned) is None:
-        with contextlib.suppress(OSError):
-            remove_cleaned(log.files, directory, base_offset)
+        _discard(log, cleaned.base_offset)
         then(_changed(log))
+        return
+    log.replacement = cleaned, then
+    end_offset = log.log_end_offset
+    syncing.flush_to(log, end_offset, log.flushing.last_ms)
+    syncing.when_flushed(log, end_offset, lambda failure: _begin(log, cleaned, failure))
+
+
+def _begin(log: LogState, cleaned: CleanedSegment, failure: Exception | None) -> None:
+    """All that the pass went by is on the disk, unless there was a failure."""
+    if log.replacement is None or log.replacement[0] is not cleaned:
+        return
+    directory, base_offset, then = log.directory, cleaned.base_offset, log.replacement[1]
+    if failure is not None or log.closed or _replaced(log, cleaned) is None:
+        log.replacement = None
+        if not log.closed:  # else the folder may be another's by now
+            _discard(log, base_offset)
+        then(failure or _changed(log))
         return
     try:
         for suffix in SEGMENT_SUFFIXES:
@@ -42,11 +60,9 @@ def replace_segments(log: LogState, cleaned: CleanedSegment, then: Then) -> None
                 file_path(directory, base_offset, suffix) + SWAP_SUFFIX,
                 optional=suffix == TXN_INDEX_SUFFIX,
             )
-    except OSError as failure:
-        _take_back(log, base_offset)
-        then(failure)
+    except OSError as error:
+        _stop(log, cleaned, then, error)
         return
-    log.replacement = cleaned, then
     _sync_names(log, lambda failure: _go_on(log, cleaned, failure))
 
 
@@ -159,9 +175,14 @@ def _take_back(log: LogState, base_offset: int) -> OSError | None:
     except OSError as failure:
         log.give_up(failure)
         return failure
+    _discard(log, base_offset)
+    return None
+
+
+def _discard(log: LogState, base_offset: int) -> None:
+    """What the pass has made and nobody takes. What can't be removed is left to the next start."""
     with contextlib.suppress(OSError):
         remove_cleaned(log.files, log.directory, base_offset)
-    return None
 
 
 def _sync_names(log: LogState, then: Then) -> None:

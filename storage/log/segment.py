@@ -175,7 +175,7 @@ class Segment:
     ) -> None:
         counts: tuple[int, int, int] | None = None
         try:
-            counts = (self.offset_index.count, self.time_index.count, len(self.txn_index.records))
+            counts = (self.offset_index.count, self.time_index.count, self.txn_index.count)
             if aborted is not None:
                 self.txn_index.append(aborted)
             if time_entry is not None:

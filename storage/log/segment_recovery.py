@@ -81,7 +81,12 @@ def recover(log: LogState, segment: Segment, states: ProducerStates, following: 
         logger.warning("%s: %d bytes from position %d don't hold", segment.log.path, segment.size - end, end)
         # before the cut: one that is killed in between finds the same again, not a log with a hole in it
         removal.drop_segments(log, following)
+        if following:
+            segment.files.sync_directory(log.directory)
         segment.files.truncate(segment.log, end)
+        # the next power loss must not bring the torn end back: a recovery point at the cut, and a segment that begins
+        # there, would hide it from the start that follows
+        segment.files.sync(segment.log.path)
         segment.size = end
     segment.max_timestamp_ms, segment.max_timestamp_offset = max_timestamp_ms, max_timestamp_offset
     if max_timestamp_ms > said_timestamp_ms:

@@ -84,7 +84,7 @@ def unsynced(log: LogState, target: int) -> tuple[list[str], list[str]]:
     epochs_path = log.leader_epochs.unsynced_path()
     if epochs_path is not None:
         paths.append(epochs_path)
-    directories = [log.directory] if new_names else []
+    directories = [log.directory] if new_names or epochs_path is not None else []
     if new_names and recovery_point <= log.segments.base_offsets[0]:
         directories.append(os.path.dirname(log.directory))  # its own name is new too
     return paths, directories

@@ -145,7 +145,7 @@ def test_one_goes_on_where_the_other_was_killed_amid_a_pass(tmp_path: Path, firs
         table.create()
         table.write(transactions=40)
         turns.stop()
-        turns.settings |= {"log.cleaner.enable": "true", "log.cleaner.io.max.bytes.per.second": "300000"}
+        turns.settings |= {"log.cleaner.enable": "true", "log.cleaner.io.max.bytes.per.second": "60000"}
         turns.start(first)
         until(lambda: [*table.folder.glob("*.cleaned")], "a pass is under way")
         turns.kill()

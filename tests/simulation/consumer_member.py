@@ -25,6 +25,10 @@ class ConsumerMember(Member):
     """Whether an answer was lost, so that the broker may be ahead of what it knows."""
     _gives_up_s: float | None = None
     """When it will have given up what it is to."""
+    _asked_s = 0.0
+    """When its last heartbeat was sent, or the first one of those without an answer."""
+    _owes_since_s: float | None = None
+    """Since when, at the earliest, the broker waits for it to give something up."""
 
     def begin(self) -> None:
         self.life.member_id = f"{self.client.name}-{self.life.number}"
@@ -35,7 +39,7 @@ class ConsumerMember(Member):
         self.life.gives_up_all()
         self.life.epoch = 0
         self._says_all = True
-        self._gives_up_s = None
+        self._gives_up_s = self._owes_since_s = None
         self.hurry()
 
     async def tend(self) -> None:
@@ -47,11 +51,15 @@ class ConsumerMember(Member):
         life, group = self.life, self.group
         sent_s, newest, lost, joins = self.now_s(), group.newest_epoch, group.lost(life), life.epoch == 0
         request = self._heartbeat()
+        if not self._is_unsure:
+            self._asked_s = sent_s
         answer: ConsumerGroupHeartbeatResponse = await self.client.ask(request, 1)
         error = Error(answer.error_code)
         if error is not Error.NONE:
             self.refused(error)
             return
+        if self._says_all:
+            self._owes_since_s = None
         self.was_heard(sent_s)
         if answer.member_epoch < max(life.epoch, life.highest_epoch):
             self.complain(f"is told epoch {answer.member_epoch}, and was in {life.highest_epoch}")
@@ -74,6 +82,7 @@ class ConsumerMember(Member):
         if before - after:
             # what it has to give up takes it a while; then it says so
             self._gives_up_s = self.now_s() + self.luck.choice((0, self.luck.uniform(0, 2)))
+            self._owes(self._asked_s)
         elif after - before:
             # it says that it has what is new
             self._says_all = True
@@ -124,7 +133,18 @@ class ConsumerMember(Member):
 
     def lost_an_answer(self) -> None:
         self._says_all = self._is_unsure = True
+        self._owes(self._asked_s if self._owes_since_s is None else self._owes_since_s)
         self.hurry()
+
+    def was_heard(self, sent_s: float) -> None:
+        super().was_heard(sent_s)
+        if self._owes_since_s is not None:
+            self._owes(self._owes_since_s)
+
+    def _owes(self, since_s: float) -> None:
+        """Who takes too long to give something up is put out, however often it is heard of."""
+        self._owes_since_s = since_s
+        self.life.lease_s = min(self.life.lease_s, since_s + REBALANCE_TIMEOUT_MS / 1000)
 
     def as_reader_of_offsets(self) -> tuple[str | None, int]:
         return self.life.member_id, self.life.epoch

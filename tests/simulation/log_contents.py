@@ -13,10 +13,11 @@ from tests.simulation.virtual_disk import Directory, Inode
 _DIGITS = 20
 
 
-def content(names: dict[str, Directory | Inode]) -> bytes:
-    """The records of a folder with these names, once a start has finished its swaps (Kafka: `LogLoader`)."""
-    logs = _of(names, LOG_SUFFIX)
-    swaps = _of(names, LOG_SUFFIX + SWAP_SUFFIX)
+def content(names: dict[str, Directory | Inode], *, sure: bool = False) -> bytes:
+    """The records of a folder with these names, once a start has finished its swaps (Kafka: `LogLoader`); `sure`: of
+    each file only what was synced."""
+    logs = _of(names, LOG_SUFFIX, sure=sure)
+    swaps = _of(names, LOG_SUFFIX + SWAP_SUFFIX, sure=sure)
     split_at = min(_of(names, LOG_SUFFIX + CLEANED_SUFFIX), default=None)
     if split_at is not None:
         swaps = {base: data for base, data in swaps.items() if base < split_at}
@@ -32,17 +33,26 @@ def content(names: dict[str, Directory | Inode]) -> bytes:
     return found
 
 
-def contents(folder: Directory) -> list[bytes]:
-    """What may be there after a power loss, as far as names say: the disk has the first few of their changes."""
+def contents(folder: Directory, *, sure: bool = False) -> list[bytes]:
+    """What may be there after a power loss, as far as names say: the disk has the first few of their changes.
+
+    `sure`: how a swap changes what was synced.
+    """
     names = dict(folder.sure)
-    found = [content(names)]
+    if sure:
+        # of a segment that was begun since, the bytes may be sure before the name is
+        for change in folder.changes:
+            [(name, node), *more] = change.items()
+            if name.endswith(LOG_SUFFIX) and node is not None and not more:
+                names[name] = node
+    found = [content(names, sure=sure)]
     for change in folder.changes:
         for name, node in change.items():
             if node is None:
                 names.pop(name, None)
             else:
                 names[name] = node
-        if (now := content(names)) not in found:
+        if (now := content(names, sure=sure)) not in found:
             found.append(now)
     return found
 
@@ -58,6 +68,11 @@ def below(data: bytes, offset: int) -> bytes:
     except CorruptRecordError:
         pass
     return data[:size]
+
+
+def whole(data: bytes) -> bytes:
+    """Without what a power loss has left torn, and a start is about to cut off."""
+    return below(data, 1 << 62)
 
 
 @dataclass
@@ -117,10 +132,10 @@ def _put(found: View, batch: bytes) -> None:
             found.last[key] = record.offset, None if record.value is None else bytes(record.value)
 
 
-def _of(names: dict[str, Directory | Inode], suffix: str) -> dict[int, bytes]:
+def _of(names: dict[str, Directory | Inode], suffix: str, *, sure: bool = False) -> dict[int, bytes]:
     """By base offset, the bytes of the files of a kind."""
     return {
-        int(name[:_DIGITS]): bytes(node.data)
+        int(name[:_DIGITS]): node.sure if sure else bytes(node.data)
         for name, node in names.items()
         if name[_DIGITS:] == suffix and isinstance(node, Inode)
     }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from coordinator.transaction.states import AWAITS_MARKERS
 from protocol.records.batch import BatchHeader, CorruptRecordError, walk_batches
 from tests.simulation.machine import Machine
 
@@ -11,9 +13,25 @@ LeaderEpochs = dict[str, int]
 """By the log's folder."""
 
 
-def of_logs(machine: Machine) -> dict[str, tuple[object, ...]]:
-    """Of each partition's log: its bounds and what it knows of producers."""
-    found: dict[str, tuple[object, ...]] = {}
+class KnownByLog(NamedTuple):
+    """What a partition's log knows."""
+
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    producers: list[tuple[int, int, int, int, int]]
+    """Of each id, epoch, last sequence, last offset of data, first offset of an open transaction."""
+
+
+def by_records(state: KnownByLog) -> KnownByLog:
+    """Without the producers of which the log holds no record."""
+    start = state.log_start_offset
+    return state._replace(producers=[each for each in state.producers if max(each[3:]) >= start])
+
+
+def of_logs(machine: Machine) -> dict[str, KnownByLog]:
+    """By the log's folder."""
+    found: dict[str, KnownByLog] = {}
     assert machine.server is not None
     for partition in machine.server.partitions.all():
         log = partition.log
@@ -29,8 +47,9 @@ def of_logs(machine: Machine) -> dict[str, tuple[object, ...]]:
                 )
                 for each in log.producers.producers.values()
             )
-            bounds = (log.log_start_offset, log.log_end_offset, log.last_stable_offset)
-            found[log.directory] = (*bounds, producers)
+            found[log.directory] = KnownByLog(
+                log.log_start_offset, log.log_end_offset, log.last_stable_offset, producers
+            )
     return found
 
 
@@ -45,7 +64,8 @@ def of_coordinators(machine: Machine) -> dict[str, object]:
                 metadata.pending_state,
                 metadata.producer_id,
                 metadata.producer_epoch,
-                sorted(metadata.partitions),
+                # whose markers are written is not in the log, and is asked again after a start
+                sorted(metadata.partitions) if metadata.state not in AWAITS_MARKERS else None,
                 metadata.start_timestamp_ms,
                 metadata.last_update_timestamp_ms,
             )

@@ -29,6 +29,11 @@ class Inode:
         self.old: bytes | None = None
         self.modified_ms = 0
 
+    @property
+    def sure(self) -> bytes:
+        """What a power loss leaves of it for certain."""
+        return bytes(self.data[: self.synced_bytes]) if self.old is None else self.old
+
     def cut(self, size: int) -> None:
         if size < self.synced_bytes:
             if self.old is None:

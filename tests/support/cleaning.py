@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,7 +36,7 @@ def plan_of(
         now_ms=now_ms,
         max_keys=max_keys,
     )
-    return dataclasses.replace(plan, **changes)
+    return plan._replace(**changes)
 
 
 def clean_log(log: PartitionLog, plan: CleaningPlan | None = None, **options: Any) -> CleaningResult:

@@ -2,10 +2,10 @@
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from storage.indexes import transaction_index
 from storage.indexes.offset_index import OffsetIndex
 from storage.indexes.time_index import TimeIndex
 from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
@@ -266,23 +266,48 @@ def test_of_many_transactions_those_are_collected_that_reach_into_the_range(
     agrees()
 
 
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many records of a transaction index were looked at, each time, but for those of one run that are kept."""
+    monkeypatch.setattr(transaction_index, "_KEPT_RUNS", 1)
+    found: list[int] = []
+    records_in = transaction_index._records_in
+
+    def counted(data: bytearray) -> list[AbortedTxn]:
+        records = records_in(data)
+        found.append(len(records))
+        return records
+
+    monkeypatch.setattr(transaction_index, "_records_in", counted)
+    return found
+
+
 def test_a_read_looks_at_few_of_the_transactions_that_were_aborted_behind_it_while_another_one_was_open(
-    tmp_path: Path,
+    tmp_path: Path, looks: list[int]
 ) -> None:
-    looks = 0
-
-    class Counted(AbortedTxn):
-        def __getattribute__(self, name: str) -> Any:
-            nonlocal looks
-            looks += 1
-            return super().__getattribute__(name)
-
     index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
     for number in range(10_000):
-        index.append(Counted(1, 10 + 2 * number, 11 + 2 * number, 0))
-    looks = 0
-    assert index.collect(0, 20) == (index.records[:5], False)
-    assert looks < 1000
+        index.append(AbortedTxn(1, 10 + 2 * number, 11 + 2 * number, 0))
+    first = index.records[:5]
+    index.collect(0, 20)
+    looks.clear()
+    assert index.collect(0, 20) == (first, False)
+    assert sum(looks) < 1000
+
+
+def test_the_first_read_after_a_start_looks_at_few_of_many_aborted_transactions(
+    tmp_path: Path, looks: list[int]
+) -> None:
+    index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
+    txns = [AbortedTxn(1, 2 * number, 2 * number + 1, 2 * number) for number in range(100_000)]
+    index.make_anew(txns)
+    again = TransactionIndex(files, index.file.path)
+    assert again.count == 100_000
+    assert again.collect(100_000, 100_010) == (txns[50_000:50_005], True)
+    again.append(AbortedTxn(1, 200_000, 200_001, 200_000))
+    again.truncate_to(150_000)
+    assert again.count == 75_000
+    assert sum(looks) < 1000
 
 
 def test_truncating_the_transaction_index_drops_markers_at_and_above_the_offset(tmp_path: Path) -> None:

@@ -93,6 +93,60 @@ def test_a_clean_end_syncs_what_the_start_made_anew(tmp_path: Path, synced: list
     assert "00000000000000000003.snapshot" in synced
 
 
+def test_a_torn_end_that_a_start_cuts_off_is_gone_for_good(tmp_path: Path, synced: list[str]) -> None:
+    """Else it might come back with the next power loss, in a segment that is closed by then, below a recovery point
+    that is no later than the cut: no start would look for it there."""
+    log = open_log(tmp_path)
+    append(log, batch(3))
+    log.flush(NOW_MS)
+    append(log, batch(2))
+    log.roll(NOW_MS)
+    append(log, batch())
+    log.close(clean=False)
+    path = file(log, 0, ".log")
+    path.write_bytes(path.read_bytes()[:-1])
+    synced.clear()
+    again = open_log(tmp_path, clean=False, recovery_point=3)
+    assert again.log_end_offset == 3
+    # first that the later segment is gone, else the log might begin again behind the cut
+    assert synced[:2] == ["orders-0", "00000000000000000000.log"]
+
+
+def test_a_new_leader_epoch_is_synced_with_the_name_of_its_file(tmp_path: Path, synced: list[str]) -> None:
+    """A start trusts the file below the recovery point."""
+    log = open_log(tmp_path, flush_messages=1)
+    append(log, batch())
+    synced.clear()
+    append(log, batch(), leader_epoch=1)
+    assert synced == ["00000000000000000000.log", "leader-epoch-checkpoint", "orders-0"]
+    synced.clear()
+    append(log, batch(), leader_epoch=1)
+    assert synced == ["00000000000000000000.log"]
+
+
+def test_epochs_whose_file_the_power_emptied_are_written_when_all_are_known(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch())
+    log.roll(NOW_MS)
+    append(log, batch(), leader_epoch=2)
+    log.close(clean=False)
+    path = Path(log.directory) / "leader-epoch-checkpoint"
+    path.write_text("0\n0\n")
+    written = []
+
+    def hook(operation: str, path: str, size: int) -> None:
+        if operation == "rename" and "leader-epoch-checkpoint" in path:
+            written.append(path)
+
+    files.set_fault_hook(hook)
+    try:
+        open_log(tmp_path, clean=False, recovery_point=1)
+    finally:
+        files.set_fault_hook(None)
+    assert path.read_text() == "0\n2\n0 0\n2 1\n"
+    assert len(written) == 1
+
+
 @pytest.mark.parametrize("size", [1, 11, 30, 42])
 def test_a_partitions_metadata_that_the_power_cut_short_is_made_anew(tmp_path: Path, size: int) -> None:
     log = open_log(tmp_path)

@@ -15,9 +15,9 @@ from storage.log.partition_log import PartitionLog
 from tests.simulation.history import History
 from tests.simulation.virtual_disk import VirtualDisk
 from tests.simulation.virtual_files import MachineDied, VirtualFiles
-from tests.support.cleaning import plan_of
+from tests.support.cleaning import clean_log, plan_of
 from tests.support.disk import files
-from tests.support.partition_logs import NOW_MS, HeldBackground, headers, names
+from tests.support.partition_logs import NOW_MS, HeldBackground, end_transaction, headers, names
 from tests.unit.storage.cleaning.compacted_logs import closed, compacted_log, put
 
 
@@ -119,3 +119,23 @@ def test_a_start_that_finishes_a_swap_removes_no_old_file_before_the_new_names_a
     again = compacted_log(tmp_path, disk=on(disk), clean=False)
     assert [header.base_offset for header in headers(again)] == [3]
     assert again.log_end_offset == 4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_later_record_made_obsolete_is_not_lost_together_with_that_record(
+    tmp_path: Path, seed: int
+) -> None:
+    disk = machine(tmp_path)
+    log = compacted_log(tmp_path, disk=on(disk))
+    put(log, "a=1", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    put(log, "b=1")
+    closed(log)
+    disk.keep_all()
+    end_transaction(log, commit=False)
+    clean_log(log)
+    disk.lose_power(random.Random(seed))
+    again = compacted_log(tmp_path, disk=on(disk), clean=False)
+    there = [header.base_offset for header in headers(again) if header.records_count]
+    assert there == [1, 2]
+    again.update_high_watermark(again.log_end_offset)
+    assert again.last_stable_offset == 3
