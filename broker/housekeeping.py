@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker.environment.watchdog import TURN_S
 from protocol.errors import KafkaError
 from storage.log.log_config import LONG_MAX
 from storage.log.retention import MOST_DELETED_AT_ONCE
@@ -33,6 +34,7 @@ log = logging.getLogger("barnabas.housekeeping")
 # Where log.flush.scheduler.interval.ms isn't set. Kafka never looks then, and flush.ms of a topic has no effect.
 FLUSH_CHECK_MS = 1_000
 DELETED_CHECK_MS = 1_000  # Kafka notices when it can't write its checkpoint of high watermarks, every 5 s
+MOST_LOGS_AT_ONCE = 1_000  # in one turn of the loop; fewer where that takes 10 ms
 METADATA_CLEANING_MS = 60_000  # KafkaRaftClient.RaftMetadataLogCleanerManager
 
 
@@ -60,6 +62,8 @@ class Housekeeping:
         self._snapshots = snapshots
         self._listeners = listeners
         self._timers: dict[str, Scheduled] = {}
+        self._under_way: set[str] = set()
+        """What goes over all logs, and hasn't come to the end of them."""
 
     def start(self) -> None:
         """Begins all periodic work, at the intervals of the settings."""
@@ -126,11 +130,34 @@ class Housekeeping:
 
     def _each_log(self, what: str, task: Callable[[PartitionLog], object]) -> None:
         """Of those that are on their way to another directory both. One that the disk refuses keeps the others from
-        nothing."""
-        partitions = self._partitions.all()
-        futures = [partition.move.log for partition in partitions if partition.move is not None]
-        for each in (*(partition.log for partition in partitions), *futures):
-            self._of_log(what, task, each)
+        nothing. Where there are many it goes on in later turns of the loop; what is under way yet isn't begun anew."""
+        if what not in self._under_way:
+            partitions = self._partitions.all()
+            futures = [partition.move.log for partition in partitions if partition.move is not None]
+            logs = [*(partition.log for partition in partitions), *futures]
+            self._under_way.add(what)
+            self._go_on(what, task, logs, 0)
+
+    def _go_on(
+        self, what: str, task: Callable[[PartitionLog], object], logs: list[PartitionLog], at: int
+    ) -> None:
+        """With the logs from this place on."""
+        end = min(len(logs), at + MOST_LOGS_AT_ONCE)
+        until_s = self._clock.monotonic_s() + TURN_S
+        try:
+            while at < end and self._clock.monotonic_s() < until_s:
+                each = logs[at]
+                at += 1
+                if not each.closed:  # meanwhile
+                    self._of_log(what, task, each)
+        except BaseException:
+            self._under_way.discard(what)
+            raise
+        if at < len(logs):
+            self._timers[f"the rest of {what}"] = self._scheduler.call_soon(self._go_on, what, task, logs, at)
+        else:
+            self._timers.pop(f"the rest of {what}", None)
+            self._under_way.discard(what)
 
     @staticmethod
     def _of_log(what: str, task: Callable[[PartitionLog], object], each: PartitionLog) -> None:

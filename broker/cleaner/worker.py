@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.cleaner.passes import PassLostError
 from broker.environment.worker_channel import WorkerChannel
-from storage.cleaning import cleaner
 from storage.cleaning.plan import CleaningPlan, Progress, UncleanableError
 from storage.disk_files import DiskFiles
 
@@ -63,6 +62,8 @@ def main() -> None:
 
 
 def _work(order: Order, files: Files, broker: WorkerChannel) -> None:
+    from storage.cleaning import cleaner  # the broker loads this module too, for the messages
+
     handled = 0
     try:
         for step in cleaner.clean(files, order.plan):

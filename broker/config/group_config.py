@@ -7,6 +7,7 @@ which are the broker's settings of nearly the same names.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from broker.config.definitions import Value, definition_of
@@ -140,10 +141,17 @@ def describe_group(
 
 def group_defaults(config: BrokerConfig) -> dict[str, Value]:
     values: dict[str, Value] = {}
-    for name, row in GROUP_ROWS.items():
+    for name in GROUP_ROWS:
         behind = synonym_of(name)
-        values[name] = parse_value(definition_of(name, row), row[1]) if behind is None else config.get(behind)
+        values[name] = _default_of_its_own(name) if behind is None else config.get(behind)
     return values
+
+
+@cache
+def _default_of_its_own(name: str) -> Value:
+    """Of a setting that no broker's stands behind. Remembered: every group whose settings are altered is checked."""
+    row = GROUP_ROWS[name]
+    return parse_value(definition_of(name, row), row[1])
 
 
 def parsed_group_value(name: str, text: str) -> Value:

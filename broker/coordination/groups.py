@@ -6,6 +6,7 @@ Source: `GroupCoordinatorService`.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -51,6 +52,8 @@ class Groups:
         runtime_of: Callable[[Partition], PartitionRuntime],
         metadata: MetadataLog,
     ) -> None:
+        self.deciding: dict[str, deque[Later[None]]] = {}
+        """The groups that something long is being decided of, each with who waits for the end of that."""
         self._topics = ClusterTopics(metadata)
         self._config = config
         self._shards = HostedShards(
@@ -162,7 +165,8 @@ class Groups:
         """The metadata changed, and the partitions with it: shards come and go, learn of the topics that changed, and
         forget the offsets of those that were removed."""
         self._shards.follow()
-        changed, created = self._topics.follow(changes)
+        names, created = self._topics.follow(changes)
+        changed = frozenset(names)  # once: there may be a shard for each of thousands of them
         if changed:
             self._shards.tell(lambda shard: shard.topics_changed(changed, created=created))
         if changes.removed:

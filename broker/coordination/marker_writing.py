@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import OFFSETS_TOPIC
+from broker.environment.watchdog import TURN_S
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.records.batch import LOG_APPEND_TIME, patch_max_timestamp
 from protocol.records.records import ABORT, COMMIT, build_end_txn_marker
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 PER_TURN = 100
 """So many markers of one transaction are written in one turn of the loop; others are served before the next ones."""
+
+MANY_MARKERS = 2
+"""Of more than that the turn is over once they have taken 10 ms: the first batch of a partition makes its files."""
 
 AT_ONCE_PER_TURN = 1_000
 """And so many of all transactions that end in one turn: many that time out together, a request with many markers."""
@@ -165,8 +169,13 @@ class TxnMarkers:
     def _write_some(self, row: _Row) -> None:
         answers = _Answers(row.done)
         written = _Written(row.marker, self._clock.now_ms())
-        for _ in range(min(len(row.partitions), PER_TURN)):
+        count = min(len(row.partitions), PER_TURN)
+        until_s = self._clock.monotonic_s() + TURN_S if count > MANY_MARKERS else None
+        for _ in range(count):
             self._write_one(written, row.partitions.popleft(), answers)
+            if until_s is not None and self._clock.monotonic_s() >= until_s:
+                self._left_at_once = 0
+                break
         answers.tell()
 
     def _write_one(self, written: _Written, name: TopicPartition, answers: _Answers) -> None:

@@ -15,11 +15,15 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 Compute = Callable[[], Any]
 Computed = Callable[[Any, BaseException | None], None]
 """Told of what was computed, or of what it failed with."""
+
+TakeBack = Callable[[], object]
+"""Nobody wants it any more: it isn't computed unless that has begun, and nobody is told of it then."""
 
 SWITCH_INTERVAL_S = 0.0005
 """How long the loop waits for the interpreter while a thread computes. Java's threads run side by side."""
@@ -85,8 +89,8 @@ class Asker(Protocol):
 class Computing(Protocol):
     """Where it is done."""
 
-    def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> None:
-        """`then` is called on the loop, in a later turn."""
+    def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> TakeBack | None:
+        """`then` is called on the loop, in a later turn. None: there is nothing to be taken back."""
         ...
 
     def stop(self) -> None:
@@ -105,9 +109,9 @@ class ComputingThreads:
         self._outside = _Threads(OUTSIDE_AT_ONCE, self._computed)
         self._stopped = False
 
-    def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> None:
+    def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> TakeBack | None:
         if self._stopped:
-            return
+            return None
         threads = self._long
         if isinstance(compute, Brief):
             threads = self._brief
@@ -115,7 +119,10 @@ class ComputingThreads:
             threads = self._alone
         elif isinstance(compute, Outside):
             threads = self._outside
-        threads.put(_Work(compute, then, asker), "" if asker is None else asker.peer_host)
+        work = _Work(compute, then, asker)
+        name = "" if asker is None else asker.peer_host
+        threads.put(work, name)
+        return partial(threads.take_back, work, name)
 
     def _computed(self, work: _Work) -> None:
         """Called in a thread."""
@@ -187,6 +194,15 @@ class _Threads:
                 return
             self._started += 1
         threading.Thread(target=self._run, name=_THREAD_NAME, daemon=True).start()
+
+    def take_back(self, work: _Work, asker: str) -> None:
+        """Who asked for it has gone: what waits is no more than what somebody waits for."""
+        with self._changed:
+            works = self._waiting.get(asker)
+            if works is not None and work in works:
+                works.remove(work)
+                if not works:
+                    del self._waiting[asker]
 
     def stop(self) -> None:
         with self._changed:

@@ -5,7 +5,6 @@ Apart from `workers`, so that such a process needn't load what the broker needs 
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 _LENGTH_BYTES = 4
@@ -13,12 +12,16 @@ _LENGTH_BYTES = 4
 
 def framed(message: object) -> bytes:
     """A message as both ends write it."""
+    import pickle  # with the first message: most brokers send none in their first seconds
+
     data = pickle.dumps(message, protocol=5)
     return len(data).to_bytes(_LENGTH_BYTES, "big") + data
 
 
 def taken(unread: bytearray) -> list[Any]:
     """Takes the messages that are whole out of what was read."""
+    import pickle
+
     messages = []
     start = 0
     while len(unread) - start >= _LENGTH_BYTES:

@@ -99,10 +99,10 @@ class _Asked:
     def _each(self, error: Error) -> TopicResults:
         """Everything that is answered for has this error, in the form of the request."""
         return [
-            AddPartitionsToTxnTopicResult(
+            AddPartitionsToTxnTopicResult.of(
                 name=topic.name,
                 results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
+                    AddPartitionsToTxnPartitionResult.of(partition_index=index, partition_error_code=error)
                     for index in topic.partitions
                 ],
             )
@@ -122,12 +122,8 @@ def handle(
     if version >= BATCH_VERSION:
         if not authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
             return AddPartitionsToTxnResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
-        return turns.answer(
-            _add_all(transactions, metadata.image, request.transactions, version), context, to_the_end=True
-        )
-    return turns.answer(
-        _add_one(transactions, metadata.image, authorizer, context, request), context, to_the_end=True
-    )
+        return turns.answer(_add_all(transactions, metadata.image, request.transactions, version), context)
+    return turns.answer(_add_one(transactions, metadata.image, authorizer, context, request), context)
 
 
 def _add_one(
@@ -144,7 +140,7 @@ def _add_one(
     later: Later[AddPartitionsToTxnResponse] = Later()
 
     def then(results: TopicResults) -> None:
-        later.reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+        later.reply(AddPartitionsToTxnResponse.of(results_by_topic_v3_and_below=results))
 
     producer = TransactionalProducer(
         transactional_id, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch

@@ -66,7 +66,7 @@ def handle(
                 asked.refuse_remaining(refusal)
         return AlterConfigsResponse(responses=asked.responses)
 
-    return turns.answer(altered(), context, to_the_end=True)
+    return turns.answer(altered(), context)
 
 
 def _wanted(resource: AlterConfigsResource) -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.coordination import long_heartbeats
 from broker.coordination.groups import client_of
 from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC
 from protocol.errors import Error, KafkaError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
     from broker.network.later import Later
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 OWN_MEMBER_ID_VERSION = 1
@@ -23,7 +25,11 @@ JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
 
 
 def handle(
-    groups: Groups, authorizer: Authorizer, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+    groups: Groups,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse | Later[ConsumerGroupHeartbeatResponse]:
     if not groups.serves_consumer_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
@@ -36,8 +42,7 @@ def handle(
         _check(request, context.api_version, groups.consumer_assignors)
     except KafkaError as error:
         return _refused(error)
-    client = client_of(context)
-    return groups.answer(request.group_id, lambda shard: shard.consumer_heartbeat(client, request), _response)
+    return long_heartbeats.answer(groups, turns, context, client_of(context), request, _response)
 
 
 def _response(found: ConsumerGroupHeartbeatResponse | KafkaError) -> ConsumerGroupHeartbeatResponse:

@@ -65,7 +65,7 @@ def handle(
             results = refused + [_result(topic.name, error) for topic, error in outcomes]
         return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=results)
 
-    return turns.answer(extended(), context, to_the_end=True)
+    return turns.answer(extended(), context)
 
 
 def _chosen(

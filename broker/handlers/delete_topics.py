@@ -74,7 +74,7 @@ def handle(
             results = selection.results
         return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
 
-    return turns.answer(deleted(), context, to_the_end=True)
+    return turns.answer(deleted(), context)
 
 
 class _Rights:

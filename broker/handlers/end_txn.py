@@ -44,7 +44,9 @@ def handle(
             error = as_known(answer.error, version, PRODUCER_FENCED_VERSION)
             later.reply(EndTxnResponse(error_code=error))
         else:
-            later.reply(EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch))
+            later.reply(
+                EndTxnResponse.of(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
+            )
 
     try:
         shard = transactions.shard_of(transactional_id)

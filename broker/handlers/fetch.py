@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from broker.handlers.long_fetch import LongFetch
 from broker.network.later import Later
+from broker.network.turns import PER_TURN, portions
 from broker.replicas.delayed_fetch import DelayedFetch
 from broker.replicas.fetch_sessions import NO_SESSION, FetchPlan, FetchTarget
 from broker.replicas.fetching import FetchParameters, Reading, Results, refusal
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
+    from broker.network.turns import Steps, Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.fetch_sessions import FetchSessions
@@ -57,6 +60,7 @@ def handle(
     authorizer: Authorizer,
     clock: Clock,
     scheduler: Scheduler,
+    turns: Turns,
     context: RequestContext,
     request: FetchRequest,
 ) -> FetchResponse | Later[FetchResponse]:
@@ -87,12 +91,14 @@ def handle(
             return answers.answer(context, plan, refusals, parameters)
         reading = Reading(partitions, parameters, plan.targets, lambda topic: True)
     else:
-        reading = Reading(
-            partitions,
-            parameters,
-            plan.targets,
-            lambda topic: authorizer.allows(context, READ, TOPIC, topic),
-        )
+
+        def may_read(topic: str) -> bool:
+            return authorizer.allows(context, READ, TOPIC, topic)
+
+        if len(plan.targets) > PER_TURN:
+            fetch = LongFetch(partitions, parameters, plan, may_read, scheduler)
+            return turns.answer(_in_turns(fetch, answers, context, request), context)
+        reading = Reading(partitions, parameters, plan.targets, may_read)
     if reading.found and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _fail_all(request, by_id)
     if (
@@ -116,6 +122,24 @@ def handle(
     if not delayed.is_over:
         later.on_abandon = delayed.abandon
     return later.answer()
+
+
+def _in_turns(
+    fetch: LongFetch, answers: _Answers, context: RequestContext, request: FetchRequest
+) -> Steps[FetchResponse]:
+    """As `handle`, of many partitions."""
+    yield None
+    reading = yield from fetch.read()
+    if reading.found and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _fail_all(request, fetch.parameters.by_id)
+    if not (
+        reading.must_answer
+        or reading.bytes_read >= fetch.parameters.min_bytes
+        or request.max_wait_ms <= 0
+        or not reading.found
+    ):
+        yield from fetch.wait()
+    return (yield from answers.answer_in_turns(context, fetch.plan, reading.results, fetch.parameters))
 
 
 def _max_bytes(
@@ -165,9 +189,15 @@ class _Answers:
         self._clock = clock
 
     def answer(
-        self, context: RequestContext, plan: FetchPlan, results: Results, parameters: FetchParameters
+        self,
+        context: RequestContext,
+        plan: FetchPlan,
+        results: Results,
+        parameters: FetchParameters,
+        news: tuple[int, Results] | None = None,
     ) -> FetchResponse:
-        if self._quotas.enforced:
+        """`news`: the session's id and what is to be listed, where the session was told already: it isn't withheld."""
+        if news is None and self._quotas.enforced:
             throttle_ms = self._throttled(context, plan, results)
             if throttle_ms > 0:
                 known = plan.session
@@ -175,8 +205,11 @@ class _Answers:
                     throttle_time_ms=throttle_ms,
                     session_id=NO_SESSION if known is None else known.session_id,
                 )
-        session_id, listed = self._sessions.finish(plan, results, self._clock.now_ms())
-        response = FetchResponse(session_id=session_id, responses=_by_topic(listed))
+        if news is None:
+            session_id, listed = self._sessions.finish(plan, results, self._clock.now_ms())
+        else:
+            session_id, listed = news
+        response = FetchResponse.of(session_id=session_id, responses=_by_topic(listed))
         if context.api_version >= FIRST_VERSION_TOLD_LEADERS:
             for target, answer in listed:
                 if answer.error_code in TOLD_WITH_LEADER:
@@ -184,6 +217,19 @@ class _Answers:
                     if not parameters.from_follower:
                         self._tell_node(response, answer, context.listener_name)
         return response
+
+    def answer_in_turns(
+        self, context: RequestContext, plan: FetchPlan, results: Results, parameters: FetchParameters
+    ) -> Steps[FetchResponse]:
+        """As `answer`. A session is told of some partitions after the other; without one, or with a new one, there are
+        no more than a request names."""
+        if self._quotas.enforced or plan.session is None:
+            return self.answer(context, plan, results, parameters)
+        listed: Results = []
+        for some in portions(results):
+            listed += self._sessions.finish(plan, [*some], self._clock.now_ms())[1]
+            yield None
+        return self.answer(context, plan, results, parameters, news=(plan.session.session_id, listed))
 
     def _tell_leader(self, target: FetchTarget, answer: PartitionData) -> None:
         leader_id, leader_epoch = self._leaders.of(target.topic_name, target.index)
@@ -224,9 +270,9 @@ def _by_topic(listed: Sequence[tuple[FetchTarget, PartitionData]]) -> list[Fetch
             # As in Kafka, partitions of a topic share an entry only where they follow one another.
             last = target.topic
             topics.append(
-                FetchableTopicResponse(topic_id=last)
+                FetchableTopicResponse.of(topic_id=last)
                 if isinstance(last, bytes)
-                else FetchableTopicResponse(topic=last)
+                else FetchableTopicResponse.of(topic=last)
             )
         topics[-1].partitions.append(answer)
     return topics

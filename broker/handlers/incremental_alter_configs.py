@@ -99,7 +99,7 @@ def handle(
                 asked.refuse_remaining(refusal)
         return IncrementalAlterConfigsResponse(responses=asked.responses)
 
-    return turns.answer(altered(), context, to_the_end=True)
+    return turns.answer(altered(), context)
 
 
 def _alterations(resource: IncrementalAlterConfigsResource) -> list[Alteration]:

@@ -68,17 +68,17 @@ class _Answers:
             self._add(
                 asked,
                 [
-                    OffsetCommitResponsePartition(partition_index=index, error_code=next(errors))
+                    OffsetCommitResponsePartition.of(partition_index=index, error_code=next(errors))
                     for index in indexes
                 ],
             )
-        return OffsetCommitResponse(topics=self.topics)
+        return OffsetCommitResponse.of(topics=self.topics)
 
     def _add(self, asked: OffsetCommitRequestTopic, partitions: list[OffsetCommitResponsePartition]) -> None:
         topic = self._found.get(self._key(asked))
         if topic is None:
             self.topics.append(
-                OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
+                OffsetCommitResponseTopic.of(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
             )
             if self._found:
                 self._found[self._key(asked)] = self.topics[-1]

@@ -156,20 +156,15 @@ def response_of(acks: int, answers: Answers) -> Answer:
                 f"Produce with acks=0 failed on partition {', '.join(failed[:MOST_TOLD])}"
             )
         return None
-    topics: dict[str | bytes, list[PartitionProduceResponse]] = {}
+    topics: dict[str | bytes, TopicProduceResponse] = {}
     for (name, _), answer in answers.items():
         if name in topics:
-            topics[name].append(answer)
+            topics[name].partition_responses.append(answer)
+        elif isinstance(name, bytes):
+            topics[name] = TopicProduceResponse.of(topic_id=name, partition_responses=[answer])
         else:
-            topics[name] = [answer]
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(topic_id=name, partition_responses=of_topic)
-            if isinstance(name, bytes)
-            else TopicProduceResponse(name=name, partition_responses=of_topic)
-            for name, of_topic in topics.items()
-        ]
-    )
+            topics[name] = TopicProduceResponse.of(name=name, partition_responses=[answer])
+    return ProduceResponse.of(responses=[*topics.values()])
 
 
 def fail_all(request: ProduceRequest, failure: RequestFailedError, context: RequestContext) -> Answer:

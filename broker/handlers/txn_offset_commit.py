@@ -149,7 +149,7 @@ class _Answer:
 
     def response(self, errors: Iterable[Error]) -> TxnOffsetCommitResponse:
         """`errors` of the offsets that the group was asked for."""
-        response = TxnOffsetCommitResponse(topics=[*self._refused.values()])
+        response = TxnOffsetCommitResponse.of(topics=[*self._refused.values()])
         found = iter(errors)
         for name, known in self._asked:
             partitions = [_partition(index, next(found)) for index in known]
@@ -157,7 +157,7 @@ class _Answer:
             if refused is not None:
                 refused.partitions += partitions
                 continue
-            topic = TxnOffsetCommitResponseTopic(name=name, partitions=partitions)
+            topic = TxnOffsetCommitResponseTopic.of(name=name, partitions=partitions)
             response.topics.append(topic)
             if self._refused:
                 self._refused[name] = topic
@@ -180,4 +180,4 @@ def _fail_all(request: TxnOffsetCommitRequest, error: Error) -> TxnOffsetCommitR
 
 
 def _partition(index: int, error: Error) -> TxnOffsetCommitResponsePartition:
-    return TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
+    return TxnOffsetCommitResponsePartition.of(partition_index=index, error_code=error)

@@ -201,13 +201,15 @@ class Dispatcher:
         if response is None:
             return None
         if isinstance(response, route.response):
-            return self._frame(route, context, response)
+            if route.is_short(response):
+                return frame_answer(route, context.correlation_id, response)
+            return self._frame_in_steps(route, context, response)
         handled_s = self.monotonic_s() - began_s if began_s else 0.0
         return PendingRequest(self, route, context, response, frame_bytes=frame_bytes, handled_s=handled_s)
 
-    def _frame(self, route: Route, context: RequestContext, response: Any) -> Answer | EncodingAnswer:
-        if route.is_short(response):
-            return frame_answer(route, context.correlation_id, response)
+    def _frame_in_steps(
+        self, route: Route, context: RequestContext, response: Any
+    ) -> Answer | EncodingAnswer:
         framed = self._turns.answer(framed_in_steps(route, context.correlation_id, response), context)
         return EncodingAnswer(framed) if isinstance(framed, Later) else framed
 
@@ -220,7 +222,11 @@ class Dispatcher:
         if response is None:
             return None
         began_s = self.monotonic_s()
-        answer = self._frame(pending.route, pending.context, response)
+        route, context = pending.route, pending.context
+        if route.is_short(response):
+            answer: Answer | EncodingAnswer = frame_answer(route, context.correlation_id, response)
+        else:
+            answer = self._frame_in_steps(route, context, response)
         took_s = self.monotonic_s() - began_s
         if took_s > LONGEST_HOLD_S:
             self._watchdog.held(f"The answer to {pending.context}", pending.context.sender, took_s)

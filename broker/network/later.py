@@ -104,8 +104,13 @@ class Later(Generic[R]):
             else:
                 other.reply(self._outcome)
 
-        other.on_abandon = lambda: self.abandon(other._unheard)
+        other.on_abandon = lambda: self.abandon_with(other)
         self.when_answered(then)
+
+    def abandon_with(self, other: Later[Any]) -> None:
+        """The client of the other one has hung up, whose answer needed this one. Who is told of what that fails with
+        is told of what this does."""
+        self.abandon(other._unheard)
 
     def _unheard(self, error: BaseException) -> None:
         if self._on_failure is not None:

@@ -56,6 +56,8 @@ class ReceivingSide(SendingSide):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Room for more bytes: up to the end of the frame at hand, where that is known."""
         start, end = self._start, self._end
+        if not end:
+            return self._view  # as most often: all that came before is served
         if end - start >= 4:
             frame_end = start + 4 + _SIZE.unpack_from(self._buffer, start)[0]
             if end < frame_end <= len(self._buffer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import struct
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from broker.handlers import HANDLERS
 from broker.network.answers import Answer, Chunk
@@ -14,6 +14,7 @@ from broker.network.pieces import ENTRY_LISTS, bounded
 from protocol.apis import APIS
 from protocol.errors import CodecError
 from protocol.wire.codec import decoder, decoder_in_steps, encoder, encoder_in_steps
+from protocol.wire.schema import LATEST
 
 if TYPE_CHECKING:
     from broker.network.turns import Steps
@@ -25,7 +26,7 @@ FETCH_KEY = 1
 # it is written, if at all, and needs no copy before.
 JOINED_CHUNKS_BYTES = 4 * 1024
 
-# Topics, and partitions of one, of an answer to Produce or Fetch that is encoded in passing.
+# Topics, and partitions of one, of an answer that is encoded in passing.
 SHORT_TOPICS = 20
 SHORT_PARTITIONS = 1_000
 
@@ -47,8 +48,9 @@ class Route:
         "handle",
         "has_lists",
         "head",
-        "partitions",
+        "may_hold_files",
         "response",
+        "shape",
     )
 
     def __init__(self, api_key: int, api_version: int) -> None:
@@ -59,7 +61,9 @@ class Route:
         self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = decoder(api.request, api_version)
         self.response: type[Any] = api.response
         self.entries = ENTRY_LISTS.get(api.name)
-        self.partitions = _PARTITIONS.get(api_key)
+        shape = _SHAPES.get(api.name)
+        self.shape = shape if shape is not None and api_version <= shape.last_version else None
+        self.may_hold_files = api_key == FETCH_KEY
         self.has_lists = any(field.kind in ("array", "struct") for field in api.response.FIELDS)
         self.encode: Callable[[Any, list[Any]], None] = self._encode_first
         self.handle: Callable[..., Any] = module.handle
@@ -78,11 +82,12 @@ class Route:
         return encoder_in_steps(self.response, self.api_version)(response, chunks)
 
     def is_short(self, response: Any) -> bool:
-        """Whether the answer is surely encoded in some microseconds: one without lists, or to a Produce or a Fetch."""
-        partitions = self.partitions
-        if partitions is None:
+        """Whether the answer is surely encoded in passing: one without lists, or of few topics and partitions."""
+        shape = self.shape
+        if shape is None:
             return not self.has_lists
-        topics = response.responses
+        topics = getattr(response, shape.topics)
+        partitions = shape.partitions
         if len(topics) == 1:
             return len(getattr(topics[0], partitions)) <= SHORT_PARTITIONS
         return len(topics) <= SHORT_TOPICS and all(
@@ -90,7 +95,23 @@ class Route:
         )
 
 
-_PARTITIONS = {PRODUCE_KEY: "partition_responses", FETCH_KEY: "partitions"}
+class _Shape(NamedTuple):
+    """Where topics, and partitions of one, stand in an answer that has no other lists."""
+
+    topics: str
+    partitions: str
+    last_version: int = LATEST
+
+
+# By the names of APIs: of those that are asked again and again.
+_SHAPES = {
+    "Produce": _Shape("responses", "partition_responses"),
+    "Fetch": _Shape("responses", "partitions"),
+    "ListOffsets": _Shape("topics", "partitions"),
+    "OffsetCommit": _Shape("topics", "partitions"),
+    "TxnOffsetCommit": _Shape("topics", "partitions"),
+    "AddPartitionsToTxn": _Shape("results_by_topic_v3_and_below", "results_by_partition", 3),
+}
 
 
 def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
@@ -100,7 +121,10 @@ def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
         route.encode(response, chunks)
     except CodecError as error:
         raise RuntimeError(f"an answer of ours can't be encoded: {error}") from error
-    return _with_head(route, correlation_id, chunks)
+    head = route.head
+    size = sum(map(len, chunks)) + head.size
+    chunks[0] = head.pack(size - _SIZE_BYTES, correlation_id)
+    return [b"".join(chunks)] if size <= JOINED_CHUNKS_BYTES else chunks  # type: ignore[arg-type]
 
 
 def framed_in_steps(route: Route, correlation_id: int, response: Any) -> Steps[Answer]:
@@ -109,7 +133,7 @@ def framed_in_steps(route: Route, correlation_id: int, response: Any) -> Steps[A
     done = 1
     try:
         for _ in route.encode_in_steps(response, chunks):
-            if route.partitions is None:  # a Fetch's records are large, or are in files yet
+            if not route.may_hold_files:  # a Fetch's records are large, or are in files yet
                 chunks[done:] = joined(cast("list[bytes | bytearray | memoryview]", chunks[done:]))
                 done = len(chunks)
             yield None

@@ -25,7 +25,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.environment.computing import Compute, Computing, ComputingAtOnce
+from broker.environment.computing import Compute, Computing, ComputingAtOnce, TakeBack
 from broker.environment.watchdog import LONGEST_HOLD_S, TURN_S
 from broker.network.later import Later
 
@@ -64,7 +64,7 @@ def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) -> Ste
 class _UnderWay:
     """A request's work, and what its next step is to be given."""
 
-    __slots__ = ("awaited", "context", "error", "found", "later", "steps", "to_the_end")
+    __slots__ = ("awaited", "context", "error", "found", "later", "steps", "take_back", "to_the_end")
 
     def __init__(self, steps: Steps[Any], context: RequestContext | None, *, to_the_end: bool) -> None:
         self.steps = steps
@@ -72,6 +72,7 @@ class _UnderWay:
         self.context = context
         self.later: Later[Any] = Later()
         self.awaited: Later[Any] | None = None
+        self.take_back: TakeBack | None = None  # what is to be computed, where it waits for that
         self.found: Any = None
         self.error: BaseException | None = None
 
@@ -181,7 +182,9 @@ class Turns:
         if under_way in self._waiting:
             self._waiting.remove(under_way)
         if under_way.awaited is not None:
-            under_way.awaited.abandon()
+            under_way.awaited.abandon_with(under_way.later)
+        if under_way.take_back is not None:
+            under_way.take_back()
         under_way.steps.close()
 
     def _go_on(self, under_way: _UnderWay, wanted: Compute | Later[Any] | None) -> None:
@@ -194,6 +197,7 @@ class Turns:
             if self._stopped:
                 return
             under_way.found, under_way.error = found, error
+            under_way.take_back = None
             if under_way.to_the_end:
                 under_way.later.on_abandon = None
             self._waiting.append(under_way)
@@ -205,7 +209,7 @@ class Turns:
                 under_way.later.on_abandon = wanted.on_abandon
             wanted.when_answered(lambda: then(*_outcome(wanted)))
         else:
-            self._computing(wanted, then, under_way.context)
+            under_way.take_back = self._computing(wanted, then, under_way.context)
 
     def _again(self) -> None:
         if self._turn is None and self._waiting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import gc
 import logging
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from broker.environment.computing import SWITCH_INTERVAL_S
 from broker.environment.environment import Environment
 from broker.process.log_lines import LineFormatter, printable
+from broker.process.log_stream import LogStream
 from broker.process.readiness import READY, STOPPING, notify
 from broker.process.start_error import StartError
 from broker.starting import start
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from broker.server import Server
 
 log = logging.getLogger("barnabas")
+
+_STANDARD_ERROR = 2
 
 GARBAGE_THRESHOLDS = (10_000, 10, 1_000)
 """Of Python's collector of cycles. It stops the world to go over all objects that are young, or for the oldest of them
@@ -142,7 +146,9 @@ def _hold_standard_descriptors() -> None:
 
 
 def _log_to_standard_error(level: str) -> None:
-    handler = logging.StreamHandler(sys.stderr)
+    stream = LogStream(_STANDARD_ERROR, getattr(sys.stderr, "encoding", None) or "utf-8")
+    atexit.register(stream.end)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])
 

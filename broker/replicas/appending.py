@@ -141,7 +141,7 @@ class Appends:
             )
         except KafkaError as failure:
             return self._refused_for(failure, partition, log.log_start_offset)
-        answer = PartitionProduceResponse(
+        answer = PartitionProduceResponse.of(
             index=partition.index,
             base_offset=appended.base_offset,
             log_append_time_ms=appended.log_append_time_ms,

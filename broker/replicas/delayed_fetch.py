@@ -7,7 +7,7 @@ everything anew. Its time limit does the same whatever there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.replicas.leader import Leader
@@ -17,7 +17,9 @@ from storage.log.reads import ENOUGH_BYTES
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
-    from broker.replicas.fetching import Reading, Results
+    from broker.replicas.fetch_sessions import FetchTarget
+    from broker.replicas.fetching import FetchParameters, Reading, Results
+    from broker.replicas.partition import Partition
 
 
 class DelayedFetch:
@@ -51,7 +53,8 @@ class DelayedFetch:
         if self.is_over:
             return
         try:
-            is_enough = self._is_enough()
+            parameters = self._reading.parameters
+            is_enough = bytes_to_read(parameters, self._reading.found) >= parameters.min_bytes
         except (KafkaError, OSError, CorruptRecordError):
             is_enough = True  # reading finds the same fault, and says it with its partition
         except Exception as error:
@@ -68,24 +71,6 @@ class DelayedFetch:
         for _, partition in self._reading.found:
             partition.waiting.discard(self)
 
-    def _is_enough(self) -> bool:
-        parameters = self._reading.parameters
-        available = 0
-        for target, partition in self._reading.found:
-            if partition.is_gone or not partition.leader_epoch_passes(target.current_leader_epoch):
-                return True
-            if parameters.only_leader and not isinstance(partition.role, Leader):
-                return True
-            bound = parameters.bound(partition)
-            if target.fetch_offset > bound and target.fetch_offset > partition.log.log_end_offset:
-                return True
-            if target.fetch_offset < bound:
-                bytes_there = partition.log.available_bytes(target.fetch_offset, bound)
-                if bytes_there == ENOUGH_BYTES:
-                    return True  # the offset lies in an older segment: such a fetch never waits
-                available += min(bytes_there, target.partition_max_bytes)
-        return available >= parameters.min_bytes
-
     def _complete(self) -> None:
         if self.is_over:
             return
@@ -96,3 +81,25 @@ class DelayedFetch:
             self._fail(error)
         else:
             self._reply(self._reading.results)
+
+
+def bytes_to_read(parameters: FetchParameters, found: Sequence[tuple[FetchTarget, Partition]]) -> int:
+    """How much there is to read, ENOUGH_BYTES where there is something to be said besides.
+
+    Raises KafkaError, OSError, CorruptRecordError: reading finds the same fault.
+    """
+    available = 0
+    for target, partition in found:
+        if partition.is_gone or not partition.leader_epoch_passes(target.current_leader_epoch):
+            return ENOUGH_BYTES
+        if parameters.only_leader and not isinstance(partition.role, Leader):
+            return ENOUGH_BYTES
+        bound = parameters.bound(partition)
+        if target.fetch_offset > bound and target.fetch_offset > partition.log.log_end_offset:
+            return ENOUGH_BYTES
+        if target.fetch_offset < bound:
+            bytes_there = partition.log.available_bytes(target.fetch_offset, bound)
+            if bytes_there == ENOUGH_BYTES:
+                return ENOUGH_BYTES  # the offset lies in an older segment: such a fetch never waits
+            available += min(bytes_there, target.partition_max_bytes)
+    return available

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from broker.replicas.follower import NO_LEADER_EPOCH
@@ -86,6 +86,7 @@ class Reading:
         "parameters",
         "refused",
         "results",
+        "unknown_ids",
     )
 
     def __init__(
@@ -94,8 +95,9 @@ class Reading:
         parameters: FetchParameters,
         targets: list[FetchTarget],
         may_read: Callable[[str], bool],
+        before: Reading | None = None,
     ) -> None:
-        """`may_read(topic)` is asked once for each topic."""
+        """`may_read(topic)` is asked once for each topic. What was read `before` of the same fetch counts as read."""
         self._partitions = partitions
         self.parameters = parameters
         self.found: list[tuple[FetchTarget, Partition]] = []
@@ -116,8 +118,11 @@ class Reading:
                 refused.append((target, refusal(target, partitions.missing(topic, target.index))))
             else:
                 self.found.append((target, partition))
+        self.unknown_ids = unknown_ids
         self.refused = unknown_ids + refused
         self._begin()
+        if before is not None:
+            self._go_on_from(before)
         for target, partition in self.found:
             self.results.append((target, self._read(partition, target)))
         self.results += self.refused
@@ -132,6 +137,26 @@ class Reading:
             self.results.append((target, self._read(partition, target)))
         self.results += self.refused
 
+    def add(self, part: Reading) -> None:
+        """Take over what was read behind this, of other partitions."""
+        self._go_on_from(part)
+        self.results[len(self.found) :] = part.results[: len(part.found)]
+        self.found += part.found
+        refused = self.refused[len(self.unknown_ids) :] + part.refused[len(part.unknown_ids) :]
+        self.unknown_ids += part.unknown_ids
+        self.refused = self.unknown_ids + refused
+        self.results += self.refused
+
+    def read_in_parts(self, at_once: int) -> Iterator[None]:
+        """As `read`, so many partitions at a time."""
+        self._begin()
+        for start in range(0, len(self.found), at_once):
+            for target, _ in self.found[start : start + at_once]:
+                partition = self._partitions.find(target.topic_name, target.index)
+                self.results.append((target, self._read(partition, target)))
+            yield
+        self.results += self.refused
+
     def forget(self) -> None:
         """The fetch waits, and will read anew: what was read needn't be held so long."""
         self._begin()
@@ -142,6 +167,12 @@ class Reading:
         self._left = self.parameters.max_bytes
         self._at_once_left = MOST_READ_AT_ONCE
         self.results: Results = []
+
+    def _go_on_from(self, before: Reading) -> None:
+        self.bytes_read = before.bytes_read
+        self.must_answer = before.must_answer
+        self._left = before._left
+        self._at_once_left = before._at_once_left
 
     def _learn_positions(self) -> None:
         """What a follower asks for tells what it has (Kafka: `Partition.updateFollowerFetchState`)."""
@@ -210,7 +241,7 @@ class Reading:
                     records = [records, rest]
                 self._left = left - size
                 self.bytes_read += size
-        return PartitionData(
+        return PartitionData.of(
             partition_index=target.index,
             high_watermark=log.high_watermark,
             last_stable_offset=log.last_stable_offset,

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from coordinator.gate import Gate
+from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.offsets.commit import NO_PRODUCER, OffsetProducer
 from coordinator.group.records import AnyRecord, OffsetRecord, encode_record
-from coordinator.group.store import GroupStore
+from coordinator.group.store import GroupStore, StagedGroup
 from coordinator.ports import Record
 
 PART_BYTES = 64 * 1024  # of records that need not be one batch; far below what a batch may have
+
+
+class StagedRecords(NamedTuple):
+    """Records that are ready to be written, and what becomes of their group then."""
+
+    encoded: Sequence[Record]
+    group: StagedGroup
 
 
 class Journal:
@@ -42,6 +51,19 @@ class Journal:
             size_bytes += len(key) + len(value or b"")
         if part:
             self._write(part, encoded, NO_PRODUCER)
+
+    def staged(self, group: ConsumerGroup, records: Sequence[AnyRecord]) -> StagedRecords:
+        """All that is long in writing records of a consumer group: they are encoded, and applied to a copy of it. It
+        changes nothing, so that another thread may do it."""
+        return StagedRecords(
+            [encode_record(record) for record in records], self._store.staged(group, records)
+        )
+
+    def write_staged(self, staged: StagedRecords) -> None:
+        """Append them as one batch; the copy takes the group's place. Raises KafkaError as `write`."""
+        if staged.encoded:
+            self._gate.append(staged.encoded)
+            self._store.adopt(staged.group)
 
     def _write(
         self, records: Sequence[AnyRecord], encoded: Sequence[Record], producer: OffsetProducer

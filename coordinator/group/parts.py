@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.journal import Journal
@@ -14,8 +14,7 @@ from coordinator.group.store import GroupStore
 from coordinator.ports import Runtime
 
 
-@dataclass(frozen=True, slots=True)
-class ShardParts:
+class ShardParts(NamedTuple):
     """The shard owns them; each piece of behaviour takes out what it uses."""
 
     runtime: Runtime

@@ -157,12 +157,12 @@ def encode_record(record: AnyRecord) -> Record:
 
 def _encode_offset(record: OffsetRecord) -> Record:
     (group_id, topic, partition), offset = record
-    key = _encode(OFFSET_COMMIT, OffsetCommitKey(group=group_id, topic=topic, partition=partition), 0)
+    key = _encode(OFFSET_COMMIT, OffsetCommitKey.of(group=group_id, topic=topic, partition=partition), 0)
     if offset is None:
         return key, None
     expires = offset.expire_timestamp_ms != -1
     version = OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else OFFSET_COMMIT_VERSION
-    value = OffsetCommitValue(
+    value = OffsetCommitValue.of(
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,

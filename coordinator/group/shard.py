@@ -10,7 +10,8 @@ reads too, leaves by `ask` or `ask_for_later`, which let it wait at the gate.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence, Set
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from coordinator.gate import Gate
@@ -25,6 +26,7 @@ from coordinator.group.client import Client
 from coordinator.group.consumer.classic_members import ClassicMembers
 from coordinator.group.consumer.heartbeats import Heartbeats
 from coordinator.group.consumer.leaving import Leaving
+from coordinator.group.consumer.long_heartbeat import LongHeartbeat
 from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.regexes import Regexes
 from coordinator.group.consumer.sessions import ConsumerSessions
@@ -166,9 +168,13 @@ class GroupShard:
 
     def consumer_heartbeat(
         self, client: Client, request: ConsumerGroupHeartbeatRequest
-    ) -> ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeat. Raises KafkaError."""
+    ) -> ConsumerGroupHeartbeatResponse | LongHeartbeat:
+        """ConsumerGroupHeartbeat: the answer, or one that is much to decide. Raises KafkaError."""
         return self._heartbeats.heartbeat(client, request)
+
+    def deciding(self, request: ConsumerGroupHeartbeatRequest) -> AbstractContextManager[None]:
+        """While such a heartbeat waits to be decided its member isn't late."""
+        return self._sessions.deciding(request.group_id, request.member_id)
 
     # --- offsets --------------------------------------------------------------------------------------------
 
@@ -272,18 +278,16 @@ class GroupShard:
         self.regexes.topics_were_created()
         self._expiry.start()
 
-    def topics_changed(self, names: Iterable[str], *, created: bool) -> None:
+    def topics_changed(self, names: Set[str], *, created: bool) -> None:
         """The metadata changed: topics of these names are new (`created`: some of them), others than before, or gone.
 
         Who subscribes to one of them looks at the next heartbeat what that means.
         """
         if created:
             self.regexes.topics_were_created()
-        changed = {*names}
-        for name in changed:
-            self._hashes.forget(name)
+        self._hashes.forget(names)
         for group in self.groups.consumer.values():
-            if any(group.is_subscribed_to(name) for name in changed):
+            if not names.isdisjoint(group.topics):
                 group.request_refresh()
 
     def unload(self) -> None:

@@ -6,7 +6,8 @@ the same `apply`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.classic.group_record import adopt_record, group_from, is_of_this_generation
@@ -23,6 +24,15 @@ from coordinator.group.records import (
 )
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_ID
+
+
+class StagedGroup(NamedTuple):
+    """A consumer group as some records make it, and the records that are of something else."""
+
+    group: ConsumerGroup
+    others: list[AnyRecord]
+    left: set[str]
+    """Members whose joins aren't awaited any more by these records."""
 
 
 class GroupStore:
@@ -58,6 +68,37 @@ class GroupStore:
                 f"Group {group_id} {'is not a consumer group' if other else 'not found'}.",
             )
         return group
+
+    # --- what becomes of a consumer group -------------------------------------------------------------------
+
+    def staged(self, group: ConsumerGroup, records: Iterable[AnyRecord]) -> StagedGroup:
+        """What the records make of a consumer group, and of what else they name; nothing here is changed before
+        `adopt`. `group` is the one of now, or one that isn't here yet."""
+        is_here = self.consumer.get(group.group_id) is group
+        made = group.copy() if is_here else ConsumerGroup(group.group_id)
+        awaited = set(made.awaited_joins)
+        others: list[AnyRecord] = []
+        for record in records:
+            if isinstance(record, ConsumerGroupRecord) and record.group_id == group.group_id:
+                replay.apply(made, record)
+            else:
+                others.append(record)
+        return StagedGroup(made, others, awaited - made.awaited_joins)
+
+    def adopt(self, staged: StagedGroup) -> None:
+        """The records were written, and nothing of the group has changed since it was staged."""
+        for record in staged.others:
+            self.apply(record)
+        group = staged.group
+        before = self.consumer.get(group.group_id)
+        if before is None:
+            self.classic.pop(group.group_id, None)
+        else:
+            changes = group.changes
+            group.follow(before)
+            group.changes = changes
+            group.awaited_joins -= staged.left
+        self.consumer[group.group_id] = group
 
     # --- applying records -----------------------------------------------------------------------------------
 

@@ -292,6 +292,12 @@ class TimelineTable(Generic[V]):
             self._slots[self._slot_of(key)].append(key)
         self._entries[key] = value
 
+    def copy(self) -> TimelineTable[V]:
+        made: TimelineTable[V] = TimelineTable()
+        made._entries = dict(self._entries)
+        made._slots = [[*slot] for slot in self._slots]
+        return made
+
     def _slot_of(self, key: str) -> int:
         bits = len(self._slots).bit_length() - 1
         product: int = string_hash(key) * _FIBONACCI & 0xFFFFFFFFFFFFFFFF

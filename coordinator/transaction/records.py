@@ -43,7 +43,7 @@ def encode_value(transit: TransitMetadata, transaction_version: int) -> bytes:
         raise KafkaError(Error.UNSUPPORTED_VERSION, "transaction.version is 0, and the client's is 2")
     else:
         version, previous_id, next_id = 0, NO_PRODUCER_ID, NO_PRODUCER_ID
-    value = TransactionLogValue(
+    value = TransactionLogValue.of(
         producer_id=transit.producer_id,
         previous_producer_id=previous_id,
         next_producer_id=next_id,
@@ -70,7 +70,7 @@ def _by_topic(partitions: Partitions) -> list[PartitionsSchema]:
             topics[topic] = [partition]
         else:
             found.append(partition)
-    return [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
+    return [PartitionsSchema.of(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
 
 
 def decode_record(key: Bytes, value: Bytes | None) -> tuple[str, TransitMetadata | None]:

@@ -19,8 +19,11 @@ from protocol.wire.compile_decoder import FORMATS, PER_STEP
 from protocol.wire.primitives import MAX_STRING_BYTES, SHORT_UNSIGNED_VARINTS, Bytes, encode_unsigned_varint
 from protocol.wire.schema import NEVER, Field, Message, Struct
 
-Encode = Callable[[Any, list[Bytes]], None]
+_SHORT = range(128)
+_INT16_LENGTHS = tuple(struct.pack(">h", length) for length in _SHORT)
+_INT32_LENGTHS = tuple(struct.pack(">i", length) for length in _SHORT)
 
+Encode = Callable[[Any, list[Bytes]], None]
 
 EncodeInSteps = Callable[[Any, list[Bytes]], Generator[None, None, None]]
 
@@ -44,7 +47,6 @@ def _compiled(writer: _Writer, cls: type[Message]) -> Any:
     source = "\n".join(
         [
             "def encode(message, out):",
-            "    add = out.append",
             *([f"    left = {PER_STEP}", "    if 0: yield"] if writer.in_steps else []),
             "    try:",
             *(writer.lines or ["        pass"]),
@@ -69,7 +71,7 @@ class _Writer:
         self.values: list[str] = []
         # Where chunks go: the message's list, or that of the tagged field at hand.
         self.out = "out"
-        self.add = "add"
+        self.add = "out.append"
 
         def fail(reason: object, field: str) -> CodecError:
             return CodecError(f"{cls.__name__} v{version}: {field} {reason}")
@@ -80,6 +82,8 @@ class _Writer:
             "struct_error": struct.error,
             "unsigned_varint": encode_unsigned_varint,
             "short": SHORT_UNSIGNED_VARINTS,
+            "h_lengths": _INT16_LENGTHS,
+            "i_lengths": _INT32_LENGTHS,
         }
 
     def line(self, text: str) -> None:
@@ -186,6 +190,11 @@ class _Writer:
     def length(self, code: str) -> None:
         """Writes what waits and the length in `n`, which is -1 for null."""
         if not self.flexible:
+            if not self.codes:
+                self.line(
+                    f"{self.add}({code}_lengths[n] if 0 <= n < {len(_SHORT)} else {self.packed(code, 'n')})"
+                )
+                return
             self.write(code, "n")
             self.flush()
             return
@@ -202,24 +211,32 @@ class _Writer:
     def blob(self, value: str, kind: str, name: str, nullable: bool) -> None:
         """Strings, bytes and records: a length, then a chunk (several for a list of record batches)."""
         temp = self.temporary(value)
-        missing = f"n, {temp} = -1, b''" if nullable else f"raise fail('is null', {name!r})"
-        self.line(f"if {temp} is None: {missing}")
+        code = "h" if kind == "string" else "i"
+        null = f"{self.add}({self.null(code)})" if nullable else f"raise fail('is null', {name!r})"
+        self.line(f"if {temp} is None: {null}")
+        self.line("else:")
+        self.indent += 1
         if kind == "string":
-            self.line("else:")
-            self.line(f"    {temp} = {temp}.encode()")
-            self.line(f"    n = len({temp})")
-            self.line(f"    if n > {MAX_STRING_BYTES}: raise fail('is too long', {name!r})")
+            self.line(f"{temp} = {temp}.encode()")
+            self.line(f"n = len({temp})")
+            self.line(f"if n > {MAX_STRING_BYTES}: raise fail('is too long', {name!r})")
         elif kind == "records":
-            self.line(f"elif type({temp}) is list: n = sum(map(len, {temp}))")
-            self.line(f"else: n = len({temp})")
+            self.line(f"n = sum(map(len, {temp})) if type({temp}) is list else len({temp})")
         else:
-            self.line(f"else: n = len({temp})")
-        self.length("h" if kind == "string" else "i")
+            self.line(f"n = len({temp})")
+        self.length(code)
         if kind == "records":
             self.line(f"if type({temp}) is list: {self.out}.extend({temp})")
             self.line(f"else: {self.add}({temp})")
         else:
             self.line(f"{self.add}({temp})")
+        self.indent -= 1
+
+    def null(self, code: str) -> str:
+        """The expression of what waits, and of a length that says null."""
+        if self.flexible:
+            return self.packed("x")
+        return self.packed(code, "-1") if self.codes else repr(struct.pack(">" + code, -1))
 
     def array(self, value: str, field: Field, nullable: bool) -> None:
         element = field.element
@@ -261,8 +278,10 @@ class _Writer:
             self.line(f"if {test}:")
             self.indent += 1
             tag = encode_unsigned_varint(field.tag)
-            if field.kind in FORMATS and field.kind != "uuid":
-                code = FORMATS[field.kind]
+            if field.kind in FORMATS or field.kind == "uuid":
+                code = FORMATS.get(field.kind, "16s")
+                if field.kind == "uuid":
+                    self.line(f"if len({owner}.{field.name}) != 16: raise fail('is no uuid', {field.name!r})")
                 head = tag + encode_unsigned_varint(struct.calcsize(">" + code))
                 section = self.packed("B" * len(head) + code, *map(str, head), f"{owner}.{field.name}")
                 self.line(f"{sections}.append({section})")
@@ -277,6 +296,6 @@ class _Writer:
             self.line(f"{sections}.append({tag!r} + unsigned_varint(len(section)) + section)")
             self.indent -= 1
         self.out, self.add = out, add
-        self.line(f"{self.add}(unsigned_varint(len({sections})))")
+        self.line(f"{self.add}(short[len({sections})])")
         self.line(f"{self.out} += {sections}")
         self.indent -= 1

@@ -18,9 +18,11 @@ ignorable, flexible) are those of Kafka's message definitions and of KIP-482.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, dataclass_transform
 
 from protocol.wire.primitives import uuid_to_text
+
+S = TypeVar("S")
 
 ZERO_UUID: Final = bytes(16)
 LATEST: Final = 32767
@@ -189,6 +191,14 @@ class StructType(type):
 
     FIELDS: tuple[Field, ...]
 
+    if TYPE_CHECKING:
+
+        @property
+        def of(cls: type[S]) -> type[S]:
+            """`Some.of(name=…)` makes what `Some(name=…)` does in less than half the time, for answers that most
+            requests need: it is a function, and a call of a class packs tuple and dict for its `__init__`."""
+            ...
+
     def __new__(
         mcls,
         name: str,
@@ -226,6 +236,11 @@ class Struct(metaclass=StructType):
             cls.__init__ = _constructor(cls)
             cls.__init__(self, **values)
 
+        @classmethod
+        def of(cls, **values):
+            cls.of = staticmethod(_maker(cls))
+            return cls.of(**values)
+
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
@@ -262,8 +277,28 @@ def _shown(field: Field, value: object) -> str:
 
 def _constructor(cls: type[Struct]) -> Callable[..., None]:
     """A compiled `__init__` with one keyword per field."""
-    unset = object()
-    names: dict[str, Any] = {"unset": unset}
+    names: dict[str, Any] = {}
+    head, body = _written(cls, names)
+    source = f"def __init__(self{head}):\n{body or '    pass'}\n"
+    exec(source, names)  # noqa: S102
+    constructor: Callable[..., None] = names["__init__"]
+    constructor.__qualname__ = f"{cls.__qualname__}.__init__"
+    return constructor
+
+
+def _maker(cls: type[Struct]) -> Callable[..., Struct]:
+    """The same as a function that answers a new one."""
+    names: dict[str, Any] = {"_new": object.__new__, "_cls": cls}
+    head, body = _written(cls, names)
+    exec(f"def of({head.removeprefix(', ')}):\n    self = _new(_cls)\n{body}    return self\n", names)  # noqa: S102
+    maker: Callable[..., Struct] = names["of"]
+    maker.__qualname__ = f"{cls.__qualname__}.of"
+    return maker
+
+
+def _written(cls: type[Struct], names: dict[str, Any]) -> tuple[str, str]:
+    """A keyword for each field, and the lines that set them all on `self`; what these name goes into `names`."""
+    names["unset"] = object()
     parameters = []
     body = []
     for i, field in enumerate(cls.FIELDS):
@@ -279,9 +314,4 @@ def _constructor(cls: type[Struct]) -> Callable[..., None]:
             parameters.append(f"{field.name}=unset")
             value = f"{fresh} if {field.name} is unset else {field.name}"
         body.append(f"    self.{field.name} = {value}\n")
-    head = ", ".join(["self", "*", *parameters]) if parameters else "self"
-    source = f"def __init__({head}):\n{''.join(body) or '    pass'}\n"
-    exec(source, names)  # noqa: S102
-    constructor: Callable[..., None] = names["__init__"]
-    constructor.__qualname__ = f"{cls.__qualname__}.__init__"
-    return constructor
+    return "".join(f", {each}" for each in ["*", *parameters]) if parameters else "", "".join(body)

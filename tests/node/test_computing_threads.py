@@ -37,25 +37,32 @@ class Asking:
         self.computed_s = 0.0
 
 
+class Holding:
+    """Work that takes until it is told to end."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Semaphore(0), threading.Event()
+
+    def __call__(self) -> str:
+        self.begun.release()
+        self.go_on.wait()
+        return "held"
+
+
 async def test_hosts_take_turns_however_much_one_of_them_asks_for() -> None:
     computing = ComputingThreads()
-    begun, go_on = threading.Semaphore(0), threading.Event()
+    hold = Holding()
     found: list[str] = []
-
-    def hold() -> str:
-        begun.release()
-        go_on.wait()
-        return "held"
 
     def ask(compute: Callable[[], str], host: str) -> None:
         computing(Brief(compute), lambda value, error: found.append(value), Asking(host))
 
     ask(hold, "greedy")
-    await asyncio.to_thread(begun.acquire)
+    await asyncio.to_thread(hold.begun.acquire)
     for _ in range(3):
         ask(lambda: "of the greedy", "greedy")
     ask(lambda: "of the modest", "modest")
-    go_on.set()
+    hold.go_on.set()
     while len(found) < 5:
         await asyncio.sleep(0)
     assert found == ["held", "of the greedy", "of the modest", "of the greedy", "of the greedy"]
@@ -95,4 +102,35 @@ async def test_one_is_computed_alone_at_a_time_and_others_beside_it() -> None:
     while len(found) < 3:
         await asyncio.sleep(0)
     assert found == ["beside", "alone", "alone"]
+    computing.stop()
+
+
+async def test_what_is_taken_back_waits_no_longer_and_what_has_begun_goes_on() -> None:
+    computing = ComputingThreads()
+    hold = Holding()
+    found: list[str] = []
+
+    def ask(compute: Callable[[], str], host: str) -> Callable[[], object]:
+        take_back = computing(compute, lambda value, error: found.append(value), Asking(host))
+        assert take_back is not None
+        return take_back
+
+    has_begun = ask(hold, "a")
+    await asyncio.to_thread(hold.begun.acquire)
+    waiting = [ask(lambda: "of no use", host) for host in "aab"]
+    ask(lambda: "of use", "a")
+    for take_back in (*waiting, has_begun):
+        take_back()
+        take_back()
+    assert sum(map(len, computing._long._waiting.values())) == 1
+    hold.go_on.set()
+    while len(found) < 2:
+        await asyncio.sleep(0)
+    assert found == ["held", "of use"]
+    again = ask(lambda: "at last", "b")
+    while len(found) < 3:
+        await asyncio.sleep(0)
+    again()
+    assert found[-1] == "at last"
+    assert not computing._long._waiting
     computing.stop()

@@ -6,9 +6,21 @@ import pytest
 
 from broker.network.frames import JOINED_ANSWER_BYTES
 from broker.network.routes import JOINED_CHUNKS_BYTES, Route, frame_answer
+from protocol.messages.groups_offsets import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.messages.metadata import MetadataResponse
 from protocol.messages.topics import DeletableTopicResult, DeleteTopicsResponse
+from protocol.messages.transactions import AddPartitionsToTxnResponse, EndTxnResponse
+from protocol.wire.schema import Message
 
+METADATA = 3
+OFFSET_COMMIT = 8
 DELETE_TOPICS = 20
+ADD_PARTITIONS_TO_TXN = 24
+END_TXN = 26
 TOPIC_BYTES = 75 + 1 + 16 + 2 + 1 + 1  # name, id, error, no message, no tagged fields
 REST_BYTES = (
     4 + 4 + 1 + 4 + 2 + 1
@@ -35,3 +47,30 @@ def test_a_small_answer_is_one_object() -> None:
 @pytest.mark.parametrize("size", [JOINED_CHUNKS_BYTES + 2 * TOPIC_BYTES, JOINED_ANSWER_BYTES])
 def test_a_larger_one_is_not_joined_before_it_is_written(size: int) -> None:
     assert len(framed(size // TOPIC_BYTES)) > 1
+
+
+def commit_answers(topics: int, partitions: int) -> list[OffsetCommitResponseTopic]:
+    return [
+        OffsetCommitResponseTopic(partitions=[OffsetCommitResponsePartition() for _ in range(partitions)])
+        for _ in range(topics)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("route", "response", "is_short"),
+    [
+        (Route(OFFSET_COMMIT, 9), OffsetCommitResponse(topics=commit_answers(1, 1_000)), True),
+        (Route(OFFSET_COMMIT, 9), OffsetCommitResponse(topics=commit_answers(1, 1_001)), False),
+        (Route(OFFSET_COMMIT, 9), OffsetCommitResponse(topics=commit_answers(20, 1)), True),
+        (Route(OFFSET_COMMIT, 9), OffsetCommitResponse(topics=commit_answers(21, 1)), False),
+        (Route(ADD_PARTITIONS_TO_TXN, 3), AddPartitionsToTxnResponse(), True),
+        # what later versions answer stands in another list
+        (Route(ADD_PARTITIONS_TO_TXN, 4), AddPartitionsToTxnResponse(), False),
+        (Route(END_TXN, 3), EndTxnResponse(), True),
+        (Route(METADATA, 12), MetadataResponse(), False),
+    ],
+)
+def test_an_answer_is_encoded_in_passing_where_it_has_few_entries(
+    route: Route, response: Message, is_short: bool
+) -> None:
+    assert route.is_short(response) == is_short

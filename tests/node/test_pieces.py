@@ -21,12 +21,13 @@ from tests.support.wire import Client, Outcome
 
 NAMED = {api.name: api for api in APIS.values()}
 ENTRIES = 2 * MOST_OF_PIECE + 50
+LARGE = {str(large): large for large in large_requests(ENTRIES)}
 
 
 def lists() -> list[Any]:
     return [
-        pytest.param(large, id=str(large))
-        for large in large_requests(ENTRIES)
+        pytest.param(large, id=name)
+        for name, large in LARGE.items()
         if (entries := ENTRY_LISTS.get(APIS[large.message.API_KEY].name)) is not None
         and "repeated" not in large.path
         and large.path in (entries.asked, f"{entries.asked}.{entries.inner_asked}")
@@ -77,9 +78,7 @@ async def test_in_pieces_the_answer_is_the_same(
 
 
 async def test_others_are_served_between_pieces(node: Server) -> None:
-    [large] = [
-        each for each in large_requests(ENTRIES) if str(each) == "FindCoordinatorRequest v6 coordinator_keys"
-    ]
+    large = LARGE["FindCoordinatorRequest v6 coordinator_keys"]
     long, other = Client(Straight(node)), Client(Straight(node))
     await long.answer(large.message, large.version)
     sent = long.send(large.message, large.version)
@@ -99,7 +98,7 @@ async def test_what_is_named_again_is_left_out_over_all_pieces(node: Server) -> 
         "DescribeConfigsRequest v4 resources",
         "DescribeProducersRequest v0 topics.partition_indexes",
     ):
-        [large] = [each for each in large_requests(ENTRIES) if str(each) == f"{path} repeated"]
+        large = LARGE[f"{path} repeated"]
         answer = await Client(Straight(node)).answer(large.message, large.version)
         found = answer.results if "Configs" in path else answer.topics[0].partitions
         assert len(found) == 1 + MOST_REPEATED
@@ -108,7 +107,7 @@ async def test_what_is_named_again_is_left_out_over_all_pieces(node: Server) -> 
 async def test_who_hangs_up_is_not_gone_on_for_where_nothing_changes(node: Server) -> None:
     turns: Turns = node.turns
     for name, goes_on in (("ListOffsetsRequest v11 topics", False), ("DeleteRecordsRequest v2 topics", True)):
-        [large] = [each for each in large_requests(ENTRIES) if str(each) == name]
+        large = LARGE[name]
         client = Client(Straight(node))
         client.send(large.message, large.version)
         assert len(turns._waiting) == 1

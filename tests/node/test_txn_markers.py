@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.marker_writing import AT_ONCE_PER_TURN, PER_TURN
+from broker.coordination.marker_writing import AT_ONCE_PER_TURN, MANY_MARKERS, PER_TURN
+from broker.environment.watchdog import TURN_S
 from broker.server import Server
 from coordinator.ports import TxnMarker
 from protocol.errors import Error
@@ -223,6 +224,32 @@ async def test_many_transactions_that_end_together_let_others_be_served_in_betwe
     while len(ended) < AT_ONCE_PER_TURN + 50:
         await asyncio.sleep(0)
     assert ended == [*range(AT_ONCE_PER_TURN + 50)]
+
+
+@pytest.mark.limit("broker.coordination.marker_writing.MANY_MARKERS")
+async def test_a_turn_is_over_when_the_markers_of_it_have_taken_their_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await coordinating(tmp_path, partitions=8)
+    append = node.markers._append
+
+    def slow(*given: Any) -> None:
+        clock_of(node).advance_ms(int(TURN_S * 1000) // 2)
+        append(*given)
+
+    monkeypatch.setattr(node.markers, "_append", slow)
+    answered: list[int] = []
+    written = []
+    for producer_id, indexes in ((1, range(5)), (2, range(5, 5 + MANY_MARKERS)), (3, range(7, 8))):
+        partitions = [("t", index) for index in indexes]
+        node.markers.write(
+            TxnMarker(producer_id, 0, 0, True, 0), partitions, lambda done: answered.append(len(done))
+        )
+    for _ in range(7):
+        written.append(sum(len(markers(node, index=index)) for index in range(8)))
+        await asyncio.sleep(0)
+    assert written == [2, 4, 6, 7, 8, 8, 8]
+    assert sum(answered) == 8
 
 
 async def test_no_marker_is_written_once_the_node_stops(tmp_path: Path) -> None:

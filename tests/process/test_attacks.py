@@ -14,11 +14,13 @@ from tests.support.attacks import (
     changes,
     counted,
     damaged,
+    fetches,
     lists,
     longest_wait_s,
     pipelined,
     prepare,
     searches,
+    subscriptions,
 )
 
 SCALE = int(os.environ.get("ATTACK_SCALE", "1"))
@@ -38,7 +40,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(config={"message.max.bytes": "104857600"}, log_level="error") as broker:
+    config = {"message.max.bytes": "104857600", "group.consumer.assignment.interval.ms": "0"}
+    with Broker(config=config, log_level="error") as broker:
         prepare(broker)
         yield broker
 
@@ -63,6 +66,16 @@ def test_nobody_waits_long_for_the_lists_of_any_api(broker: Broker) -> None:
 
 def test_nobody_waits_long_for_a_change_of_thousands_of_topics_or_quotas(broker: Broker) -> None:
     check(broker, changes(RECORDS))
+
+
+def test_nobody_waits_long_for_a_fetch_of_thousands_of_partitions(broker: Broker) -> None:
+    check(broker, fetches())
+
+
+def test_nobody_waits_long_for_members_of_a_group_that_subscribe_to_thousands_of_partitions(
+    broker: Broker,
+) -> None:
+    check(broker, subscriptions())
 
 
 def test_nobody_waits_long_for_damaged_frames(broker: Broker) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.support.wire import Client
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,3 +32,32 @@ def test_a_standard_stream_that_was_closed_does_not_hurt_the_end(tmp_path: Path)
         broker.send_signal(signal.SIGTERM)
         _, said = broker.communicate(timeout=240)
     assert (broker.returncode, said) == (0, b"")
+
+
+def test_a_log_that_nobody_reads_holds_nobody_up(tmp_path: Path) -> None:
+    arguments = [
+        sys.executable,
+        "-m",
+        "broker",
+        "--data",
+        str(tmp_path),
+        "--port",
+        "0",
+        "--log-level",
+        "debug",
+    ]
+    with subprocess.Popen(
+        arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as broker:
+        assert broker.stdout is not None
+        [where] = re.findall(r"connect to ([^;]*)", broker.stdout.readline().decode())
+        with Client.of(where) as client:
+            for number in range(3_000):  # a line each, of some 100 bytes; a pipe takes 65,536
+                client.ask(FindCoordinatorRequest(key=f"group-{number}", key_type=0), 2)
+        broker.send_signal(signal.SIGTERM)
+        _, said = broker.communicate(timeout=240)
+        assert broker.returncode == 0
+    assert said.count(b"FindCoordinator") >= 3_000

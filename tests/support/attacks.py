@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from barnabas import Broker
 from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
-from broker.network.pieces import MOST_ENTRIES
+from broker.network.pieces import MOST_ENTRIES, MOST_FETCHED
 from protocol.apis import APIS
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.cluster_admin import (
@@ -31,6 +31,9 @@ from protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.metadata import DescribeTopicPartitionsRequest, MetadataRequest
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -52,7 +55,8 @@ from tests.support.record_bytes import NOW_MS, batch, record, varint
 from tests.support.wire import Client, request_frame
 
 TOPICS, PARTITIONS = 200, 20
-TRIES = 3
+GROUP, TRANSACTION = 0, 1  # kinds of coordinators
+TRIES = 10
 
 
 class Attack(NamedTuple):
@@ -83,13 +87,15 @@ class Pinger(threading.Thread):
 
 
 def prepare(broker: Broker) -> None:
-    """The topics that attacks name, and each API asked once, so that nothing is loaded during one."""
+    """The topics that attacks and coordinators need, and each API asked once, so that nothing is loaded during one."""
     with Client.of(broker.bootstrap) as client:
         topics = [
             CreatableTopic(name=str(number), num_partitions=PARTITIONS, replication_factor=1)
             for number in range(TOPICS)
         ]
         client.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
+        for key_type in (GROUP, TRANSACTION):
+            client.ask(FindCoordinatorRequest(key="g", key_type=key_type), 3)
     for attack in lists(1):
         strike(broker, attack)
 
@@ -129,7 +135,10 @@ def _answered(broker: Broker, frames: list[bytes], *, hangs_up: bool) -> int:
 
 
 def longest_wait_s(broker: Broker, attack: Attack, bound_s: float) -> float:
-    """Of a pinging client. What holds the loop does so each time: the best of some tries counts."""
+    """Of a pinging client. What holds the loop does so each time: the best of some tries counts.
+
+    A core that others are busy on takes half as much time again for the same, at times for a few tries in a row.
+    """
     best_s = float("inf")
     for _ in range(TRIES):
         pinger = Pinger(broker)
@@ -229,6 +238,58 @@ def changes(records: int) -> Iterator[Attack]:
         for n in range(records)
     ]
     yield Attack("thousands of quotas", [request_frame(AlterClientQuotasRequest(entries=quotas), 1, 1)])
+
+
+def fetches() -> Iterator[Attack]:
+    """Of as many partitions as one request may name, with a session and without, answered at once and after a wait."""
+    per_topic = MOST_FETCHED * 9 // 10 // TOPICS
+    topics = [
+        FetchTopic(
+            topic=str(number),
+            partitions=[
+                FetchPartition(partition=index, partition_max_bytes=1000) for index in range(per_topic)
+            ],
+        )
+        for number in range(TOPICS)
+    ]
+    for session_epoch in (-1, 0):
+        for max_wait_ms in (0, 100):
+            request = FetchRequest(
+                replica_id=-1,
+                max_wait_ms=max_wait_ms,
+                min_bytes=1 << 30,
+                session_epoch=session_epoch,
+                topics=topics,
+                forgotten_topics_data=[],
+            )
+            name = f"a Fetch of {per_topic * TOPICS}, session {session_epoch}, {max_wait_ms} ms"
+            yield Attack(name, [request_frame(request, 12, 1)])
+
+
+def subscriptions() -> Iterator[Attack]:
+    """Of members of a consumer group to all the topics, one after the other, with either assignor; then they leave.
+
+    With `group.consumer.assignment.interval.ms=0` each of them is assigned anew.
+    """
+    names = [str(number) for number in range(TOPICS)]
+    for assignor in ("uniform", "range"):
+        joins = [
+            ConsumerGroupHeartbeatRequest(
+                group_id=f"of all, {assignor}",
+                member_id=f"member-{number}",
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=names,
+                server_assignor=assignor,
+                topic_partitions=[],
+            )
+            for number in range(8)
+        ]
+        leaves = [
+            ConsumerGroupHeartbeatRequest(group_id=join.group_id, member_id=join.member_id, member_epoch=-1)
+            for join in joins
+        ]
+        frames = [request_frame(request, 1, 1) for request in (*joins, *leaves)]
+        yield Attack(f"subscriptions to all topics, {assignor}", frames)
 
 
 def packed(codec: int, payload: bytes) -> bytearray:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.member import ConsumerMember
@@ -18,6 +20,14 @@ from coordinator.group.records import AnyRecord
 from protocol.errors import Error, KafkaError
 
 log = logging.getLogger("barnabas.groups")
+
+
+@dataclass(slots=True)
+class Entry:
+    """What lets a member in: the first records of its decision, and the first effects."""
+
+    records: list[AnyRecord] = field(default_factory=list)
+    effects: list[Callable[[], None]] = field(default_factory=list)
 
 
 def check_room(group: ConsumerGroup, member_id: str, limit: int) -> None:
@@ -35,7 +45,7 @@ def known_or_new(group: ConsumerGroup, member_id: str) -> ConsumerMember:
 
 
 def take_instance(
-    group: ConsumerGroup, joining: ConsumerMember, records: list[AnyRecord], *, uses_classic: bool
+    group: ConsumerGroup, joining: ConsumerMember, entry: Entry, *, uses_classic: bool
 ) -> ConsumerMember:
     """A static member joins, or comes back and takes its place under a new id. `joining` has its two ids.
 
@@ -52,9 +62,10 @@ def take_instance(
             f"instance id is owned by {owner.member_id} member.",
         )
     member = replace(owner, member_id=member_id, epoch=0, previous_epoch=0)
-    records += member_tombstones(group.group_id, owner.member_id)
-    records.append(member_record(group.group_id, member))
-    records.append(target_record(group.group_id, member_id, group.target_of(owner.member_id)))
-    records.append(assignment_record(group.group_id, member))
-    log.info("group %s: %s takes the place of %s", group.group_id, member_id, owner.member_id)
+    entry.records += member_tombstones(group.group_id, owner.member_id)
+    entry.records.append(member_record(group.group_id, member))
+    entry.records.append(target_record(group.group_id, member_id, group.target_of(owner.member_id)))
+    entry.records.append(assignment_record(group.group_id, member))
+    said = "group %s: %s takes the place of %s"
+    entry.effects.append(partial(log.info, said, group.group_id, member_id, owner.member_id))
     return member

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from coordinator.group.classic.join import Join
 from coordinator.group.consumer import embedded
-from coordinator.group.consumer.admission import check_room, known_or_new, take_instance
+from coordinator.group.consumer.admission import Entry, check_room, known_or_new, take_instance
 from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
 from coordinator.group.consumer.leaving import Leaving
@@ -20,7 +20,6 @@ from coordinator.group.consumer.sessions import ConsumerSessions
 from coordinator.group.consumer.states import MemberState
 from coordinator.group.consumer.steps import Steps
 from coordinator.group.parts import ShardParts
-from coordinator.group.records import AnyRecord
 from coordinator.java.maps import JavaSet
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -71,12 +70,12 @@ class ClassicMembers:
             raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
         if is_new and join.instance_id is None and join.needs_member_id_first:
             return join.refuse(member_id, Error.MEMBER_ID_REQUIRED)
-        records: list[AnyRecord] = []
+        entry = Entry()
         if join.instance_id is None:
             member = known_or_new(group, member_id)
         elif is_new:
             joining = ConsumerMember(member_id, instance_id=join.instance_id)
-            member = take_instance(group, joining, records, uses_classic=True)
+            member = take_instance(group, joining, entry, uses_classic=True)
         else:
             member = group.member_as(member_id, join.instance_id)
         try:
@@ -85,7 +84,8 @@ class ClassicMembers:
             # Kafka: an IllegalStateException.
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from None
         owned = embedded.owned_of(subscription, self._topics)
-        decision = Decision(group, member, _as_requested(member, join, subscription), records, owned)
+        decision = Decision(group, member, _as_requested(member, join, subscription), entry.records, owned)
+        decision.effects += entry.effects
         replaced = group.static_member(join.instance_id)
         if replaced is not None and self._migration.may_downgrade_by(group, replaced):
             self._join_and_downgrade(decision, replaced)
@@ -101,9 +101,10 @@ class ClassicMembers:
         )
 
     def _join(self, decision: Decision, join: Join) -> None:
-        self._steps.subscription.take(decision)
-        self._steps.target.take(decision)
-        self._steps.reconciliation.take(decision)
+        try:
+            self._steps.take(decision)
+        finally:
+            decision.take_effect()
         self._journal.write(decision.records)
         group_id, member_id = decision.group.group_id, decision.new.member_id
         self._sessions.end_join(group_id, member_id)
@@ -114,11 +115,14 @@ class ClassicMembers:
         """The last member of the new protocol is replaced: the target stays, and a classic rebalance follows where the
         group's epoch is beyond it."""
         group = decision.group
-        self._steps.subscription.take(decision)
-        decision.target = group.target_of_member(decision.new)
-        rebalances = group.assignment_epoch < decision.epoch
-        if not rebalances:
-            self._steps.reconciliation.take(decision)
+        try:
+            self._steps.subscription.take(decision)
+            decision.target = group.target_of_member(decision.new)
+            rebalances = group.assignment_epoch < decision.epoch
+            if not rebalances:
+                self._steps.reconciliation.take(decision)
+        finally:
+            decision.take_effect()
         self._migration.downgrade_by(decision, replaced, rebalances=rebalances)
 
     # --- what follows a join --------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Nothing of the group changes before the records are written.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coordinator.group.consumer.group import ConsumerGroup
@@ -31,8 +32,16 @@ class Decision:
     target_epoch: int = field(init=False)
     target: Target = field(init=False)
     """The member's part of the target assignment."""
+    effects: list[Callable[[], None]] = field(init=False, default_factory=list)
+    """What it does besides its records, timers and lines of the log: where the decision is taken, not where it is
+    made, which may be in a thread, and more than once."""
 
     def __post_init__(self) -> None:
         group = self.group
         self.epoch, self.homogeneous = group.epoch, group.homogeneous
         self.target_epoch = group.assignment_epoch
+
+    def take_effect(self) -> None:
+        """Once, before the records are written. What a step has brought about that a later one refuses is done, too."""
+        for effect in self.effects:
+            effect()

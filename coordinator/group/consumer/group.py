@@ -52,6 +52,33 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self.has_partition_metadata = False  # a record of Kafka before 4.1, to be deleted
         self.awaited_joins: set[str] = set()  # members of the classic protocol that were told to join again
 
+    def copy(self) -> ConsumerGroup:
+        """One that can be changed by itself. Members and targets are never changed, so they are the same ones."""
+        made = ConsumerGroup(self.group_id)
+        made.epoch, made.metadata_hash = self.epoch, self.metadata_hash
+        made.assignment_epoch = self.assignment_epoch
+        made.assignment_timestamp_ms = self.assignment_timestamp_ms
+        made.members = self.members.copy()
+        made.targets = dict(self.targets)
+        made.inverted_targets = {topic_id: dict(owners) for topic_id, owners in self.inverted_targets.items()}
+        made.topics = dict(self.topics)
+        made.homogeneous = self.homogeneous
+        made.static_members = dict(self.static_members)
+        made.partition_epochs = {topic_id: dict(epochs) for topic_id, epochs in self.partition_epochs.items()}
+        made.regexes = Counter(self.regexes)
+        made.resolved = dict(self.resolved)
+        made.server_assignors = self.server_assignors.copy()
+        made.classic_protocols = Counter(self.classic_protocols)
+        made.has_partition_metadata = self.has_partition_metadata
+        made.follow(self)
+        return made
+
+    def follow(self, other: ConsumerGroup) -> None:
+        """What isn't durable is as of the other one from here on."""
+        self.changes = other.changes
+        self.awaited_joins = set(other.awaited_joins)
+        self.refresh_deadline_ms, self.refresh_epoch = other.refresh_deadline_ms, other.refresh_epoch
+
     # --- what it is -----------------------------------------------------------------------------------------
 
     @property

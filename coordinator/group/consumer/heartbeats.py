@@ -2,18 +2,21 @@
 
     admission → subscription → target → reconciliation → records → answer
 
-Everything is decided on the group as it is; the records of one heartbeat are written together and then applied.
+Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. Where
+that is much, all but the writing is done beside the loop: see `long_heartbeat.py`.
 Source: `GroupMetadataManager.consumerGroupHeartbeat`, in its order.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from coordinator.group.client import Client
-from coordinator.group.consumer.admission import check_room, known_or_new, take_instance
+from coordinator.group.consumer.admission import Entry, check_room, known_or_new, take_instance
 from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.leaving import Leaving
+from coordinator.group.consumer.long_heartbeat import LongHeartbeat, is_little
 from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned
 from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.sessions import ConsumerSessions
@@ -26,7 +29,6 @@ from coordinator.group.consumer.states import (
 )
 from coordinator.group.consumer.steps import Steps
 from coordinator.group.parts import ShardParts
-from coordinator.group.records import AnyRecord
 from coordinator.java.maps import JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import (
@@ -50,6 +52,7 @@ class Heartbeats:
         steps: Steps,
         sessions: ConsumerSessions,
     ) -> None:
+        self._parts = parts
         self._groups = parts.store.consumer
         self._runtime = parts.runtime
         self._journal = parts.journal
@@ -62,18 +65,39 @@ class Heartbeats:
 
     def heartbeat(
         self, client: Client, request: ConsumerGroupHeartbeatRequest
-    ) -> ConsumerGroupHeartbeatResponse:
-        """The answer. Raises KafkaError; the group is as before then."""
+    ) -> ConsumerGroupHeartbeatResponse | LongHeartbeat:
+        """The answer, or a heartbeat that is much to decide. Raises KafkaError; the group is as before then."""
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leaving.leave(request)
-        decision = self._admit(client, request)
-        old, group = decision.old, decision.group
-        if decision.new is not old or not group.has_settled(old, self._runtime.now_ms()):
-            self._steps.subscription.take(decision)
-            self._steps.target.take(decision)
-            self._steps.reconciliation.take(decision)
-        self._sessions.restart(group.group_id, old.member_id)
+        decision = self._admit(request)
+        if not self._in_passing(decision, request):
+            decide = partial(self._decide, decision, client, request)
+            return LongHeartbeat(self._parts, self._sessions, decision, decide)
+        try:
+            answer = self._decide(decision, client, request)
+        finally:
+            decision.take_effect()
+        self._sessions.restart(decision.group.group_id, decision.old.member_id)
         self._journal.write(decision.records)
+        return answer
+
+    def _in_passing(self, decision: Decision, request: ConsumerGroupHeartbeatRequest) -> bool:
+        group = decision.group
+        says_nothing = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
+        if says_nothing and group.has_settled(decision.old, self._runtime.now_ms()):
+            return True
+        is_upgraded = len(group.members) > 0 and self._groups.get(group.group_id) is not group
+        # Who waited in the classic group was told so already.
+        return is_upgraded or is_little(decision, request, self._parts.topics)
+
+    def _decide(
+        self, decision: Decision, client: Client, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        """The answer once the decision is taken. Nothing but the decision is changed. Raises KafkaError."""
+        old, group = decision.old, decision.group
+        decision.new = new = _as_requested(old, client, request)
+        if new is not old or not group.has_settled(old, self._runtime.now_ms()):
+            self._steps.take(decision)
         shows = decision.new.assigned != old.assigned or _wants_assignment(request)
         return ConsumerGroupHeartbeatResponse(
             member_id=old.member_id,
@@ -82,13 +106,13 @@ class Heartbeats:
             assignment=_shown(decision.new.assigned) if shows else None,
         )
 
-    def _admit(self, client: Client, request: ConsumerGroupHeartbeatRequest) -> Decision:
-        """The group, and the member as it is and as the request says it; a new one, or one that takes a place over."""
+    def _admit(self, request: ConsumerGroupHeartbeatRequest) -> Decision:
+        """The group, and the member as it is; a new one, or one that takes a place over."""
         joins = request.member_epoch == JOIN_EPOCH
-        records: list[AnyRecord] = []
+        entry = Entry()
         group = self._groups.get(request.group_id)
         if group is None:
-            group = self._migration.group_for_heartbeat(request.group_id, records, joins=joins)
+            group = self._migration.group_for_heartbeat(request.group_id, entry, joins=joins)
         check_room(group, request.member_id, self._max_size)
         member_id, instance_id = request.member_id, request.instance_id
         if not member_id:
@@ -103,8 +127,10 @@ class Heartbeats:
             member = known_or_new(group, member_id)
         else:
             joining = ConsumerMember(member_id, instance_id=instance_id)
-            member = take_instance(group, joining, records, uses_classic=False)
-        return Decision(group, member, _as_requested(member, client, request), records, owned)
+            member = take_instance(group, joining, entry, uses_classic=False)
+        decision = Decision(group, member, member, entry.records, owned)
+        decision.effects += entry.effects
+        return decision
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:

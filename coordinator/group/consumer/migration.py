@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from coordinator.group.classic.group import ClassicGroup
@@ -17,6 +18,7 @@ from coordinator.group.classic.member import ClassicMember, Identity, MemberTime
 from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.classic.states import STABLE
 from coordinator.group.consumer import embedded
+from coordinator.group.consumer.admission import Entry
 from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
 from coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
@@ -70,7 +72,7 @@ class Migration:
 
     # --- up -------------------------------------------------------------------------------------------------
 
-    def group_for_heartbeat(self, group_id: str, records: list[AnyRecord], *, joins: bool) -> ConsumerGroup:
+    def group_for_heartbeat(self, group_id: str, entry: Entry, *, joins: bool) -> ConsumerGroup:
         """The group that a heartbeat is for where it isn't a consumer group yet; it is in nobody's hands before the
         records are written.
 
@@ -84,12 +86,14 @@ class Migration:
                 raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
             return ConsumerGroup(group_id)
         if classic.is_empty and not len(classic.members):
-            log.info("group %s, empty, is a consumer group from here on", group_id)
-            records += classic.tombstones()
-            self._rebalancing.forget(group_id)
+            entry.records += classic.tombstones()
+            entry.effects += [
+                partial(log.info, "group %s, empty, is a consumer group from here on", group_id),
+                partial(self._rebalancing.forget, group_id),
+            ]
             return ConsumerGroup(group_id)
         self._check_upgrade(classic)
-        return self._upgrade(classic, records)
+        return self._upgrade(classic, entry)
 
     def _check_upgrade(self, classic: ClassicGroup) -> None:
         reason = ""
@@ -102,8 +106,9 @@ class Migration:
         if reason:
             raise _no_upgrade(classic, reason)
 
-    def _upgrade(self, classic: ClassicGroup, records: list[AnyRecord]) -> ConsumerGroup:
+    def _upgrade(self, classic: ClassicGroup, entry: Entry) -> ConsumerGroup:
         """Everybody keeps what it has, and is stable at the generation. Who waits for an answer joins again."""
+        records = entry.records
         for waiting in classic.members.values():
             classic.answer_join(
                 waiting,
@@ -134,7 +139,7 @@ class Migration:
         for taken in members:
             assert taken.classic is not None
             self._sessions.restart(group_id, taken.member_id, taken.classic.session_timeout_ms)
-        log.info("group %s goes over to the consumer protocol", group_id)
+        entry.effects.append(partial(log.info, "group %s goes over to the consumer protocol", group_id))
         return group
 
     def _take_over(self, classic: ClassicGroup, member: ClassicMember, group: ConsumerGroup) -> None:

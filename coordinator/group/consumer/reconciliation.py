@@ -6,6 +6,7 @@ First it gives up, then it gets: nobody is given a partition that another member
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from coordinator.group.consumer.decision import Decision
@@ -57,9 +58,10 @@ class ReconciliationStep:
         decision.records.append(assignment_record(group.group_id, reconciled))
         if not reconciled.is_classic:
             if reconciled.state is MemberState.UNREVOKED_PARTITIONS:
-                self._sessions.limit_rebalance(group.group_id, reconciled)
+                effect = partial(self._sessions.limit_rebalance, group.group_id, reconciled)
             else:
-                self._sessions.end_rebalance(group.group_id, reconciled.member_id)
+                effect = partial(self._sessions.end_rebalance, group.group_id, reconciled.member_id)
+            decision.effects.append(effect)
 
 
 class Situation(NamedTuple):

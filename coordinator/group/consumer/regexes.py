@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
+from typing import TYPE_CHECKING
 
 from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.group import ConsumerGroup
@@ -21,8 +22,10 @@ from coordinator.group.modern.subscriptions import count_subscribers
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
 from coordinator.java.maps import JavaMap, JavaSet
-from coordinator.java.re2 import Pattern, PatternSyntaxError, compile_pattern
 from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from coordinator.java.re2 import Pattern
 
 log = logging.getLogger("barnabas.groups")
 
@@ -105,7 +108,7 @@ class Regexes:
         self._topics_created_version = self._topics.version
 
     def follow(self, decision: Decision) -> RegexChange:
-        """Follow a member's change, and begin a resolution where one is due.
+        """Follow a member's change; a resolution begins with the decision where one is due.
 
         Raises KafkaError (INVALID_REGULAR_EXPRESSION) for a new one that makes no sense.
         """
@@ -125,9 +128,12 @@ class Regexes:
         if (is_new or group.regexes) and group.group_id not in self.resolving:
             regexes = group.regexes_with(old, new)
             if regexes and self._is_due(group, is_new, len(regexes)):
-                self.resolving.add(group.group_id)
-                self._schedule(group.group_id, partial(self._begin, group.group_id, [*regexes]))
+                decision.effects.append(partial(self._resolve, group.group_id, [*regexes]))
         return change
+
+    def _resolve(self, group_id: str, regexes: Sequence[str]) -> None:
+        self.resolving.add(group_id)
+        self._schedule(group_id, partial(self._begin, group_id, regexes))
 
     def _is_due(self, group: ConsumerGroup, is_new: bool, count: int) -> bool:
         last = next(iter(group.resolved.values()), None)
@@ -190,6 +196,9 @@ class Regexes:
 
 
 def _check(regex: str) -> None:
+    # Few groups have one: the first group waits for no regular expressions.
+    from coordinator.java.re2 import PatternSyntaxError, compile_pattern
+
     try:
         compile_pattern(regex)
     except PatternSyntaxError as error:
@@ -201,6 +210,8 @@ def _check(regex: str) -> None:
 
 def _compiled(regex: str) -> Pattern | None:
     """None: one that a log has and that isn't served any more; it matches nothing."""
+    from coordinator.java.re2 import PatternSyntaxError, compile_pattern
+
     try:
         return compile_pattern(regex)
     except PatternSyntaxError as error:

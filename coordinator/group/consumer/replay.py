@@ -28,6 +28,7 @@ def ends_group(record: ConsumerGroupRecord) -> bool:
 
 def apply(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
     """Change a group by one of its records, but for the one that ends it."""
+    group.changes += 1
     _APPLY[type(record.key)](group, record.key, record.value)
 
 

@@ -2,13 +2,15 @@
 
 Timers, by key: ("consumer session", group, member), ("rebalance", group, member) while it has something to give up,
 ("consumer join", …) and ("consumer sync", …) of members of the classic protocol. A member that isn't there any more
-when a timer fires, or is another group's by then, is passed over.
+when a timer fires, or is another group's by then, is passed over. One that waits for a heartbeat of its own to be
+decided isn't late before: in Kafka a timeout is an event behind that heartbeat in the queue of the group's partition.
 Source: `GroupMetadataManager` (scheduleConsumerGroupSessionTimeout and its neighbours).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from coordinator.group.consumer.group import ConsumerGroup
@@ -23,6 +25,9 @@ SYNC = "consumer sync"
 
 RETRY_MS = 500
 
+_Key = tuple[str, str, str]
+"""Of a timer: what it limits, the group, the member."""
+
 Late = Callable[[str, str, str], None]
 """What is done with a member that is late: its group's id, its id, and why."""
 
@@ -35,12 +40,35 @@ class ConsumerSessions:
         self._groups = parts.store.consumer
         self._timeouts_of = parts.timeouts_of
         self._late = late
+        self._deciding: dict[tuple[str, str], int] = {}
+        """How many heartbeats wait to be decided, by group and member; without those that none does of."""
+
+    @contextmanager
+    def deciding(self, group_id: str, member_id: str) -> Iterator[None]:
+        """A heartbeat of the member waits to be decided: no timer of it is due before that is done."""
+        member = group_id, member_id
+        self._deciding[member] = self._deciding.get(member, 0) + 1
+        try:
+            yield
+        finally:
+            left = self._deciding.pop(member) - 1
+            if left:
+                self._deciding[member] = left
+
+    def _schedule(self, key: _Key, delay_ms: int, late: Callable[[], None]) -> None:
+        self._runtime.schedule(key, delay_ms, partial(self._due, key, late))
+
+    def _due(self, key: _Key, late: Callable[[], None]) -> None:
+        if key[1:] in self._deciding:
+            self._schedule(key, RETRY_MS, late)  # what is decided may put it off, or end it
+        else:
+            late()
 
     def restart(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
         """The member was heard of. By default it has the group's session timeout."""
         if timeout_ms is None:
             timeout_ms = self._timeouts_of(group_id).session_timeout_ms
-        self._runtime.schedule(
+        self._schedule(
             (SESSION, group_id, member_id),
             timeout_ms,
             partial(self._late, group_id, member_id, "its session expired"),
@@ -48,7 +76,7 @@ class ConsumerSessions:
 
     def retry(self, group_id: str, member_id: str, reason: str) -> None:
         """It couldn't be fenced: again after a while, as in Kafka (`CoordinatorTimerImpl`)."""
-        self._runtime.schedule(
+        self._schedule(
             (SESSION, group_id, member_id), RETRY_MS, partial(self._late, group_id, member_id, reason)
         )
 
@@ -62,7 +90,7 @@ class ConsumerSessions:
             if found is not None and found.epoch == epoch:
                 self._late(group_id, member_id, f"it didn't get beyond epoch {epoch} in time")
 
-        self._runtime.schedule((REBALANCE, group_id, member_id), member.rebalance_timeout_ms, due)
+        self._schedule((REBALANCE, group_id, member_id), member.rebalance_timeout_ms, due)
 
     def end_rebalance(self, group_id: str, member_id: str) -> None:
         self._runtime.cancel((REBALANCE, group_id, member_id))
@@ -72,7 +100,7 @@ class ConsumerSessions:
         group_id, member_id = group.group_id, member.member_id
         if member_id not in group.awaited_joins:
             group.awaited_joins.add(member_id)
-            self._runtime.schedule(
+            self._schedule(
                 (JOIN, group_id, member_id),
                 member.rebalance_timeout_ms,
                 partial(self._late, group_id, member_id, "it didn't join again in time"),
@@ -85,7 +113,7 @@ class ConsumerSessions:
         self._runtime.cancel((JOIN, group_id, member_id))
 
     def await_sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        self._runtime.schedule(
+        self._schedule(
             (SYNC, group_id, member_id),
             timeout_ms,
             partial(self._late, group_id, member_id, "it didn't sync in time"),

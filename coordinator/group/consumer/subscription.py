@@ -6,6 +6,7 @@ Source: `GroupMetadataManager` (hasMemberSubscriptionChanged and what follows it
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.records import epoch_record, member_record, partition_metadata_tombstone
@@ -43,11 +44,15 @@ class SubscriptionStep:
         """The group's epoch grows where its topics changed, or `bump` says so."""
         group = decision.group
         topics, decision.homogeneous = group.subscriptions_with(decision.old, decision.new)
-        metadata_hash = self._hashes.of(topics)
+        hashed = self._hashes.look(topics)
+        decision.effects.append(partial(self._hashes.keep, hashed))
+        metadata_hash = hashed.value
         if bump or metadata_hash != group.metadata_hash:
             decision.epoch = group.epoch + 1
             decision.records.append(epoch_record(group.group_id, decision.epoch, metadata_hash))
-            log.info("group %s is at epoch %d", group.group_id, decision.epoch)
-        group.was_refreshed(self._runtime.now_ms(), decision.epoch)
+            decision.effects.append(
+                partial(log.info, "group %s is at epoch %d", group.group_id, decision.epoch)
+            )
+        decision.effects.append(partial(group.was_refreshed, self._runtime.now_ms(), decision.epoch))
         if group.has_partition_metadata:
             decision.records.append(partition_metadata_tombstone(group.group_id))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.group import ConsumerGroup
@@ -44,28 +45,24 @@ class TargetStep:
         if (
             name not in ASSIGNORS
         ):  # no member can ask for one, but the log may say so: of a Kafka with its own
-            log.warning(
-                "group %s: assignor %r isn't known here, %s is taken",
-                group.group_id,
-                name,
-                self._assignors[0],
-            )
+            said = "group %s: assignor %r isn't known here, %s is taken"
+            decision.effects.append(partial(log.warning, said, group.group_id, name, self._assignors[0]))
             name = self._assignors[0]
         members = _specs(group, decision.new, self._topics)
         spec = GroupSpec(members, decision.homogeneous, group.inverted_targets, self._partition_count)
         try:
             assignments = ASSIGNORS[name](spec)
         except AssignorError as error:
-            log.error(
-                "group %s: no target assignment for epoch %d: %s", group.group_id, decision.epoch, error
-            )
+            said = "group %s: no target assignment for epoch %d: %s"
+            decision.effects.append(partial(log.error, said, group.group_id, decision.epoch, error))
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from error
         for member_id in members:
             target = assignments.get(member_id, NO_TARGET)
             if not same_target(target, group.targets.get(member_id)):
                 decision.records.append(target_record(group.group_id, member_id, target))
         decision.records.append(target_epoch_record(group.group_id, decision.epoch, self._runtime.now_ms()))
-        log.info("group %s: assignment %d by %s", group.group_id, decision.epoch, name)
+        said = "group %s: assignment %d by %s"
+        decision.effects.append(partial(log.info, said, group.group_id, decision.epoch, name))
         decision.target_epoch = decision.epoch
         decision.target = assignments.get(decision.new.member_id, NO_TARGET)
 

@@ -19,11 +19,12 @@ METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
 
 
 class ModernGroup(Generic[M]):
-    """`members` are walked in Kafka's order. Durable, but for `refresh_deadline_ms` and `refresh_epoch`."""
+    """`members` are walked in Kafka's order. Durable, but for `changes`, `refresh_deadline_ms` and `refresh_epoch`."""
 
     __slots__ = (
         "assignment_epoch",
         "assignment_timestamp_ms",
+        "changes",
         "epoch",
         "group_id",
         "homogeneous",
@@ -38,6 +39,8 @@ class ModernGroup(Generic[M]):
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
+        self.changes = 0
+        """How often it has changed, for who decides by what it saw a while ago."""
         self.epoch = INITIAL_EPOCH
         self.assignment_epoch = INITIAL_EPOCH
         self.assignment_timestamp_ms = 0
@@ -68,6 +71,7 @@ class ModernGroup(Generic[M]):
         self.refresh_epoch = epoch
 
     def request_refresh(self) -> None:
+        self.changes += 1
         self.refresh_deadline_ms = self.refresh_epoch = 0
 
     # --- the target assignment ------------------------------------------------------------------------------

@@ -48,8 +48,10 @@ class OffsetStore:
 
     def keys_of_topic(self, topic: str, topic_id: bytes) -> list[OffsetKey]:
         """The keys whose offsets are of a topic that goes: those with its id, and those with none."""
-        zero = bytes(16)
         found: dict[OffsetKey, None] = {}
+        if not self.committed and not self._pending:
+            return []  # as in most of the shards, each of which is told of thousands of topics at once
+        zero = bytes(16)
         for group_id, topics in self.committed.items():
             for partition, offset in topics.get(topic, {}).items():
                 if offset.topic_id in (zero, topic_id):

@@ -98,3 +98,16 @@ def test_bytes_show_only_their_length_and_uuids_their_text() -> None:
     assert "batches=<70 bytes>" in text
     assert "topic_id=AAAAAAAAAAAAAAAAAAAAAQ" in text
     assert "hunter2" not in text
+
+
+def test_the_quick_way_to_make_one_makes_what_a_call_of_the_class_does() -> None:
+    of_some = Whole.of(name="a", part=Part.of(index=3), ids=[1])
+    assert of_some == Whole(name="a", part=Part(index=3), ids=[1])
+    assert type(of_some) is Whole
+    assert Whole.of() == Whole()
+    assert Whole.of().parts is not Whole.of().parts
+
+
+def test_the_quick_way_knows_no_other_fields_either() -> None:
+    with pytest.raises(TypeError):
+        Part.of(indexes=3)  # type: ignore[call-arg]

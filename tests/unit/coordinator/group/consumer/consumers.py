@@ -7,6 +7,7 @@ from typing import Any
 
 from coordinator.group.client import Client
 from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.consumer.long_heartbeat import LongHeartbeat
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.known_topics import KnownTopic
 from coordinator.group.shard import GroupShard
@@ -43,6 +44,18 @@ class FakeTopics:
 
     def names(self) -> Iterable[str]:
         return [*self.found]
+
+
+def heartbeat(
+    shard: GroupShard, client: Client, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    """Decided at once, however much it is."""
+    answer = shard.consumer_heartbeat(client, request)
+    while isinstance(answer, LongHeartbeat):
+        answer.decide()
+        settled = answer.settle()
+        answer = shard.consumer_heartbeat(client, request) if settled is None else settled
+    return answer
 
 
 class Consumers(Groups):
@@ -100,7 +113,7 @@ class Consumers(Groups):
             topic_partitions=partitions,
         )
         try:
-            return self.shard.consumer_heartbeat(Client("c", "/host", 1), request)
+            return heartbeat(self.shard, Client("c", "/host", 1), request)
         except KafkaError as error:
             return ConsumerGroupHeartbeatResponse(error_code=error.error, assignment=None)
 

@@ -242,7 +242,7 @@ def test_a_topic_that_grows_is_assigned_anew() -> None:
     groups.topics.create("t", 3)
     assert groups.beat("one", 2).member_epoch == 2
 
-    groups.shard.topics_changed(["t"], created=False)
+    groups.shard.topics_changed({"t"}, created=False)
 
     answer = groups.beat("one", 2)
     assert (answer.member_epoch, groups.assigned(answer)) == (3, {"t": [0, 1, 2]})
@@ -252,7 +252,7 @@ def test_topics_of_others_leave_a_group_alone() -> None:
     groups = Consumers()
     groups.enter("one")
     groups.topics.create("u", 3)
-    groups.shard.topics_changed(["u"], created=True)
+    groups.shard.topics_changed({"u"}, created=True)
 
     assert groups.beat("one", 2).member_epoch == 2
     assert groups.group.epoch == 2

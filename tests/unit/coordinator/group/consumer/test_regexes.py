@@ -50,7 +50,7 @@ def test_a_new_topic_is_found_ten_seconds_after_the_last_resolution() -> None:
     groups = Consumers(FakeTopics(a1=1))
     enter(groups, "one", "a.")
     groups.topics.create("a2", 1)
-    groups.shard.topics_changed(["a2"], created=True)
+    groups.shard.topics_changed({"a2"}, created=True)
     groups.runtime.pass_ms(10_000)
     groups.beat("one", 1)
     groups.runtime.pass_ms(0)

@@ -1,0 +1,113 @@
+"""What goes over all logs by the clock: in turns of the loop, each log once, however many there are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker import housekeeping
+from broker.environment.watchdog import TURN_S
+from broker.server import Server
+from storage.log.partition_log import PartitionLog
+from tests.node.admin_requests import create
+from tests.support.whole_server import clock_of
+
+TASKS = {
+    "retention": ("enforce_retention", "apply_retention"),
+    "producer expiry": ("expire_producers", "expire_producers"),
+    "flush": ("flush_due_logs", "flush_if_due"),
+}
+
+
+class Done:
+    """Which logs a task was done for, and how many in each turn."""
+
+    def __init__(self, node: Server, monkeypatch: pytest.MonkeyPatch, method: str, takes_ms: int = 0) -> None:
+        self.logs: Counter[str] = Counter()
+        self.turns: list[int] = []
+
+        def counted(log: PartitionLog, *_: Any) -> int:
+            self.logs[log.directory] += 1
+            clock_of(node).advance_ms(takes_ms)
+            return 0
+
+        monkeypatch.setattr(PartitionLog, method, counted)
+
+    async def turn(self) -> None:
+        before = self.logs.total()
+        await asyncio.sleep(0)
+        self.turns.append(self.logs.total() - before)
+
+
+@pytest.mark.limit("broker.housekeeping.MOST_LOGS_AT_ONCE")
+@pytest.mark.parametrize("what", TASKS)
+async def test_so_many_logs_are_gone_over_in_one_turn(
+    node: Server, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    task, method = TASKS[what]
+    create(node, ("t", 8))
+    for partition in node.partitions.all():
+        partition.log.config = replace(partition.log.config, flush_ms=1)
+    monkeypatch.setattr(housekeeping, "MOST_LOGS_AT_ONCE", 3)
+    done = Done(node, monkeypatch, method)
+    getattr(node.housekeeping, task)()
+    assert done.logs.total() == 3
+    getattr(node.housekeeping, task)()  # it is under way
+    for _ in range(3):
+        await done.turn()
+    assert done.turns == [3, 2, 0]
+    assert {*done.logs.values()} == {1}
+    assert len(done.logs) == 8
+    getattr(node.housekeeping, task)()
+    assert done.logs.total() == 11
+
+
+async def test_a_turn_is_over_when_it_has_taken_its_time(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(node, ("t", 5))
+    done = Done(node, monkeypatch, "apply_retention", takes_ms=int(TURN_S * 1000) // 2)
+    node.housekeeping.enforce_retention()
+    assert done.logs.total() == 2
+    for _ in range(3):
+        await done.turn()
+    assert done.turns == [2, 1, 0]
+
+
+async def test_a_log_that_is_closed_meanwhile_is_passed_over_and_a_stop_ends_it(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(node, ("t", 5))
+    monkeypatch.setattr(housekeeping, "MOST_LOGS_AT_ONCE", 1)
+    done = Done(node, monkeypatch, "apply_retention")
+    node.housekeeping.enforce_retention()
+    partitions = [each for each in node.partitions.all() if each.log.directory not in done.logs]
+    partitions[0].log.close()
+    await done.turn()
+    assert partitions[0].log.directory not in done.logs
+    await done.turn()
+    node.housekeeping.stop()
+    for _ in range(3):
+        await done.turn()
+    assert done.logs.total() == 2
+
+
+async def test_what_nobody_foresaw_of_one_log_keeps_the_next_round_from_nothing(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(node, ("t", 2))
+
+    def fail(*_: Any) -> int:
+        raise ValueError("of a log")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PartitionLog, "apply_retention", fail)
+        with pytest.raises(ValueError, match="of a log"):
+            node.housekeeping.enforce_retention()
+    done = Done(node, monkeypatch, "apply_retention")
+    node.housekeeping.enforce_retention()
+    assert done.logs.total() == 2

@@ -1,0 +1,123 @@
+"""Who logs never waits for who reads the log."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from broker.process.log_stream import MOST_WAITING_BYTES, LogStream
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """The ends to read from and to write to."""
+    reader, writer = os.pipe()
+    yield reader, writer
+    os.close(reader)
+    os.close(writer)
+
+
+def taken(reader: int, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        found += os.read(reader, size - len(found))
+    return found
+
+
+def lines(count: int) -> list[str]:
+    return [f"{number:06d} {'x' * 120}\n" for number in range(count)]
+
+
+def test_a_line_is_there_as_soon_as_it_is_written(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    LogStream(writer, "utf-8").write("Käfer\n")
+    assert os.read(reader, 100) == "Käfer\n".encode()
+
+
+def test_a_line_that_the_encoding_has_no_words_for_is_escaped(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    LogStream(writer, "ascii").write("Käfer\n")
+    assert os.read(reader, 100) == b"K\\xe4fer\n"
+
+
+@pytest.mark.parametrize("waits", [True, False])  # as whoever opened the descriptor has set it
+def test_lines_that_nobody_reads_yet_hold_nobody_up_and_come_in_order(
+    pipe: tuple[int, int], waits: bool
+) -> None:
+    reader, writer = pipe
+    os.set_blocking(writer, waits)
+    stream = LogStream(writer, "utf-8")
+    written = lines(4_000)  # half a mebibyte, of which the pipe takes an eighth
+    for line in written:
+        stream.write(line)
+    whole = "".join(written).encode()
+    assert taken(reader, len(whole)) == whole
+
+
+def test_a_line_longer_than_the_pipe_comes_whole(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    stream = LogStream(writer, "utf-8")
+    line = "long " * 40_000 + "\n"
+    stream.write(line)
+    stream.write("next\n")
+    assert taken(reader, len(line) + 5) == (line + "next\n").encode()
+
+
+@pytest.mark.limit("broker.process.log_stream.MOST_WAITING_BYTES")
+def test_past_the_bound_lines_are_dropped_and_their_number_is_told(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    stream = LogStream(writer, "utf-8")
+    written = lines(12_000)
+    for line in written:
+        stream.write(line)
+    with os.fdopen(os.dup(reader), "rb") as log:
+        found = []
+        for line in log:
+            found.append(line.decode())
+            if "missing" in line.decode():
+                break
+    kept, told = found[:-1], found[-1]
+    assert kept == written[: len(kept)]
+    assert MOST_WAITING_BYTES < len("".join(kept)) < MOST_WAITING_BYTES + 200_000
+    assert told == f"{len(written) - len(kept)} lines of the log are missing here: nobody read it\n"
+
+
+def test_what_comes_behind_a_dropped_line_is_dropped_until_that_is_told(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    stream = LogStream(writer, "utf-8")
+    written = lines(12_000)
+    for line in written:
+        stream.write(line)
+    taken(reader, len("".join(written[:4_000])))  # and there would be room again
+    stream.write("behind the gap\n")
+    with os.fdopen(os.dup(reader), "rb") as log:
+        for line in log:
+            assert line != b"behind the gap\n"
+            if b"missing" in line:
+                break
+
+
+def test_once_the_reader_has_caught_up_lines_go_straight_out_again(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    stream = LogStream(writer, "utf-8")
+    whole = "".join(lines(2_000)).encode()
+    for line in lines(2_000):
+        stream.write(line)
+    assert taken(reader, len(whole)) == whole
+    for thread in threading.enumerate():
+        if thread.name == "log":
+            thread.join()
+    stream.write("and on\n")
+    assert not [thread for thread in threading.enumerate() if thread.name == "log"]
+    assert os.read(reader, 100) == b"and on\n"
+
+
+def test_where_nobody_can_read_any_more_the_next_line_says_so() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with pytest.raises(BrokenPipeError):
+        LogStream(writer, "utf-8").write("to nobody\n")
+    os.close(writer)

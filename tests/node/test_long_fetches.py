@@ -1,0 +1,200 @@
+"""A Fetch of many partitions: in turns of the loop, with the answer that it would have in one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from broker.handlers import fetch, long_fetch
+from broker.network import turns
+from broker.replicas import delayed_fetch
+from broker.replicas.fetching import Reading
+from broker.server import Server
+from protocol.errors import Error
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
+from tests.node.admin_requests import create
+from tests.node.computing import SHORT, produce, told
+from tests.support.straight import Straight
+from tests.support.wire import Client, Outcome
+
+PARTITIONS = 7
+
+
+@pytest.fixture
+def few_at_a_time(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any Fetch of more than two partitions is one of many."""
+    create(node, ("t", PARTITIONS))
+    for module in (fetch, long_fetch, turns):
+        monkeypatch.setattr(module, "PER_TURN", 2)
+
+
+def wanted(*partitions: tuple[int, int], topic: str = "t", **more: Any) -> FetchRequest:
+    """Of partitions, each from an offset."""
+    asked = [
+        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1000)
+        for index, offset in partitions
+    ]
+    fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1000, "session_epoch": -1}
+    return FetchRequest(
+        **(fields | {"replica_id": -1, "forgotten_topics_data": []} | more),
+        topics=[FetchTopic(topic=topic, partitions=asked)],
+    )
+
+
+def shown(answer: Any) -> Any:
+    return [
+        (topic.topic, each.partition_index, each.error_code, each.high_watermark, bytes(each.records))
+        for topic in answer.responses
+        for each in topic.partitions
+    ]
+
+
+def all_of(offset: int) -> list[tuple[int, int]]:
+    return [(index, offset) for index in range(PARTITIONS)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_it_is_answered_as_one_that_is_read_at_once(
+    node: Server, few_at_a_time: None, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    luck = random.Random(seed)
+    client = Client(Straight(node))
+    for _ in range(10):
+        client.ask(produce((luck.randrange(PARTITIONS), SHORT)), 9)
+    create(node, ("u", 3))
+    topics = []
+    for _ in range(luck.randrange(1, 4)):
+        name = luck.choice(["t", "u", "nowhere"])
+        asked = [
+            FetchPartition(
+                partition=luck.randrange(PARTITIONS + 1),
+                fetch_offset=luck.randrange(4),
+                partition_max_bytes=luck.choice([1, 80, 1000]),
+                current_leader_epoch=luck.choice([-1, 0, 5]),
+            )
+            for _ in range(luck.randrange(3, 9))
+        ]
+        topics.append(FetchTopic(topic=name, partitions=asked))
+    request = FetchRequest(
+        replica_id=-1,
+        max_bytes=luck.choice([1, 100, 10_000]),
+        isolation_level=luck.choice([0, 0, 1, 7]),
+        session_epoch=-1,
+        topics=topics,
+        forgotten_topics_data=[],
+    )
+    in_turns = shown(await client.answer(request, 12))
+    monkeypatch.setattr(fetch, "PER_TURN", 1_000)
+    assert shown(await client.answer(request, 12)) == in_turns
+
+
+@pytest.mark.usefixtures("few_at_a_time")
+async def test_others_are_served_meanwhile(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    begin = Reading.__init__
+
+    def counted(self: Any, partitions: Any, parameters: Any, targets: Any, *more: Any) -> None:
+        read.append(len(targets))
+        begin(self, partitions, parameters, targets, *more)
+
+    monkeypatch.setattr(Reading, "__init__", counted)
+    many, other = Client(Straight(node)), Client(Straight(node))
+    sent = many.send(wanted(*all_of(0)), 12)
+    served = 0
+    while (answer := many.receive(sent, within_s=0)) is Outcome.SILENCE:
+        other.ask(MetadataRequest(topics=[]), 12)
+        await asyncio.sleep(0)
+        served += 1
+    assert not isinstance(answer, Outcome)
+    assert [count for count in read if count] == [2, 2, 2, 1]
+    assert served >= 4
+
+
+@pytest.mark.usefixtures("few_at_a_time")
+async def test_one_that_waits_is_answered_once_there_is_enough_and_a_producer_looks_at_nothing_for_it(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+    measure = delayed_fetch.bytes_to_read
+
+    def counted(parameters: Any, found: Any) -> int:
+        looked_at.append(len(found))
+        return measure(parameters, found)
+
+    monkeypatch.setattr(long_fetch, "bytes_to_read", counted)
+    many, producer = Client(Straight(node)), Client(Straight(node))
+    sent = many.send(wanted(*all_of(0), max_wait_ms=1000, min_bytes=2 * len(SHORT)), 12)
+    for _ in range(30):
+        await asyncio.sleep(0)
+    assert looked_at == [2, 2, 2, 1]
+    looked_at.clear()
+    assert told(producer.receive(producer.send(produce((3, SHORT)), 9))) == [(3, Error.NONE, 0)]
+    assert looked_at == []
+    for _ in range(30):
+        await asyncio.sleep(0)
+    assert looked_at == [2, 2, 2, 1]
+    assert many.receive(sent, within_s=0) is Outcome.SILENCE
+    producer.ask(produce((6, SHORT)), 9)
+    answer = await settled(many, sent)
+    assert [row[1] for row in shown(answer) if row[4]] == [3, 6]
+    assert not any(each.waiting for each in node.partitions.by_name["t"].partitions.values())
+
+
+async def settled(client: Client, sent: Any) -> Any:
+    for _ in range(50):
+        answer = client.receive(sent, within_s=0)
+        if not isinstance(answer, Outcome):
+            return answer.message
+        await asyncio.sleep(0)
+    raise AssertionError("no answer")
+
+
+@pytest.mark.usefixtures("few_at_a_time")
+async def test_one_that_waits_is_answered_when_its_time_is_over_or_a_partition_is_deleted(
+    node: Server,
+) -> None:
+    many = Client(Straight(node))
+    answer = await many.answer(wanted(*all_of(0), max_wait_ms=5), 12)
+    assert [row[2] for row in shown(answer)] == [Error.NONE] * PARTITIONS
+    sent = many.send(wanted(*all_of(0), max_wait_ms=1000), 12)
+    for _ in range(30):
+        await asyncio.sleep(0)
+    other = Client(Straight(node))
+    other.send(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000), 6)
+    errors = {row[2] for row in shown(await settled(many, sent))}
+    assert errors == {Error.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+@pytest.mark.usefixtures("few_at_a_time")
+@pytest.mark.parametrize("turns_taken", range(12))
+async def test_nothing_waits_for_a_client_that_hung_up(node: Server, turns_taken: int) -> None:
+    many = Client(Straight(node))
+    many.send(wanted(*all_of(0), max_wait_ms=1000), 12)
+    for _ in range(turns_taken):
+        await asyncio.sleep(0)
+    many.close()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not any(each.waiting for each in node.partitions.by_name["t"].partitions.values())
+    create(node, ("after", 1))
+
+
+@pytest.mark.usefixtures("few_at_a_time")
+async def test_a_session_of_many_partitions_is_told_each_of_its_news_once(node: Server) -> None:
+    client = Client(Straight(node))
+    client.ask(produce((1, SHORT)), 9)
+    first = await client.answer(wanted(*all_of(0), session_epoch=0), 12)
+    assert len(shown(first)) == PARTITIONS
+    grown = wanted((1, 1), session_id=first.session_id, session_epoch=1)
+    assert shown(await client.answer(grown, 12)) == []
+    client.ask(produce((5, SHORT)), 9)
+    more = wanted(session_id=first.session_id, session_epoch=2)
+    assert [row[1] for row in shown(await client.answer(more, 12))] == [5]
+    gone = [ForgottenTopic(topic="t", partitions=[0, 1, 2, 3])]
+    last = wanted(session_id=first.session_id, session_epoch=3, forgotten_topics_data=gone)
+    assert [row[1] for row in shown(await client.answer(last, 12))] == [5]

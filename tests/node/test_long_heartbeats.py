@@ -1,0 +1,239 @@
+"""Heartbeats of consumer groups that are much to decide: others are served meanwhile, and each has its turn."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from broker.coordination.groups import OFFSETS_TOPIC
+from broker.coordination.long_heartbeats import MOST_TRIES
+from broker.environment.computing import ComputingThreads
+from broker.server import Server
+from coordinator.group.consumer import long_heartbeat
+from protocol.errors import Error
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
+from tests.node.admin_requests import create
+from tests.node.computing import Held
+from tests.support.straight import Straight
+from tests.support.whole_server import clock_of
+from tests.support.wire import Client, Outcome
+
+
+@pytest.fixture
+async def held(node: Server, monkeypatch: pytest.MonkeyPatch) -> Held:
+    """Whatever is decided is much, and waits."""
+    create(node, ("t", 3))
+    await Client(Straight(node)).answer(FindCoordinatorRequest(key="g"), 3)
+    monkeypatch.setattr(long_heartbeat, "MOST_IN_PASSING", -1)
+    computing = Held()
+    monkeypatch.setattr(node.turns, "_computing", computing)
+    return computing
+
+
+def join(member: str, group: str = "g", topic: str = "t") -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[topic],
+        topic_partitions=[],
+    )
+
+
+def beat(member: str, epoch: int) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id=member,
+        member_epoch=epoch,
+        subscribed_topic_names=None,
+        topic_partitions=None,
+    )
+
+
+def leave(member: str) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(group_id="g", member_id=member, member_epoch=-1)
+
+
+def told(answer: Any) -> tuple[Error, int]:
+    assert not isinstance(answer, Outcome)
+    return Error(answer.message.error_code), answer.message.member_epoch
+
+
+def end_of_offsets(node: Server) -> int:
+    return sum(each.log.log_end_offset for each in node.partitions.by_name[OFFSETS_TOPIC].partitions.values())
+
+
+async def test_those_of_one_group_take_turns_and_another_group_waits_for_none(
+    node: Server, held: Held
+) -> None:
+    one, two, other = (Client(Straight(node)) for _ in range(3))
+    first, second = one.send(join("one"), 1), two.send(join("two"), 1)
+    assert len(held.waiting) == 1
+    third = other.send(join("three", "another"), 1)
+    assert len(held.waiting) == 2
+    await held.let_go()
+    assert told(one.receive(first)) == (Error.NONE, 2)
+    assert two.receive(second, within_s=0) is Outcome.SILENCE
+    await held.let_go()
+    assert told(other.receive(third)) == (Error.NONE, 2)
+    await held.let_go()
+    assert told(two.receive(second)) == (Error.NONE, 2)  # the next assignment is due in a second
+    assert node.groups.shard_of("g").groups.consumer["g"].epoch == 3
+    assert not node.groups.deciding
+
+
+async def test_who_hangs_up_is_passed_over_and_nothing_is_written_for_it(node: Server, held: Held) -> None:
+    clients = [Client(Straight(node)) for _ in range(4)]
+    sent = [client.send(join(f"m{number}"), 1) for number, client in enumerate(clients)]
+    for gone in (0, 2):
+        clients[gone].close()
+    await asyncio.sleep(0)
+    before = end_of_offsets(node)
+    await held.let_go()  # what is computed for the first one is of no use any more
+    assert end_of_offsets(node) == before
+    await held.let_go()
+    assert told(clients[1].receive(sent[1])) == (Error.NONE, 2)
+    await held.let_go()
+    assert told(clients[3].receive(sent[3])) == (Error.NONE, 2)
+    assert not held.waiting
+    assert not node.groups.deciding
+    assert {*node.groups.shard_of("g").groups.consumer["g"].members} == {"m1", "m3"}
+
+
+@pytest.mark.limit("broker.coordination.long_heartbeats.MOST_TRIES")
+async def test_a_decision_is_made_anew_where_the_group_changes_meanwhile_but_not_for_ever(
+    node: Server, held: Held
+) -> None:
+    one, two, coming = Client(Straight(node)), Client(Straight(node)), Client(Straight(node))
+    sent = one.send(join("one"), 1)
+    await held.let_go()
+    one.receive(sent)
+    sent = coming.send(join("coming"), 1)
+    for _ in range(MOST_TRIES):
+        assert coming.receive(sent, within_s=0) is Outcome.SILENCE
+        node.groups.shard_of("g").topics_changed({"t"}, created=False)
+        await held.let_go()
+    assert told(coming.receive(sent))[0] is Error.COORDINATOR_LOAD_IN_PROGRESS
+    sent = coming.send(join("coming"), 1)
+    two.ask(leave("one"), 1)
+    await held.let_go()
+    await held.let_go()
+    assert told(coming.receive(sent)) == (Error.NONE, 2)
+    assert not node.groups.deciding
+
+
+async def test_who_is_under_way_while_leadership_is_lost_is_sent_elsewhere(node: Server, held: Held) -> None:
+    one, two = Client(Straight(node)), Client(Straight(node))
+    first, second = one.send(join("one"), 1), two.send(join("two"), 1)
+    node.groups.unload()
+    await held.let_go()
+    assert told(one.receive(first))[0] is Error.NOT_COORDINATOR
+    assert told(two.receive(second))[0] is Error.NOT_COORDINATOR
+    assert not node.groups.deciding
+
+
+async def test_a_topic_that_comes_while_its_subscriber_s_heartbeat_is_decided_is_assigned(
+    node: Server, held: Held
+) -> None:
+    one = Client(Straight(node))
+    sent = one.send(join("one", topic="u"), 1)
+    await held.let_go()
+    one.receive(sent)
+    sent = one.send(beat("one", 2), 1)  # the first one of a new group looks at the topics once more
+    await held.let_go()
+    one.receive(sent)
+    two = Client(Straight(node))
+    clock_of(node).advance_ms(3000)  # an assignment is due, and another one after it
+    sent = two.send(join("two", topic="v"), 1)
+    held.compute()
+    create(node, ("v", 3))
+    await held.let_go()
+    error, epoch = told(two.receive(sent))
+    assert error is Error.NONE
+    clock_of(node).advance_ms(3000)
+    sent = two.send(beat("two", epoch), 1)
+    if held.waiting:
+        await held.let_go()
+    two.receive(sent)
+    member = node.groups.shard_of("g").groups.consumer["g"].members["two"]
+    assert [sorted(partitions) for partitions in member.assigned.values()] == [[0, 1, 2]]
+
+
+async def test_who_waits_for_its_turn_is_not_fenced_meanwhile(node: Server, held: Held) -> None:
+    one, two = Client(Straight(node)), Client(Straight(node))
+    sent = one.send(join("one"), 1)
+    await held.let_go()
+    one.receive(sent)
+    joining = two.send(join("two"), 1)
+    waiting = one.send(beat("one", 2), 1)
+    clock_of(node).advance_ms(100_000)  # two sessions
+    node.timers.fire_due()
+    await held.let_go()
+    assert told(two.receive(joining))[0] is Error.NONE  # and it was decided once
+    await held.let_go()
+    assert told(one.receive(waiting))[0] is Error.NONE
+    clock_of(node).advance_ms(1_000)
+    node.timers.fire_due()
+    assert {*node.groups.shard_of("g").groups.consumer["g"].members} == {"one", "two"}
+
+
+async def test_who_hangs_up_while_it_waits_is_late_as_any_other(node: Server, held: Held) -> None:
+    one, two = Client(Straight(node)), Client(Straight(node))
+    sent = one.send(join("one"), 1)
+    await held.let_go()
+    one.receive(sent)
+    two.send(join("two"), 1)
+    one.send(beat("one", 2), 1)
+    one.close()
+    await asyncio.sleep(0)
+    clock_of(node).advance_ms(100_000)
+    node.timers.fire_due()
+    assert not node.groups.shard_of("g").groups.consumer["g"].members
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_who_is_under_way_while_its_shard_is_loaded_anew_looks_for_it_again(
+    node: Server, held: Held, waits: bool
+) -> None:
+    one, two = Client(Straight(node)), Client(Straight(node))
+    sent = one.send(join("one"), 1)
+    await held.let_go()
+    one.receive(sent)
+    if waits:
+        two.send(join("two"), 1)
+    sent = one.send(beat("one", 2), 1)
+    shards = node.groups._shards
+    shards._give_up(node.groups.partition_of("g"))
+    shards.follow()  # it is led here again at once
+    while held.waiting:
+        await held.let_go()
+    assert told(one.receive(sent))[0] is Error.NOT_COORDINATOR
+    sent = one.send(beat("one", 2), 1)
+    await held.let_go()
+    assert told(one.receive(sent)) == (Error.NONE, 2)
+    assert not node.groups.deciding
+
+
+async def test_no_more_waits_to_be_computed_than_somebody_waits_for(
+    node: Server, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computing = ComputingThreads()
+    monkeypatch.setattr(node.turns, "_computing", computing)
+    begun, go_on = threading.Event(), threading.Event()
+    computing(lambda: begun.set() or go_on.wait(), lambda value, error: None)
+    await asyncio.to_thread(begun.wait)
+    for number in range(100):
+        client = Client(Straight(node))
+        client.send(join(f"m{number}", group=f"g{number % 3}"), 1)
+        assert sum(map(len, computing._long._waiting.values())) == 1
+        client.close()
+        await asyncio.sleep(0)
+        assert not computing._long._waiting
+    go_on.set()
+    answer = await Client(Straight(node)).answer(join("one"), 1)
+    assert answer.error_code == Error.NONE
+    computing.stop()

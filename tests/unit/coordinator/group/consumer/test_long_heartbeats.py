@@ -1,0 +1,347 @@
+"""Heartbeats that are much to decide: beside the loop, by a copy of the group, and anew where that has changed."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from coordinator.group.classic.group import ClassicGroup
+from coordinator.group.client import Client
+from coordinator.group.consumer import long_heartbeat
+from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
+from coordinator.group.consumer.sessions import RETRY_MS
+from coordinator.group.modern.topic_hashes import TopicHashes
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
+from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
+
+MANY = MOST_IN_PASSING  # partitions
+
+
+def said(
+    member: str, epoch: int = 0, names: Sequence[str] = ("t",), instance: str | None = None
+) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id=member,
+        member_epoch=epoch,
+        instance_id=instance,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[*names],
+        topic_partitions=[],
+    )
+
+
+def long(
+    groups: Consumers, member: str = "one", epoch: int = 0, names: Sequence[str] = ("t",)
+) -> LongHeartbeat:
+    heartbeat = groups.shard.consumer_heartbeat(Client("c", "/host", 1), said(member, epoch, names))
+    assert isinstance(heartbeat, LongHeartbeat)
+    return heartbeat
+
+
+def history(seed: int) -> Consumers:
+    """Members that come, go, change what they subscribe to, and die."""
+    luck = random.Random(seed)
+    groups = Consumers(FakeTopics(t=5, u=3, v=1))
+    epochs: dict[str, int] = {}
+    owned: dict[str, dict[str, Any]] = {}
+    for _ in range(60):
+        member = f"m{luck.randrange(5)}"
+        names = luck.sample(["t", "u", "v", "nowhere"], luck.randrange(1, 4))
+        what = luck.randrange(8)
+        if what == 0 and member in epochs:
+            groups.beat(member, -1)
+            epochs.pop(member)
+        elif what == 1:
+            groups.runtime.pass_ms(20_000)
+        elif what == 2:
+            groups.shard.topics_changed({"t"}, created=False)
+        elif member not in epochs or what == 3:
+            more = {"regex": "u|v"} if luck.randrange(3) == 0 else {}
+            answer = groups.enter(member, *names, assignor=luck.choice([None, "range", "uniform"]), **more)
+            epochs[member], owned[member] = answer.member_epoch, {}
+        else:
+            answer = groups.beat(member, epochs[member], owned=owned[member])
+            if answer.error_code:
+                epochs.pop(member)
+                continue
+            epochs[member] = answer.member_epoch
+            owned[member] = groups.assigned(answer) or owned[member]
+    return groups
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_same_is_written_and_known_whether_it_is_decided_in_passing_or_not(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_passing = history(seed)
+    monkeypatch.setattr(long_heartbeat, "MOST_IN_PASSING", -1)
+    beside = history(seed)
+    assert beside.runtime.log == in_passing.runtime.log
+    known = [
+        {
+            slot: getattr(groups.group, slot)
+            for slot in (*type(groups.group).__slots__, *type(groups.group).__mro__[1].__slots__)
+            if slot not in ("members", "server_assignors")
+        }
+        for groups in (beside, in_passing, beside.restarted())
+    ]
+    assert known[0] == known[1]
+    assert [*beside.group.members.items()] == [*in_passing.group.members.items()]
+    assert beside.group.server_assignors.items() == in_passing.group.server_assignors.items()
+
+
+@pytest.mark.limit("coordinator.group.consumer.long_heartbeat.MOST_IN_PASSING")
+def test_what_many_topics_partitions_or_members_take_is_long_and_who_has_settled_never_is() -> None:
+    few = Consumers(FakeTopics(t=6))
+    assert few.enter("one").error_code == Error.NONE  # decided in passing, or it would be another class
+    for topics, members in ((FakeTopics(t=MANY), 1), (FakeTopics(t=500), 300)):
+        groups = Consumers(topics)
+        for number in range(members - 1):
+            groups.enter(f"m{number}")
+        heartbeat = long(groups)
+        heartbeat.decide()
+        answer = heartbeat.settle()
+        assert answer is not None
+        said = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="one", member_epoch=answer.member_epoch, subscribed_topic_names=None
+        )
+        groups.beat("one", answer.member_epoch)  # the first one of a new group looks at the topics once more
+        if members == 1:
+            again = groups.shard.consumer_heartbeat(Client("c", "/host", 1), said)
+            assert not isinstance(again, LongHeartbeat)
+    groups = Consumers()
+    names = [f"nowhere-{number}" for number in range(MOST_IN_PASSING)]
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="one", subscribed_topic_names=names, rebalance_timeout_ms=1000
+    )
+    assert isinstance(groups.shard.consumer_heartbeat(Client("c", "/host", 1), request), LongHeartbeat)
+
+
+def test_nothing_has_happened_before_it_is_settled() -> None:
+    groups = Consumers(FakeTopics(t=MANY))
+    heartbeat = long(groups)
+    heartbeat.decide()
+    assert not groups.runtime.log
+    assert "g" not in groups.shard.groups.consumer
+    assert groups.runtime.timers.next_ms is None
+    assert heartbeat.settle() is not None
+    assert len(groups.holds("one")) == MANY
+    assert groups.restarted().holds("one") == groups.holds("one")
+
+
+def test_what_is_not_durable_of_the_group_stays_with_it_until_the_decision_counts() -> None:
+    groups = Consumers(FakeTopics(t=MANY))
+    groups.enter("old", instance="i")
+    groups.enter("two")
+    groups.beat("old", -2, instance="i")
+    before = groups.group
+    before.awaited_joins |= {"old", "two"}
+    request = said("new", instance="i")
+    heartbeat = groups.shard.consumer_heartbeat(Client("c", "/host", 1), request)
+    assert isinstance(heartbeat, LongHeartbeat)
+    heartbeat.decide()
+    assert before.awaited_joins == {"old", "two"}
+    before.awaited_joins.add("told meanwhile")
+    before.awaited_joins.discard("two")
+    assert heartbeat.settle() is not None
+    assert groups.group is not before
+    assert groups.group.awaited_joins == {"told meanwhile"}
+
+
+def test_the_log_says_what_a_decision_brought_about_once_and_nothing_of_one_that_counts_no_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "barnabas.groups")
+    groups = Consumers(FakeTopics(t=MANY))
+    groups.enter("old", instance="i")
+    groups.beat("old", -2, instance="i")
+    request = said("new", names=("t", "u"), instance="i")
+    caplog.clear()
+    for counts in (False, True):
+        heartbeat = groups.shard.consumer_heartbeat(Client("c", "/host", 1), request)
+        assert isinstance(heartbeat, LongHeartbeat)
+        heartbeat.decide()
+        if not counts:
+            groups.group.request_refresh()
+        assert not caplog.messages
+        assert (heartbeat.settle() is not None) is counts
+    assert caplog.messages == [
+        "group g: new takes the place of old",
+        "group g is at epoch 3",
+        "group g: assignment 3 by uniform",
+    ]
+
+
+def test_an_empty_classic_group_is_forgotten_where_the_decision_counts(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "barnabas.groups")
+    groups = Consumers(FakeTopics(t=MANY))
+    groups.shard.groups.classic["g"] = ClassicGroup("g", 0)
+    forgotten: list[str] = []
+    monkeypatch.setattr(groups.shard._rebalancing, "forget", forgotten.append)
+    heartbeat = long(groups)
+    heartbeat.decide()
+    assert not caplog.messages
+    assert not forgotten
+    assert heartbeat.settle() is not None
+    assert caplog.messages[0] == "group g, empty, is a consumer group from here on"
+    assert forgotten == ["g"]
+    assert "g" not in groups.shard.groups.classic
+
+
+def test_a_decision_counts_no_more_once_the_group_has_changed() -> None:
+    groups = Consumers(FakeTopics(t=MANY))
+    groups.enter("two")
+    changes: list[Any] = [
+        lambda: groups.enter("three"),
+        lambda: groups.beat("three", -1),
+        lambda: groups.shard.topics_changed({"t"}, created=False),
+        lambda: groups.runtime.pass_ms(46_000),
+    ]
+    for change in changes:
+        heartbeat = long(groups)
+        heartbeat.decide()
+        change()
+        written = len(groups.runtime.log)
+        assert heartbeat.settle() is None
+        assert len(groups.runtime.log) == written
+    heartbeat = long(groups)
+    heartbeat.decide()
+    assert heartbeat.settle() is not None
+
+
+def test_a_member_is_not_late_while_a_heartbeat_of_its_own_waits_to_be_decided() -> None:
+    groups = Consumers(FakeTopics(t=MANY))
+    groups.enter("one")
+    heartbeat, request = long(groups), said("one")
+    with groups.shard.deciding(request), groups.shard.deciding(request):
+        heartbeat.decide()
+        groups.runtime.pass_ms(100_000)
+        assert heartbeat.settle() is not None
+    groups.runtime.pass_ms(44_999)  # the whole session, from there on
+    assert "one" in groups.group.members
+    groups.runtime.pass_ms(1)
+    assert not groups.group.members
+
+
+def test_who_was_late_and_is_refused_is_late_once_nothing_of_it_waits() -> None:
+    groups = Consumers(FakeTopics(t=MANY))
+    groups.enter("one")
+    with groups.shard.deciding(said("one")):
+        with groups.shard.deciding(said("one")):
+            groups.runtime.pass_ms(50_000)
+        groups.runtime.pass_ms(50_000)
+        assert "one" in groups.group.members
+    groups.runtime.pass_ms(RETRY_MS)
+    assert not groups.group.members
+
+
+def test_who_has_to_give_up_something_is_not_late_before_it_is_heard() -> None:
+    groups = Consumers(FakeTopics(t=6))
+    first = groups.enter("one")
+    groups.enter("two")
+    assert groups.beat("one", first.member_epoch, owned={"t": range(6)}).error_code == Error.NONE
+    kept = {"t": groups.holds("one")}
+    assert len(kept["t"]) == 3  # it has a minute to give up the others
+    with groups.shard.deciding(said("one")):
+        for _ in range(9):
+            groups.runtime.pass_ms(10_000)
+            groups.beat("two", groups.group.members["two"].epoch)
+        assert groups.beat("one", first.member_epoch, owned=kept).error_code == Error.NONE
+    groups.runtime.pass_ms(RETRY_MS)
+    assert "one" in groups.group.members
+
+
+def test_a_group_that_came_or_went_meanwhile_is_another_one() -> None:
+    groups = Consumers(FakeTopics(t=MANY))
+    heartbeat = long(groups)
+    heartbeat.decide()
+    groups.enter("two")
+    assert heartbeat.settle() is None
+    heartbeat = long(groups)
+    groups.shard.groups.consumer.clear()
+    heartbeat.decide()
+    assert heartbeat.settle() is None
+
+
+def test_what_can_t_be_written_leaves_the_group_as_it_was() -> None:
+    groups = Consumers(FakeTopics(t=MANY))
+    groups.enter("two")
+    before = groups.group
+    heartbeat = long(groups)
+    heartbeat.decide()
+    groups.runtime.failing = Error.COORDINATOR_NOT_AVAILABLE
+    with pytest.raises(KafkaError):
+        heartbeat.settle()
+    assert groups.group is before
+    assert "one" not in before.members
+
+
+def test_what_goes_wrong_is_told_unless_the_group_or_the_topics_changed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = Consumers(FakeTopics(t=MANY))
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("dictionary changed size during iteration")
+
+    heartbeats = groups.shard._heartbeats
+    monkeypatch.setattr(heartbeats._steps.target, "take", fail)
+    heartbeat = long(groups)
+    heartbeat.decide()
+    with pytest.raises(RuntimeError):
+        heartbeat.settle()
+    heartbeat = long(groups)
+    heartbeat.decide()
+    groups.topics.create("u", 1)
+    assert heartbeat.settle() is None
+
+
+@pytest.mark.parametrize("what", ["comes", "grows", "is made again"])
+def test_a_topic_that_changes_while_its_first_subscriber_is_decided_is_looked_at_again(what: str) -> None:
+    """The group didn't subscribe to it yet, so nobody told it."""
+    groups = Consumers(FakeTopics(t=MANY))
+    groups.enter("two")
+    groups.beat("two", 2)
+    if what != "comes":
+        groups.topics.create("u", 1)
+        groups.shard.topics_changed({"u"}, created=True)
+    heartbeat = long(groups, names=["u"])
+    heartbeat.decide()
+    if what == "is made again":
+        del groups.topics.found["u"]
+        groups.shard.topics_changed({"u"}, created=False)
+    groups.topics.create("u", 3)
+    groups.shard.topics_changed({"u"}, created=what != "grows")
+    answer = heartbeat.settle()
+    assert answer is not None
+    groups.beat("one", answer.member_epoch)
+    assert groups.holds("one", "u") == [0, 1, 2]
+
+
+def test_metadata_of_no_topic_s_doesn_t_have_a_group_look_again() -> None:
+    groups = Consumers(FakeTopics(t=MANY))
+    groups.enter("two")
+    groups.beat("two", 2)
+    heartbeat = long(groups)
+    heartbeat.decide()
+    groups.topics.version += 1
+    assert heartbeat.settle() is not None
+    assert not groups.group.needs_refresh(groups.runtime.now_ms())
+
+
+def test_a_hash_of_a_topic_that_changes_while_it_is_looked_at_isn_t_kept() -> None:
+    topics = FakeTopics(t=1)
+    hashes = TopicHashes(topics)
+    hashed = hashes.look(["t"])
+    topics.create("t", 2)
+    hashes.forget({"t"})
+    hashes.keep(hashed)
+    assert hashes.of(["t"]) == TopicHashes(topics).of(["t"]) != hashed.value
