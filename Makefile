@@ -10,7 +10,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-# The tests start hundreds of Python processes, each of which would compile every module anew.
+# The tests start hundreds of Python processes, each of which would compile every module anew. What is installed for
+# them is compiled when it is first imported, too: most of it never is, and pip would compile it all on one core.
 unexport PYTHONDONTWRITEBYTECODE
 
 # Tests that wait for a broker or a JVM leave a core idle, which one more worker than cores fills.
@@ -59,6 +60,7 @@ format: .venv/.dev  ## format the code
 reference: .venv/.dev  ## fetch Apache Kafka's jars, which some tests compare with, and Spark's Kafka connector
 	@tests/kafka/kafka archive || echo 'Tests that need Apache Kafka will be skipped.'
 	@$(BIN)/python -m barnabas.spark.connector || echo 'Tests that need Spark will be skipped.'
+	@$(BIN)/python -m tests.support.spark_archive || echo 'Without an archive of its classes Spark starts slowly.'
 
 pipeline: needs-java .venv/.pipeline  ## flights through PySpark, exactly once, from a broker of its own to a picture
 	@$(BIN)/python -m examples.flights_pipeline $(ARGS)
@@ -143,5 +145,5 @@ clean:  ## remove what make and the tools made
 
 .venv/.dev: .venv/bin/python pyproject.toml
 	@echo 'Installing PySpark (some 450 MB) and the tools into .venv, once; that may take a minute.'
-	$(PIP) install --editable '.[dev]'
+	$(PIP) install --no-compile --editable '.[dev]'
 	@touch $@ .venv/.run .venv/.quick .venv/.pipeline

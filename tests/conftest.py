@@ -14,7 +14,12 @@ from tests.support import apache_kafka as kafka_runner
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.requirements import REQUIRE_ALL, need_apache_kafka, need_program
 
-pytest_plugins = ["pytester", "tests.support.hangs", "tests.support.temporary_folders"]
+pytest_plugins = [
+    "pytester",
+    "tests.support.hangs",
+    "tests.support.shared_compiling",
+    "tests.support.temporary_folders",
+]
 
 # How quickly examples are drawn says something of the machine alone.
 hypothesis.settings.register_profile(
