@@ -19,6 +19,9 @@ LONGEST_HOLD_S = 0.05
 TURN_S = 0.01
 """From here on a turn ends where there is more to do, and others are served first."""
 
+IN_A_ROW_S = 0.002
+"""For so long requests of one connection are served one behind the other, where others wait."""
+
 QUIET_S = 10.0
 """Between two lines about the same kind of work."""
 

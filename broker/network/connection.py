@@ -15,7 +15,7 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Protocol, cast
 
-from broker.environment.watchdog import LONGEST_HOLD_S, TURN_S
+from broker.environment.watchdog import IN_A_ROW_S, LONGEST_HOLD_S
 from broker.network.answers import Chunk, CloseConnectionError
 from broker.network.connection_states import Action, ConnectionState, Event
 from broker.network.frames import MAX_CONTROL_REQUEST_BYTES, hint
@@ -60,6 +60,7 @@ class Connection(ReceivingSide):
         "_max_frame_bytes",
         "_next_turn",
         "_throttle",
+        "_turn_began_s",
         "client_software",
         "listener",
         "principal",
@@ -73,6 +74,7 @@ class Connection(ReceivingSide):
         self._max_frame_bytes = memory.max_frame_bytes
         self._throttle: Scheduled | None = None  # until it is over
         self._next_turn: Scheduled | None = None  # where frames are at hand that others go before
+        self._turn_began_s = 0.0  # where the loop reads on before it looks at others
         self._has_ended = False  # the client's side
 
     # --- asyncio's side -------------------------------------------------------------------------------------
@@ -129,10 +131,14 @@ class Connection(ReceivingSide):
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
         self.last_active_s = self._time()
-        if self._state is _SERVING and self._next_turn is None:
-            self._serve()
-        else:
+        if self._state is not _SERVING or self._next_turn is not None:
             self._bound_backlog()
+        elif self._end < self._room_end:
+            self._serve(self._turn_began_s)
+            self._turn_began_s = 0.0
+        else:  # and the loop reads on before it looks at others: libuv does, up to 32 times
+            self._turn_began_s = self._turn_began_s or self._requests.monotonic_s()
+            self._serve(self._turn_began_s)
 
     def eof_received(self) -> bool:
         """What the client has sent whole is served, and answered, before this closes. So it is in Kafka, which reads
@@ -142,15 +148,19 @@ class Connection(ReceivingSide):
 
     # --- frames ---------------------------------------------------------------------------------------------
 
-    def _serve(self) -> None:
-        """Serve every whole frame at hand, for as long as nothing keeps us from it; others are let in between."""
+    def _serve(self, turn_began_s: float = 0.0) -> None:
+        """Serve every whole frame at hand, for as long as nothing keeps us from it; others are let in between.
+
+        `turn_began_s`: where requests of this connection were served before, and nothing in between.
+        """
         if self.transport is None or self.transport.is_closing():
             return
         out: list[Chunk] = []
         waiting_bytes = 0
         requests = self._requests
         frame = self._view
-        turn_began_s = began_s = requests.monotonic_s()
+        began_s = requests.monotonic_s()
+        turn_began_s = turn_began_s or began_s
         try:
             while self._state is _SERVING:
                 start = self._start
@@ -169,7 +179,8 @@ class Connection(ReceivingSide):
                 if self._memory.answers.is_full:
                     self._wait_to_answer(self.transport)
                     break
-                if began_s - turn_began_s > TURN_S:
+                if began_s - turn_began_s > IN_A_ROW_S:
+                    self._turn_began_s = 0.0
                     self._next_turn = self._call_soon(self._serve_on)
                     break
                 if size > INITIAL_BUFFER_BYTES and not self._may_decode(size):

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker.environment.watchdog import TURN_S
+from broker.environment.watchdog import IN_A_ROW_S
 from broker.network.answers import Answer, CloseConnectionError, PendingAnswer
 from protocol.errors import CodecError
 
@@ -80,7 +80,7 @@ class LeftBehind:
         monotonic_s = self._requests.monotonic_s
         turn_began_s = began_s = monotonic_s()
         while size := self._whole():
-            if began_s - turn_began_s > TURN_S:
+            if began_s - turn_began_s > IN_A_ROW_S:
                 self._next_turn = self._call_soon(self._go_on)
                 return
             frame, self._frames = self._frames[4 : 4 + size], self._frames[4 + size :]

@@ -34,6 +34,7 @@ class ReceivingSide(SendingSide):
         "_held_bytes",
         "_left_behind",
         "_pending",
+        "_room_end",
         "_start",
         "_view",
         "_waits_for_memory",
@@ -50,6 +51,7 @@ class ReceivingSide(SendingSide):
         self._view = memoryview(self._buffer)
         self._start = 0  # where the next frame starts
         self._end = 0  # where the bytes received end
+        self._room_end = 0  # where they end if they fill what was given for them
         self._pending: PendingAnswer | None = None
         self._left_behind: LeftBehind | None = None  # once the client is gone
 
@@ -57,14 +59,17 @@ class ReceivingSide(SendingSide):
         """Room for more bytes: up to the end of the frame at hand, where that is known."""
         start, end = self._start, self._end
         if not end:
+            self._room_end = len(self._buffer)
             return self._view  # as most often: all that came before is served
         if end - start >= 4:
             frame_end = start + 4 + _SIZE.unpack_from(self._buffer, start)[0]
             if end < frame_end <= len(self._buffer):
+                self._room_end = frame_end
                 return self._view[end:frame_end]
         if end == len(self._buffer):
             self._make_room()
             end = self._end
+        self._room_end = len(self._buffer)
         return self._view[end:]
 
     @property

@@ -106,7 +106,7 @@ class FakeDispatcher:
         self.served: list[bytes] = []
         self.waiting: list[Waiting] = []
         self.failures: list[BaseException] = []
-        self.now_s = 0.0
+        self.now_s = 1.0
         self.takes_s = 0.0
         self.holds: list[tuple[bytes, float]] = []
 
