@@ -25,7 +25,8 @@ def clean(files: Files, plan: CleaningPlan) -> Generator[Step, None, None]:
     synced. Raises `UncleanableError`, `OSError`.
     """
     tally = Tally()
-    offset_map = OffsetMap(plan.max_keys, plan.first_uncleanable_offset - plan.first_dirty_offset)
+    dirty_offsets = plan.first_uncleanable_offset - plan.first_dirty_offset
+    offset_map = OffsetMap(plan.max_keys, plan.first_dirty_offset, dirty_offsets)
     try:
         yield from MapBuilding(files, plan, offset_map, tally).run()
         end = max(offset_map.latest + 1, plan.first_dirty_offset)

@@ -49,7 +49,7 @@ class Copying:
             tally.read(len(batch), header.records_count)
             if header.attributes & CONTROL_BIT:
                 self._copy_control(reading, header, batch, target)
-            elif self._transactions.on_data(header) or header.records_count <= 0:
+            elif self._nothing_stays(header):
                 if self._keeps_empty(header):
                     self._write(header, empty_batch(header), 0, target)
             elif header.records_count <= RECORDS_AT_ONCE:
@@ -59,6 +59,14 @@ class Copying:
             if tally.cost >= STEP_COST:
                 yield tally.step()
         yield tally.step()
+
+    def _nothing_stays(self, header: BatchHeader) -> bool:
+        """Whether no record of the batch stays, as far as its header tells."""
+        return (
+            self._transactions.on_data(header)
+            or header.records_count <= 0
+            or not self._map.has_latest_within(header.base_offset, header.last_offset)
+        )
 
     def _keeps_empty(self, header: BatchHeader) -> bool:
         """Whether the batch stays though nothing is left of it: it says where the cleaned part of the log ends, or

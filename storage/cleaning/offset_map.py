@@ -19,6 +19,9 @@ _HASH_BYTES = 16
 _OFFSET = Struct("<q")
 _STEP = Struct("<I")
 _NO_HASH = bytes(_HASH_BYTES)
+_MOST_MARKS = 1 << 24
+_MOST_FAMILIAR = 4096
+_FAMILIAR_BYTES = 64
 _MAX_BUFFER_BYTES = 2**31 - 1
 
 # takes a third of the time of hashlib's, which asks OpenSSL; not every Python has it
@@ -51,13 +54,27 @@ class OffsetMap:
     A key whose slot is taken goes on by a step of its own: in a full table a lookup has a fifth of the way that it has
     from slot to slot. The number of slots is a prime, so that each step comes to all of them.
 
+    Beside it a byte for each offset, of 16 million at most, says whether a record there is the latest of its key, so
+    that batches of which nothing is needed any more are known without another look at their records. And the slots of
+    some keys are at hand: in internal topics a few come again and again.
+
     `latest` is the offset up to which the log is in the map; -1 before anything is.
     """
 
-    __slots__ = ("_hashes", "_offsets", "_slots", "count", "latest", "max_keys")
+    __slots__ = (
+        "_familiar",
+        "_first_offset",
+        "_hashes",
+        "_marks",
+        "_offsets",
+        "_slots",
+        "count",
+        "latest",
+        "max_keys",
+    )
 
-    def __init__(self, max_keys: int, offsets: int) -> None:
-        """Room for `max_keys`, or less where there are only so many offsets. Raises `MemoryError`."""
+    def __init__(self, max_keys: int, first_offset: int, offsets: int) -> None:
+        """Room for `max_keys`, or less where there are only so many offsets from the first on. Raises `MemoryError`."""
         self.max_keys = max(1, max_keys)
         self._slots = _slots_for(min(self.max_keys, max(1, offsets)), self.max_keys)
         # zeros, of which the kernel provides only what is touched
@@ -66,15 +83,36 @@ class OffsetMap:
             self._offsets = mmap.mmap(-1, self._slots * _OFFSET.size)
         except OSError as failure:  # which would pass for one of the disk
             raise MemoryError(f"an offset map of {self._slots} slots: {failure}") from failure
+        self._first_offset = first_offset
+        self._marks = bytearray(min(max(0, offsets), _MOST_MARKS))
+        self._familiar: dict[bytes, int] = {}
         self.count = 0
         self.latest = -1
 
     def put(self, key: bytes, offset: int) -> bool:
-        """The key has a record at the offset, later than all before. False, and nothing done, where the map is full:
-        even a key that is in it isn't taken any more, as in Kafka."""
+        """The key has a record at the offset, not before any that was put. False, and nothing done, where the map is
+        full: even a key that is in it isn't taken any more, as in Kafka."""
         known = self.count
         if known >= self.max_keys:
             return False
+        slot = self._familiar.get(key, -1)
+        if slot < 0:
+            slot = self._slot_for(key)
+        marks = self._marks
+        if self.count == known:
+            mark = _OFFSET.unpack_from(self._offsets, slot * 8)[0] - self._first_offset
+            if mark < len(marks) and marks[mark] == 1:
+                marks[mark] = 0
+        mark = offset - self._first_offset
+        if mark < len(marks):
+            # 2 stays: records of a batch that is out of order, at one offset
+            marks[mark] = 2 if marks[mark] else 1
+        _OFFSET.pack_into(self._offsets, slot * 8, offset)
+        self.latest = offset
+        return True
+
+    def _slot_for(self, key: bytes) -> int:
+        """Its own, or a free one, which is taken with that."""
         hashed = md5(key).digest()
         hashes = self._hashes
         slots = self._slots
@@ -85,7 +123,7 @@ class OffsetMap:
         while found != hashed:
             if found == _NO_HASH:
                 hashes[at : at + _HASH_BYTES] = hashed
-                self.count = known + 1
+                self.count += 1
                 break
             if not step:
                 step = 1 + _STEP.unpack_from(hashed)[0] % (slots - 1)
@@ -94,9 +132,11 @@ class OffsetMap:
                 slot -= slots
             at = slot * _HASH_BYTES
             found = hashes[at : at + _HASH_BYTES]
-        _OFFSET.pack_into(self._offsets, slot * 8, offset)
-        self.latest = offset
-        return True
+        if len(key) <= _FAMILIAR_BYTES:
+            if len(self._familiar) == _MOST_FAMILIAR:
+                self._familiar.clear()
+            self._familiar[key] = slot
+        return slot
 
     def get(self, key: bytes) -> int:
         """The offset of the key's latest record, `NOT_FOUND` of a key that isn't in the map."""
@@ -119,6 +159,14 @@ class OffsetMap:
             found = hashes[at : at + _HASH_BYTES]
         offset: int = _OFFSET.unpack_from(self._offsets, slot * 8)[0]
         return offset
+
+    def has_latest_within(self, first_offset: int, last_offset: int) -> bool:
+        """Whether one of these offsets may have the latest record of a key. False is certain: all of them are in the
+        map, and what is there are older records, records without a key, or none."""
+        start, end = first_offset - self._first_offset, last_offset + 1 - self._first_offset
+        if start < 0 or last_offset > self.latest or end > len(self._marks):
+            return True
+        return self._marks.count(0, start, end) < end - start
 
     def reach(self, offset: int) -> None:
         """The log is in the map up to the offset, whether or not there was a key."""

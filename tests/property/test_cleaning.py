@@ -4,11 +4,14 @@ import random
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.cleaning.offset_map import OffsetMap
 from tests.support.compacted_history import CompactedHistory
 from tests.support.examples import examples
+from tests.unit.storage.cleaning.compacted_logs import stored
 
 
 @settings(max_examples=examples(10), deadline=None)
@@ -21,3 +24,20 @@ def test_a_cleaned_log_says_of_each_key_what_it_said_before(seed: int) -> None:
         history.clean()
         history.check()
         history.log.close(clean=False)
+
+
+@settings(max_examples=examples(10), deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_batch_that_goes_unread_would_have_gone_record_by_record(seed: int) -> None:
+    left = []
+    for unread in (True, False):
+        with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+            if not unread:
+                patch.setattr(OffsetMap, "has_latest_within", lambda *_offsets: True)
+            history = CompactedHistory(Path(directory), random.Random(seed))
+            for _step in range(120):
+                history.step()
+            history.clean()
+            left.append(stored(history.log))
+            history.log.close(clean=False)
+    assert left[0] == left[1]

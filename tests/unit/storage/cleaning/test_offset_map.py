@@ -5,11 +5,12 @@ import random
 
 import pytest
 
+from storage.cleaning import offset_map
 from storage.cleaning.offset_map import NOT_FOUND, OffsetMap, keys_for
 
 
 def test_a_key_has_the_offset_that_was_put_last() -> None:
-    found = OffsetMap(100, 1000)
+    found = OffsetMap(100, 0, 1000)
     assert found.put(b"a", 1)
     assert found.put(b"b", 2)
     assert found.put(b"a", 3)
@@ -19,14 +20,14 @@ def test_a_key_has_the_offset_that_was_put_last() -> None:
 
 
 def test_the_empty_key_is_a_key() -> None:
-    found = OffsetMap(100, 1000)
+    found = OffsetMap(100, 0, 1000)
     assert found.get(b"") == NOT_FOUND
     found.put(b"", 0)
     assert found.get(b"") == 0
 
 
 def test_a_full_map_takes_not_even_a_key_that_it_has() -> None:
-    found = OffsetMap(2, 1000)
+    found = OffsetMap(2, 0, 1000)
     assert found.put(b"a", 1)
     assert found.put(b"b", 2)
     assert not found.put(b"a", 3)
@@ -38,7 +39,7 @@ def test_thousands_of_keys_are_told_apart_up_to_the_last_that_there_is_room_for(
     chance = random.Random(1)
     keys = [chance.randbytes(chance.randrange(1, 40)) for _ in range(5000)]
     known: dict[bytes, int] = {}
-    found = OffsetMap(len(set(keys)), 1 << 40)
+    found = OffsetMap(len(set(keys)), 0, 1 << 40)
     for offset, key in enumerate(keys):
         if len(known) < found.max_keys:
             assert found.put(key, offset)
@@ -48,7 +49,7 @@ def test_thousands_of_keys_are_told_apart_up_to_the_last_that_there_is_room_for(
 
 
 def test_there_is_no_more_room_than_there_are_offsets() -> None:
-    found = OffsetMap(10**9, 3)
+    found = OffsetMap(10**9, 0, 3)
     for offset in range(3):
         found.put(b"%d" % offset, offset)
     assert [found.get(b"%d" % offset) for offset in range(3)] == [0, 1, 2]
@@ -60,7 +61,7 @@ def test_the_keys_of_kafkas_default_buffer() -> None:
 
 
 def test_the_end_moves_forward_alone() -> None:
-    found = OffsetMap(10, 10)
+    found = OffsetMap(10, 0, 10)
     found.reach(5)
     found.reach(3)
     assert found.latest == 5
@@ -72,19 +73,64 @@ def test_memory_that_is_not_to_be_had_is_no_error_of_a_disk(monkeypatch: pytest.
 
     monkeypatch.setattr(mmap, "mmap", refused)
     with pytest.raises(MemoryError):
-        OffsetMap(100, 100)
+        OffsetMap(100, 0, 100)
 
 
 def test_the_map_of_kafkas_default_buffer_takes_no_more_than_the_buffer() -> None:
-    found = OffsetMap(keys_for(134_217_728, 0.9), 1 << 40)
+    found = OffsetMap(keys_for(134_217_728, 0.9), 0, 1 << 40)
     assert len(found._hashes) + len(found._offsets) <= 134_217_728
     found.close()
 
 
 @pytest.mark.parametrize("room", range(1, 40))
 def test_a_map_of_any_size_can_be_filled_and_still_says_what_is_not_in_it(room: int) -> None:
-    found = OffsetMap(room, room)
+    found = OffsetMap(room, 0, room)
     for offset in range(room):
         assert found.put(b"%d" % offset, offset)
     assert [found.get(b"%d" % offset) for offset in range(room)] == [*range(room)]
     assert all(found.get(b"no %d" % number) == NOT_FOUND for number in range(100))
+
+
+def test_offsets_without_the_latest_record_of_a_key_are_known() -> None:
+    found = OffsetMap(10, 100, 6)
+    assert found.has_latest_within(100, 100)  # for all that is known
+    for offset, key in [(100, b"a"), (101, b"b"), (103, b"a"), (104, b"b")]:
+        found.put(key, offset)
+    assert not found.has_latest_within(100, 102)
+    assert found.has_latest_within(100, 103)
+    assert found.has_latest_within(104, 104)
+    assert found.has_latest_within(105, 105)  # isn't in the map yet
+    found.reach(105)
+    assert not found.has_latest_within(105, 105)
+    assert found.has_latest_within(99, 100)  # before what the map is of
+    assert found.has_latest_within(105, 106)  # and behind
+
+
+def test_of_two_records_at_one_offset_neither_is_forgotten() -> None:
+    found = OffsetMap(10, 0, 10)
+    for offset, key in [(3, b"a"), (3, b"b"), (4, b"a")]:
+        found.put(key, offset)
+    assert found.has_latest_within(3, 3)
+
+
+def test_offsets_past_so_many_are_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_map, "_MOST_MARKS", 3)
+    found = OffsetMap(10, 0, 10)
+    for offset in range(5):
+        found.put(b"a", offset)
+    assert not found.has_latest_within(0, 2)
+    assert found.has_latest_within(3, 3)
+    assert found.get(b"a") == 4
+
+
+def test_keys_that_are_at_hand_no_more_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_map, "_MOST_FAMILIAR", 4)
+    found = OffsetMap(50, 0, 100)
+    keys = [b"%d" % number + bytes(number * 3) for number in range(30)]  # some are too long to be
+    for offset in range(90):
+        assert found.put(keys[offset % 30], offset)
+        assert len(found._familiar) <= 4
+    assert [found.get(key) for key in keys] == [*range(60, 90)]
+    assert found.count == 30
+    assert found.has_latest_within(60, 60)
+    assert not found.has_latest_within(0, 59)
