@@ -112,6 +112,15 @@ class Table:
         return sum(path.stat().st_size for path in self.folder.glob("*.log"))
 
 
+def is_amid_a_pass(table: Table) -> bool:
+    """Where one was over before anybody saw it there is more to do: for 300 ms Kafka throttles nothing."""
+    if [*table.folder.glob("*.cleaned")]:
+        return True
+    if table.is_compacted():
+        table.write()
+    return False
+
+
 @pytest.mark.timeout(600)
 def test_they_take_turns_at_compacting_one_log(tmp_path: Path) -> None:
     need_apache_kafka()
@@ -147,7 +156,7 @@ def test_one_goes_on_where_the_other_was_killed_amid_a_pass(tmp_path: Path, firs
         turns.stop()
         turns.settings |= {"log.cleaner.enable": "true", "log.cleaner.io.max.bytes.per.second": "60000"}
         turns.start(first)
-        until(lambda: [*table.folder.glob("*.cleaned")], "a pass is under way")
+        until(lambda: is_amid_a_pass(table), "a pass is under way")
         turns.kill()
         del turns.settings["log.cleaner.io.max.bytes.per.second"]
         turns.start(second)
