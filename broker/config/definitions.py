@@ -33,7 +33,6 @@ class ConfigType(IntEnum):
 
 READ_ONLY = "read-only"
 PER_BROKER = "per-broker"
-CLUSTER_WIDE = "cluster-wide"
 
 
 class ConfigDef(NamedTuple):

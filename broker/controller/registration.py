@@ -133,7 +133,7 @@ def lose_directory(
 
 def elect(image: ClusterImage, node_id: int, online: Collection[bytes]) -> list[Message]:
     """The node becomes leader of each partition that is without one, and that it has in one of its directories,
-    `online` being their ids."""
+    `online` being their ids. It has to be in sync, or eligible: else it may lack what was acknowledged (KIP-966)."""
     return [
         records.PartitionChangeRecord(
             partition_id=index,
@@ -146,6 +146,7 @@ def elect(image: ClusterImage, node_id: int, online: Collection[bytes]) -> list[
         for topic, index, partition in _partitions(image)
         if partition.leader == NO_LEADER
         and node_id in partition.replicas
+        and (node_id in partition.isr or node_id in partition.elr)
         and is_online(partition, node_id, online)
     ]
 

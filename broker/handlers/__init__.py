@@ -4,7 +4,8 @@
 
 Ahead of context and request it names the ports that it uses, attributes of the node (`broker.server`);
 `dispatch.with_ports` gives them to it. It asks the authorizer, and decides; where something has to change, records are
-appended and applied in the same turn of the loop as the check that guards them. An answer that has to wait is a `Later`
+appended in the same turn of the loop as the check that guards them. What is decided in several turns, or in a thread,
+is looked at once more in the turn that appends. An answer that has to wait is a `Later`
 (`broker.network.later`); None means that nothing is answered (Produce with acks=0).
 
 An API is served, and advertised in ApiVersions, by having a row here; its module is imported at its first request.

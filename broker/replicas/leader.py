@@ -86,8 +86,8 @@ class Leader:
     def lead(self, leader_epoch: int, replicas: Sequence[int], isr: Iterable[int]) -> None:
         """Take over what the metadata says (Kafka: `Partition.makeLeader`).
 
-        In a new leader epoch the pair (epoch, log end) is written at once, before any record; what the other replicas
-        said before doesn't count then. Raises KafkaError (KAFKA_STORAGE_ERROR), with nothing changed.
+        A new leader epoch begins at the log end: that is known at once, and written with the first record
+        (`storage.log.leader_epochs`). What the other replicas said before doesn't count then.
         """
         is_new = leader_epoch != self.leader_epoch
         if is_new:

@@ -103,10 +103,7 @@ class Partition:
         return current_leader_epoch < 0 or current_leader_epoch == self.role.leader_epoch
 
     def follow(self, node_id: int, wanted: PartitionImage) -> None:
-        """Take the role that the metadata gives (Kafka: `Partition.makeLeader`, `makeFollower`).
-
-        Raises KafkaError (KAFKA_STORAGE_ERROR) where the epoch can't be written; the role is the one before then.
-        """
+        """Take the role that the metadata gives (Kafka: `Partition.makeLeader`, `makeFollower`)."""
         if wanted.partition_epoch == self._partition_epoch:
             return
         role = self.role

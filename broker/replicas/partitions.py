@@ -170,7 +170,7 @@ class Partitions:
             self._delete(partition)
 
     def _follow_partition(self, hosted: HostedTopic, index: int, wanted: PartitionImage) -> None:
-        """Raises one of `FAULTS`; the partition isn't among the topic's then."""
+        """Raises one of `FAULTS`; a partition that wasn't among the topic's isn't then."""
         partition = hosted.partitions.get(index)
         if partition is None:
             directory = None if index in hosted.offline else self._directory_of(wanted)

@@ -4,7 +4,7 @@ Decide → append → apply: whatever is decided goes through the journal, and t
 start replays the log through the same `apply`, then calls `start`.
 
 What is appended is applied at once, so that the next request sees it, but isn't committed yet. So every answer, of
-reads too, leaves by `ask` or `ask_for_later`, which let it wait at the gate.
+reads too, waits at the gate: `ask` and `ask_for_later` see to that for one that is decided here.
 """
 
 from __future__ import annotations

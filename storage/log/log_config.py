@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 LONG_MAX = 2**63 - 1
-INT_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)

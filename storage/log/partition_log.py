@@ -116,7 +116,7 @@ class PartitionLog(LogState):
         The batch was checked before (CRC, records, times); `header` is what `read_header` says of it *after* those
         checks, if the caller has it. `guard` is what `start_verification` gave for a transactional batch; `marker` is
         what a control batch says, if the caller has it. Where anything is raised nothing is changed, except that the
-        log may have rolled, as in Kafka. The high watermark is the caller's to move.
+        log may have rolled, and the leader epoch begun, as in Kafka. The high watermark is the caller's to move.
 
         Raises `KafkaError`: RECORD_LIST_TOO_LARGE, INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
