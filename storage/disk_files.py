@@ -10,12 +10,15 @@ import os
 import struct
 import sys
 
-from storage.files import Bytes, File, Files, LockedError, TornWriteError
+from storage.files import Bytes, File, Files, LockedError, TornWriteError, Volume
 
 DEFAULT_OPEN_FILES = 512
 
 _FIRST_READ_BYTES = 1 << 14
 _READ_BYTES = 1 << 20
+
+_COMMAND_BYTES = 200
+"""So much is told of the command of who holds a lock."""
 
 _FLOCK = struct.Struct("@hhqqi0q")
 """Linux's `struct flock`: type, whence, start, length, process id."""
@@ -147,6 +150,15 @@ class DiskFiles(Files):
         self._ask("exists", path)
         return os.path.exists(path)
 
+    def real_path(self, path: str) -> str:
+        self._ask("real_path", path)
+        return os.path.realpath(path)
+
+    def volume(self, path: str) -> Volume:
+        self._ask("volume", path)
+        found = os.statvfs(path)
+        return Volume(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
     def sync(self, path: str) -> None:
         self._ask("sync", path)
         _sync(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -232,7 +244,7 @@ class DiskFiles(Files):
         self._ask("lock", path)
         real_path = os.path.realpath(path)
         if real_path in _locked_paths:
-            raise LockedError(f"{path} is locked by this process", os.getpid())
+            raise _locked(f"{path} is locked by this process", os.getpid())
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -240,13 +252,25 @@ class DiskFiles(Files):
             holder = _lock_holder(descriptor)
             os.close(descriptor)
             if failure.errno in (errno.EACCES, errno.EAGAIN):
-                raise LockedError(f"{path} is locked by another process", holder) from failure
+                raise _locked(f"{path} is locked by another process", holder) from failure
             raise
         _locked_paths[real_path] = descriptor
 
     def unlock(self, path: str) -> None:
         self._ask("unlock", path)
         os.close(_locked_paths.pop(os.path.realpath(path)))
+
+
+def _locked(message: str, holder: int | None) -> LockedError:
+    """With what whoever wants to end the holder has to know of it."""
+    command = ""
+    if holder is not None:
+        try:
+            with open(f"/proc/{holder}/cmdline", "rb") as file:
+                command = file.read(_COMMAND_BYTES).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+        except OSError:  # no such folder on this system, or the process has ended
+            pass
+    return LockedError(message, holder, command)
 
 
 def _lock_holder(descriptor: int) -> int | None:

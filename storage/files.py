@@ -9,7 +9,7 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 Bytes = bytes | bytearray | memoryview
 FaultHook = Callable[[str, str, int], int | None]
@@ -38,12 +38,21 @@ class TornWriteError(OSError):
 
 
 class LockedError(Exception):
-    """Another process, or another log directory of this one, holds the lock; `holder` is the process's id, where the
-    system tells it."""
+    """Another process, or another log directory of this one, holds the lock; `holder` is the process's id, and
+    `command` how it was called, where the system tells them."""
 
-    def __init__(self, message: str, holder: int | None = None) -> None:
+    def __init__(self, message: str, holder: int | None = None, command: str = "") -> None:
         super().__init__(message)
         self.holder = holder
+        self.command = command
+
+
+class Volume(NamedTuple):
+    """What a directory lies on, be there other directories on it or not (Java's `FileStore`)."""
+
+    total_bytes: int
+    usable_bytes: int
+    """What this process may still write to it."""
 
 
 class File:
@@ -232,6 +241,16 @@ class Files(ABC):
     @_operation
     def exists(self, path: str) -> bool:
         """Whether there is a file or a directory of that path."""
+
+    @abstractmethod
+    @_operation
+    def real_path(self, path: str) -> str:
+        """The one absolute path that all paths of the same file or directory lead to. There need be none."""
+
+    @abstractmethod
+    @_operation
+    def volume(self, path: str) -> Volume:
+        """How large the volume is that the directory lies on. Raises `FileNotFoundError`."""
 
     @abstractmethod
     @_operation

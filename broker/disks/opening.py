@@ -8,7 +8,6 @@ leader; without the metadata's folder, or without any, nothing starts. Source: L
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.directories")
 
-_SHOWN_COMMAND_BYTES = 200
 _METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 
 
@@ -75,11 +73,11 @@ def _open_all(
     failed: list[str] = []
     seen: set[str] = set()
     for path in paths:
-        real_path = os.path.realpath(path)
-        if real_path in seen:
-            raise StartError(f"log.dirs has {path} twice")
-        seen.add(real_path)
         try:
+            real_path = files.real_path(path)
+            if real_path in seen:
+                raise StartError(f"log.dirs has {path} twice")
+            seen.add(real_path)
             opened[path] = _open(path, files, background)
         except OSError as error:
             if len(paths) == 1 or path == metadata_path:
@@ -100,20 +98,15 @@ def _open(path: str, files: Files, background: Background) -> LogDirectory:
         return LogDirectory.read(path, files=files, background=background)
     except LockedError as error:
         raise StartError(
-            f"{path} is in use by another broker{_named(error.holder)}; --data takes another folder"
+            f"{path} is in use by another broker{_named(error)}; --data takes another folder"
         ) from error
 
 
-def _named(process_id: int | None) -> str:
+def _named(error: LockedError) -> str:
     """Who holds the lock, for whoever wants to end it."""
-    if process_id is None:
+    if error.holder is None:
         return ""
-    try:
-        with open(f"/proc/{process_id}/cmdline", "rb") as file:
-            command = file.read(_SHOWN_COMMAND_BYTES).replace(b"\0", b" ").decode("utf-8", "replace").strip()
-    except OSError:
-        command = ""
-    return f", process {process_id}" + (f" ({command})" if command else "")
+    return f", process {error.holder}" + (f" ({error.command})" if error.command else "")
 
 
 def _hint(config: BrokerConfig) -> str:

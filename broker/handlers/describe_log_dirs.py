@@ -5,7 +5,6 @@ v3: an error for the whole request; v4: size and room of the volume (KIP-827); v
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from storage.directory.log_directory import LogDirectory
+    from storage.files import Volume
     from storage.log.partition_log import PartitionLog
 
 NO_LAG = -1  # DescribeLogDirsResponse.INVALID_OFFSET_LAG
@@ -61,11 +61,8 @@ def _described(
             wanted.update((topic.topic, index) for index in topic.partitions)
     results = []
     for path, directory in log_dirs.by_path().items():
-        try:
-            volume = os.statvfs(path)
-        except OSError:
-            directory = None
-        if directory is None:
+        volume = None if directory is None else _volume(directory)
+        if directory is None or volume is None:
             results.append(DescribeLogDirsResult(error_code=Error.KAFKA_STORAGE_ERROR, log_dir=path))
             continue
         topics = yield from _topics(directory, partitions, wanted)
@@ -73,12 +70,20 @@ def _described(
             DescribeLogDirsResult(
                 log_dir=path,
                 topics=topics,
-                total_bytes=volume.f_blocks * volume.f_frsize,
-                usable_bytes=volume.f_bavail * volume.f_frsize,
+                total_bytes=volume.total_bytes,
+                usable_bytes=volume.usable_bytes,
                 is_cordoned=log_dirs.is_cordoned_path(path),
             )
         )
     return DescribeLogDirsResponse(results=results)
+
+
+def _volume(directory: LogDirectory) -> Volume | None:
+    """None where the disk doesn't say."""
+    try:
+        return directory.files.volume(directory.path)
+    except OSError:
+        return None
 
 
 def _topics(

@@ -41,9 +41,11 @@ LOOKING = frozenset(
         "open_existing",
         "read",
         "read_whole",
+        "real_path",
         "send",
         "size_of",
         "unlock",
+        "volume",
     }
 )
 """Operations that leave a folder as it was. Readers do them at any time, so they are nobody's points."""

@@ -240,6 +240,17 @@ async def test_a_folder_named_twice_is_said(tmp_path: Path) -> None:
         await started(tmp_path, "a", "b", "a/../a")
 
 
+@pytest.mark.fault("real_path")
+async def test_a_folder_whose_path_leads_nowhere_is_as_one_that_failed(tmp_path: Path) -> None:
+    def hook(operation: str, path: str, size: int) -> None:
+        if operation == "real_path" and path == f"{tmp_path}/b":
+            raise OSError(errno.EIO, "refused", path)
+
+    files.set_fault_hook(hook)
+    server = await started(tmp_path, "a", "b")
+    assert server.log_dirs.offline_paths == [str(tmp_path / "b")]
+
+
 async def test_a_partition_without_a_directory_in_its_record_is_given_one(tmp_path: Path) -> None:
     server = await started(tmp_path, "a", "b")
     topic_id = b"T" * 16

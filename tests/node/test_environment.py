@@ -15,6 +15,8 @@ from tests.support.house import ROOT, sources
 
 # The loop of the process, and what a command line may say; no part of a node.
 OUTSIDE_OF_A_NODE = ("environment", "process", "__main__.py")
+# What a command line names, and a process of its own.
+NOT_OF_A_NODES_DISK = ("config/properties.py", "cleaner/worker.py")
 TIME_AND_CHANCE = {"time", "random", "secrets", "uuid", "threading", "concurrent"}
 OF_THE_LOOP = {
     "call_at",
@@ -58,6 +60,19 @@ def test_only_the_environment_asks_for_the_running_loop() -> None:
         # the timers of the coordinators, which the environment has
         and not (isinstance(node.value, ast.Attribute) and node.value.attr == "timers")
     ]
+    assert seen == []
+
+
+def test_only_files_are_asked_for_what_is_on_a_disk() -> None:
+    seen = []
+    for place, tree in trees():
+        if place in NOT_OF_A_NODES_DISK:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                if called == "open" or (called.startswith("os.") and called != "os.path.abspath"):
+                    seen.append(f"{place}:{node.lineno}: {called}")
     assert seen == []
 
 

@@ -335,6 +335,17 @@ async def test_more_that_is_offline_than_one_batch_holds_is_recorded(
     assert node.failure is None
 
 
+@pytest.mark.fault("volume")
+async def test_a_directory_whose_size_its_disk_does_not_say_is_described_as_one_that_failed(
+    tmp_path: Path,
+) -> None:
+    node = await filled(tmp_path)
+    refuse(f"{tmp_path}/b", "volume")
+    results = ask(node, describe_log_dirs, 35, 4, {"topics": None}).results
+    told = {Path(each.log_dir).name: (Error(each.error_code), each.total_bytes > 0) for each in results}
+    assert told == {"a": (Error.NONE, True), "b": (Error.KAFKA_STORAGE_ERROR, False), "c": (Error.NONE, True)}
+
+
 async def test_a_directory_that_is_deleted_goes_offline_like_one_that_fails(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     shutil.rmtree(tmp_path / "b")

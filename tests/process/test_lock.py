@@ -37,6 +37,7 @@ def test_a_lock_that_another_process_holds_is_refused(tmp_path: Path) -> None:
             files.lock(str(path))
         if sys.platform == "linux":
             assert refused.value.holder == holder.pid
+            assert refused.value.command.startswith(f"{sys.executable} -c import fcntl")
         holder.communicate()
     files.lock(str(path))
     files.unlock(str(path))

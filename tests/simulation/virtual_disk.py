@@ -16,6 +16,7 @@ import random
 from storage.files import Bytes
 
 SECTOR_BYTES = 512
+VOLUME_BYTES = 1 << 40
 
 
 class Inode:
@@ -58,6 +59,10 @@ class Inode:
         self.synced_bytes = len(self.data)
         self.old = None
 
+    @property
+    def used_bytes(self) -> int:
+        return len(self.data)
+
     def keep_all(self) -> None:
         self.sync()
 
@@ -97,6 +102,10 @@ class Directory:
         self.sure = dict(self.names)
         self.changes.clear()
 
+    @property
+    def used_bytes(self) -> int:
+        return sum(node.used_bytes for node in self.names.values())
+
     def keep_all(self) -> None:
         self.sync()
         for node in self.names.values():
@@ -132,6 +141,11 @@ class VirtualDisk:
     def lose_power(self, luck: random.Random) -> None:
         self.root.lose(luck)
         self.locked.clear()
+
+    @property
+    def used_bytes(self) -> int:
+        """Of `VOLUME_BYTES`; names take none."""
+        return self.root.used_bytes
 
     def keep_all(self) -> None:
         """All that there is now is sure."""

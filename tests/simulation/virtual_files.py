@@ -6,9 +6,9 @@ import errno
 import os
 from collections.abc import Callable
 
-from storage.files import Bytes, File, Files, LockedError, TornWriteError
+from storage.files import Bytes, File, Files, LockedError, TornWriteError, Volume
 from tests.simulation.history import History, short
-from tests.simulation.virtual_disk import Directory, Inode, VirtualDisk
+from tests.simulation.virtual_disk import VOLUME_BYTES, Directory, Inode, VirtualDisk
 
 
 class MachineDied(BaseException):
@@ -171,6 +171,15 @@ class VirtualFiles(Files):
     def exists(self, path: str) -> bool:
         self._ask("exists", path)
         return self._disk.find(path) is not None
+
+    def real_path(self, path: str) -> str:
+        self._ask("real_path", path)
+        return os.path.normpath(os.path.join("/", path))
+
+    def volume(self, path: str) -> Volume:
+        self._ask("volume", path)
+        self._disk.directory(path)
+        return Volume(VOLUME_BYTES, VOLUME_BYTES - self._disk.used_bytes)
 
     def sync(self, path: str) -> None:
         self._ask("sync", path)
