@@ -75,18 +75,7 @@ def handled(node: Server, handler: ModuleType, context: Any, request: Any) -> An
 def crash(node: Server) -> None:
     """Let go of everything as a killed process does, which leaves no thread at work on the files of the next node."""
     forget(node)
-    node.housekeeping.stop()
-    node.moves.stop()
-    node.cleaner.stop()
-    node.timers.stop()
-    node.markers.stop()
-    node.turns.stop()
-    node.groups.stop_loading()
-    node.transactions.stop_loading()
-    node.log_dirs.forget_failures()
-    for listener in node.listeners.values():
-        listener.stop_accepting()
-        listener.close_connections()
+    node.fall_silent()
     if isinstance(node.background, BackgroundThreads):
         for lane in node.background._executors.values():
             with suppress(RuntimeError):  # where it has ended already
