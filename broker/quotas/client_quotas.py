@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from broker.controller.steps import Pause, Steps
 from broker.network.addresses import Addresses, HostNames
+from broker.quotas.connection_rates import ConnectionRates
 from broker.quotas.limits import MISSING, Limits, Name
+from broker.quotas.measures import Measures
 from broker.quotas.rates import Rate, TokenBucket, Windows
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ClientQuotaRecord
@@ -30,40 +32,6 @@ CONSUMER_BYTE_RATE = "consumer_byte_rate"
 REQUEST_PERCENTAGE = "request_percentage"
 CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 CONNECTION_CREATION_RATE = "connection_creation_rate"
-
-IDLE_MS = 3_600_000  # ClientQuotaManager.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
-MEASURES_BEFORE_SWEEP = 1000
-
-M = TypeVar("M", Rate, TokenBucket)
-
-
-class Measures(Generic[M]):
-    """What each client used lately."""
-
-    __slots__ = ("_by_client", "_make", "_sweep_at", "sweeps")
-
-    def __init__(self, make: Callable[[], M]) -> None:
-        self._make: Callable[[], M] = make
-        self._by_client: dict[Hashable, tuple[M, int]] = {}
-        self._sweep_at = MEASURES_BEFORE_SWEEP
-        self.sweeps = 0
-
-    def __len__(self) -> int:
-        return len(self._by_client)
-
-    def of(self, client: Hashable, now_ms: int) -> M:
-        """The measure of a client; those that weren't looked at for an hour are forgotten in time."""
-        found = self._by_client.get(client)
-        if found is None and len(self._by_client) >= self._sweep_at:
-            self._by_client = {
-                key: each for key, each in self._by_client.items() if now_ms - each[1] < IDLE_MS
-            }
-            self.sweeps += 1
-            # Where most are in use, looking at all of them again would find as little.
-            self._sweep_at = max(MEASURES_BEFORE_SWEEP, 2 * len(self._by_client))
-        measure = self._make() if found is None else found[0]
-        self._by_client[client] = measure, now_ms
-        return measure
 
 
 class RateQuota:
@@ -147,30 +115,6 @@ class LimitedMutations(Mutations):
         self._bucket.record(partitions, self._limit, self._now_ms)
         if not self._strict:
             self.throttle_ms = self._bucket.throttle_ms(self._limit, self._now_ms)
-
-
-class ConnectionRates:
-    """How many connections per second an address may make (KIP-612)."""
-
-    __slots__ = ("_measures", "_window_ms", "default", "limits")
-
-    def __init__(self, windows: Windows) -> None:
-        self.limits: dict[str, float] = {}
-        self.default: float | None = None
-        self._window_ms = windows.window_ms
-        self._measures = Measures(lambda: Rate(windows))
-
-    def charge(self, address: str, now_ms: int) -> int:
-        """For how long a new connection of this address is kept before it is closed; 0 lets it in."""
-        limit = self.limits.get(address, self.default)
-        if limit is None:
-            return 0
-        rate = self._measures.of(address, now_ms)
-        rate.record(1, now_ms)
-        throttle_ms = min(rate.throttle_ms(limit, now_ms), self._window_ms)
-        if throttle_ms > 0:
-            rate.record(-1, now_ms)  # it isn't let in
-        return throttle_ms
 
 
 class ClientQuotas:

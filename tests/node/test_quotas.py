@@ -13,16 +13,9 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig
 from broker.network.connection import Connection
-from broker.quotas.client_quotas import (
-    IDLE_MS,
-    MEASURES_BEFORE_SWEEP,
-    UNLIMITED,
-    ClientQuotas,
-    Measures,
-    MutationQuota,
-    RateQuota,
-)
+from broker.quotas.client_quotas import UNLIMITED, ClientQuotas, MutationQuota, RateQuota
 from broker.quotas.limits import MISSING, Limits
+from broker.quotas.measures import IDLE_MS, MEASURES_BEFORE_SWEEP, Measures
 from broker.quotas.rates import MAX_THROTTLE_MS, Rate, TokenBucket, Windows
 from broker.security.principal import ANONYMOUS, Principal
 from broker.server import Server
@@ -95,7 +88,7 @@ def test_a_limit_that_is_none_throttles_nobody(limit: float) -> None:
     assert rate.throttle_ms(limit, NOW_MS) == 0
 
 
-@pytest.mark.limit("broker.quotas.client_quotas.MEASURES_BEFORE_SWEEP")
+@pytest.mark.limit("broker.quotas.measures.MEASURES_BEFORE_SWEEP")
 def test_clients_are_not_looked_through_again_while_all_of_them_are_in_use() -> None:
     measures = Measures(lambda: Rate(WINDOWS))
     for number in range(5 * MEASURES_BEFORE_SWEEP):
