@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from broker.environment.background import BackgroundThreads, Lanes
+from broker.environment.background_threads import BackgroundThreads, Lanes
 from broker.environment.chance import Chance
 from broker.environment.clock import Clock, SystemClock
 from broker.environment.computing import Computing, ComputingAtOnce, ComputingThreads

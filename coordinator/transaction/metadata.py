@@ -32,7 +32,7 @@ EXHAUSTED_EPOCH = MAX_EPOCH - 1
 NO_TIMEOUT_MS = 2**31 - 1
 """The timeout of a transaction that takes part in a two-phase commit: it has none."""
 
-Partitions = dict[TopicPartition, None]
+TransactionPartitions = dict[TopicPartition, None]
 """A set that keeps the order of adding."""
 
 
@@ -61,7 +61,7 @@ class TransitMetadata:
     producer_epoch: int
     last_producer_epoch: int  # in no record
     timeout_ms: int
-    partitions: Partitions
+    partitions: TransactionPartitions
     start_timestamp_ms: int
     last_update_timestamp_ms: int
     client_transaction_version: int
@@ -92,7 +92,7 @@ class TransactionMetadata:
     """The producer id as it was before the last record: another one where that record brought a new id."""
     next_producer_id: int = NO_PRODUCER_ID
     """In Prepare*: the producer id from the completion on, where the epochs of this one are used up."""
-    partitions: Partitions = field(default_factory=dict)
+    partitions: TransactionPartitions = field(default_factory=dict)
     """In Prepare*: those that still await their marker."""
     start_timestamp_ms: int = NO_TIMESTAMP
     client_transaction_version: int = 0

@@ -11,7 +11,7 @@ from functools import lru_cache
 from struct import Struct
 
 from coordinator.ports import Bytes
-from coordinator.transaction.metadata import Partitions, TransitMetadata
+from coordinator.transaction.metadata import TransactionPartitions, TransitMetadata
 from coordinator.transaction.states import EMPTY, NEVER_LOGGED, STATE_NAMES, TransactionState
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
@@ -60,7 +60,7 @@ def encode_value(transit: TransitMetadata, transaction_version: int) -> bytes:
     return b"".join(chunks)
 
 
-def _by_topic(partitions: Partitions) -> list[PartitionsSchema]:
+def _by_topic(partitions: TransactionPartitions) -> list[PartitionsSchema]:
     if not partitions:  # as when it is complete
         return []
     topics: dict[str, list[int]] = {}
@@ -116,7 +116,7 @@ def _to_transit(value: TransactionLogValue) -> TransitMetadata:
         raise CodecError(f"producer {value.producer_id} has the epoch {value.producer_epoch}")
     if not 0 <= value.client_transaction_version <= HIGHEST_LEVEL:
         raise CodecError(f"transactions have no version {value.client_transaction_version}")
-    partitions: Partitions = {}
+    partitions: TransactionPartitions = {}
     if state is not EMPTY:
         if value.transaction_partitions is None:
             raise CodecError(f"no list of partitions in state {state!r}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.environment.background import BackgroundThreads
+from broker.environment.background_threads import BackgroundThreads
 from broker.environment.chance import Chance
 from protocol.wire.primitives import uuid_to_text
 from storage.background import Lane

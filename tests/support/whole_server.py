@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from broker.config.broker_config import BrokerConfig
-from broker.environment.background import BackgroundThreads
+from broker.environment.background_threads import BackgroundThreads
 from broker.environment.environment import Environment
 from broker.network.dispatch import with_ports
 from broker.network.later import Later

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from protocol.broken_invariant import stops_the_broker
-from storage.background import Lane, run_in_turn
+from storage.background import Lane, Then, Work, run_in_turn
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 log = logging.getLogger("barnabas.background")
-
-Work = Callable[[], None]
-Then = Callable[[Exception | None], None]
 
 AT_ONCE = 16
 
