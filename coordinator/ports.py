@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.topic_partition import TopicPartition
 
-Bytes = bytes | bytearray | memoryview
 Record = tuple[bytes, bytes | None]
 """Key and value of one record; a null value is a tombstone."""
 
@@ -71,9 +71,6 @@ class Runtime(Protocol):
     def new_uuid(self) -> bytes:
         """A random uuid of version 4, 16 bytes."""
         ...
-
-
-TopicPartition = tuple[str, int]
 
 
 class TxnMarker(NamedTuple):

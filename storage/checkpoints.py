@@ -8,6 +8,7 @@ org.apache.kafka.metadata.properties.
 import json
 from collections.abc import Iterable, Mapping
 
+from protocol.topic_partition import TopicPartition
 from storage.files import Files
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
@@ -19,7 +20,6 @@ PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 
-TopicPartition = tuple[str, int]
 
 _VERSION = "0"
 

@@ -10,7 +10,8 @@ import os
 import struct
 import sys
 
-from storage.files import Bytes, File, Files, LockedError, TornWriteError, Volume
+from protocol.wire.primitives import Bytes
+from storage.files import File, Files, LockedError, TornWriteError, Volume
 
 DEFAULT_OPEN_FILES = 512
 

@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple, ParamSpec, TypeVar
 
-Bytes = bytes | bytearray | memoryview
+from protocol.wire.primitives import Bytes
+
 FaultHook = Callable[[str, str, int], int | None]
 """Called as (operation, path, size in bytes) before each operation. It may raise; a number makes an operation
 that writes stop after so many bytes.

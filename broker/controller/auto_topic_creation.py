@@ -17,7 +17,8 @@ from protocol.messages.topics import CreatableTopic
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.controller import Failed, Withdraw
+    from broker.controller.controller import Withdraw
+    from coordinator.commit_waiters import Failed
 
     Create: TypeAlias = Callable[
         [Sequence[CreatableTopic], "Callable[[Created | KafkaError], None]", Failed], Withdraw | None

@@ -20,6 +20,7 @@ from broker.controller.controller_result import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.steps import PER_STEP, Steps, at_once
+from coordinator.commit_waiters import Failed
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
 
@@ -29,7 +30,6 @@ T = TypeVar("T")
 
 Decide: TypeAlias = Callable[[ClusterImage], ControllerResult[T] | Steps[ControllerResult[T]]]
 
-Failed: TypeAlias = Callable[[BaseException], None]
 """Told of an error of ours, where it comes after the call."""
 
 Withdraw: TypeAlias = Callable[[], bool]

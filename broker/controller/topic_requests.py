@@ -24,8 +24,9 @@ from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.controller import Controller, Failed, Withdraw
+    from broker.controller.controller import Controller, Withdraw
     from broker.controller.image import ClusterImage, TopicImage
+    from coordinator.commit_waiters import Failed
 
 T = TypeVar("T")
 

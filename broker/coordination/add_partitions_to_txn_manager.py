@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.environment.clock import Clock
     from broker.replicas.partition import Partition
-    from coordinator.ports import TopicPartition
+    from protocol.topic_partition import TopicPartition
     from storage.producers.verification_guards import VerificationGuard
 
 TRANSACTION_VERSION_2 = 2

@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker.replicas.leader import Leader
-from coordinator.ports import Bytes, Then, append_error
 from coordinator.ports import Record as NewRecord
+from coordinator.ports import Then, append_error
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.records.batch import (
     NO_PRODUCER_EPOCH,
@@ -28,6 +28,7 @@ from protocol.records.records import (
     read_control_type,
     read_records,
 )
+from protocol.wire.primitives import Bytes
 from storage.log.results import COORDINATOR
 from storage.producers.verification_guards import VerificationGuard
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from broker.replicas.leader import Leader
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
-    from coordinator.ports import MarkerAnswers, TopicPartition, TxnMarker
+    from coordinator.ports import MarkerAnswers, TxnMarker
+    from protocol.topic_partition import TopicPartition
 
     Done = Callable[[MarkerAnswers], None]
 

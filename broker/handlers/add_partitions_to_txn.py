@@ -19,7 +19,6 @@ from broker.coordination.fencing import as_known
 from broker.network.later import Later
 from broker.network.turns import PER_TURN
 from broker.security.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
-from coordinator.ports import TopicPartition
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.transactions import (
@@ -31,6 +30,7 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker.coordination import long_heartbeats
 from broker.coordination.groups import client_of
 from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC
+from coordinator.group.consumer.states import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from broker.security.authorizer import Authorizer
 
 OWN_MEMBER_ID_VERSION = 1
-JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
 
 
 def handle(

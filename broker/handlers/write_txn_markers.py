@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.network.later import Later
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from coordinator.ports import MarkerAnswers, TopicPartition, TxnMarker
+from coordinator.ports import MarkerAnswers, TxnMarker
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions_admin import (
     WritableTxnMarker,
@@ -28,6 +28,7 @@ from protocol.messages.transactions_admin import (
     WriteTxnMarkersResponse,
 )
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext

@@ -10,6 +10,7 @@ from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.records.batch import CorruptRecordError
+from storage.log.leader_epochs import UNDEFINED_OFFSET
 
 if TYPE_CHECKING:
     from broker.replicas.fetch_sessions import FetchTarget
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 Results = list[tuple["FetchTarget", PartitionData]]
 
-UNDEFINED_OFFSET = -1
 CONSUMER = -1  # as the id of the replica that fetches
 MOST_READ_AT_ONCE = 256 * 1024
 """What an answer holds of records until its client takes it; all others stay in their files."""

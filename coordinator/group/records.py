@@ -11,7 +11,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from coordinator.ports import Bytes, Record
+from coordinator.ports import Record
 from protocol.errors import CodecError
 from protocol.messages.group_records import (
     GroupMetadataKey,
@@ -38,6 +38,7 @@ from protocol.messages.group_records_consumer import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from protocol.wire.codec import decode, encoder
+from protocol.wire.primitives import Bytes
 from protocol.wire.schema import ZERO_UUID, Message
 
 LEGACY_OFFSET_COMMIT = 0

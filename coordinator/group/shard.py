@@ -43,7 +43,7 @@ from coordinator.group.parts import ShardParts
 from coordinator.group.records import decode_record
 from coordinator.group.settings import GroupSettings
 from coordinator.group.store import GroupStore
-from coordinator.ports import Bytes, Runtime, Then
+from coordinator.ports import Runtime, Then
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups_consumer
 from protocol.messages.groups_admin import DescribedGroup, ListedGroup
@@ -56,6 +56,7 @@ from protocol.messages.groups_classic import (
 )
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol.messages.groups_offsets import OffsetFetchRequestTopics, OffsetFetchResponseTopics
+from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.groups")
 

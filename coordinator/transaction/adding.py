@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from coordinator.ports import Then, TopicPartition
+from coordinator.ports import Then
 from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import ADD_PARTITIONS, AWAITS_MARKERS, ONGOING
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
+from protocol.topic_partition import TopicPartition
 
 
 def add_partitions(

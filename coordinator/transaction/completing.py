@@ -11,13 +11,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from coordinator.ports import MarkerAnswers, Markers, TopicPartition, TxnMarker
+from coordinator.ports import MarkerAnswers, Markers, TxnMarker
 from coordinator.transaction.marker_reactions import DONE, REACTIONS, RETRY
 from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import AWAITS_MARKERS, PREPARE_COMMIT
 from protocol.errors import Error, KafkaError
+from protocol.topic_partition import TopicPartition
 
 log = logging.getLogger("barnabas.transactions")
 

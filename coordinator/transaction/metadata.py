@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coordinator.ports import TopicPartition
 from coordinator.transaction.states import (
     AWAITS_MARKERS,
     COMPLETE_ABORT,
@@ -23,10 +22,10 @@ from coordinator.transaction.states import (
     TransactionState,
 )
 from protocol.errors import Error, KafkaError
-from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from protocol.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from protocol.topic_partition import TopicPartition
 
-MAX_EPOCH = 32_767
-EXHAUSTED_EPOCH = MAX_EPOCH - 1
+EXHAUSTED_EPOCH = MAX_PRODUCER_EPOCH - 1
 """A producer never gets a higher epoch: the last one is kept for fencing it."""
 
 NO_TIMEOUT_MS = 2**31 - 1
@@ -202,7 +201,7 @@ class TransactionMetadata:
         transit.client_transaction_version = transaction_version
         transit.last_producer_epoch = self.producer_epoch
         # At 32767 nothing is left to bump: an abort goes through as it is, so that the id can be used on.
-        if not (self.producer_epoch == MAX_EPOCH and state is PREPARE_ABORT):
+        if not (self.producer_epoch == MAX_PRODUCER_EPOCH and state is PREPARE_ABORT):
             transit.producer_epoch += 1
         # A client that isn't sure whether it had begun may abort what it had not.
         if self.state is not ONGOING:
@@ -231,7 +230,7 @@ class TransactionMetadata:
                 Error.UNKNOWN_SERVER_ERROR,
                 f"{self.transactional_id} can't go from {self.state!r} to {state!r}, pending {self.pending_state!r}",
             )
-        if not 0 <= producer_epoch <= MAX_EPOCH:
+        if not 0 <= producer_epoch <= MAX_PRODUCER_EPOCH:
             raise KafkaError(
                 Error.UNKNOWN_SERVER_ERROR, f"no epoch is left of producer id {self.producer_id}"
             )
@@ -273,6 +272,6 @@ class TransactionMetadata:
     def fence_producer_epoch(self) -> None:
         """Fence whoever has the current epoch. That holds even if it can't be logged: then the next try finds the
         epoch bumped already (`has_failed_epoch_fence`)."""
-        if not self.has_failed_epoch_fence and self.producer_epoch < MAX_EPOCH:
+        if not self.has_failed_epoch_fence and self.producer_epoch < MAX_PRODUCER_EPOCH:
             self.producer_epoch += 1
         self.last_producer_epoch = NO_PRODUCER_EPOCH

@@ -10,13 +10,13 @@ from __future__ import annotations
 from functools import lru_cache
 from struct import Struct
 
-from coordinator.ports import Bytes
 from coordinator.transaction.metadata import TransactionPartitions, TransitMetadata
 from coordinator.transaction.states import EMPTY, NEVER_LOGGED, STATE_NAMES, TransactionState
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.wire.codec import decode, encode, encoder
+from protocol.wire.primitives import Bytes
 
 KEY_VERSION = 0
 VALUE_VERSIONS = (0, 1)

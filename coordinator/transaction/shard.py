@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from coordinator.ports import Bytes, Markers, Runtime, Then, TopicPartition
+from coordinator.ports import Markers, Runtime, Then
 from coordinator.transaction import adding, admin
 from coordinator.transaction.completing import Completing
 from coordinator.transaction.ending import Ending
@@ -21,6 +21,8 @@ from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
+from protocol.topic_partition import TopicPartition
+from protocol.wire.primitives import Bytes
 
 
 class TransactionShard:

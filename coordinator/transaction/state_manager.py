@@ -11,10 +11,11 @@ import logging
 from collections.abc import Callable, Container, Sequence
 
 from coordinator.gate import Gate
-from coordinator.ports import Bytes, Record, Runtime, Then
+from coordinator.ports import Record, Runtime, Then
 from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
 from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
 from protocol.errors import Error, KafkaError
+from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.transactions")
 

@@ -14,8 +14,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from protocol.records.checksum import crc32c
+from protocol.wire.primitives import Bytes
 
-Bytes = bytes | bytearray | memoryview
 WritableBytes = bytearray | memoryview
 
 HEADER = Struct(">qiibIhiqqqhii")
@@ -54,6 +54,7 @@ LOG_APPEND_TIME = 1
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
+MAX_PRODUCER_EPOCH = 2**15 - 1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 NO_PARTITION_LEADER_EPOCH = -1

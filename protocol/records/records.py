@@ -23,13 +23,13 @@ from protocol.records.batch import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    Bytes,
     CorruptRecordError,
     UnsupportedMagicError,
     increment_sequence,
     read_header,
 )
 from protocol.records.checksum import crc32c
+from protocol.wire.primitives import Bytes
 from protocol.wire.varint import READY, VarintTooLongError, encode_varint, read_varint, read_varlong, to_int64
 
 Headers = Sequence[tuple[bytes, bytes | None]]

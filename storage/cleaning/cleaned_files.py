@@ -4,7 +4,8 @@ import contextlib
 from collections.abc import Iterator
 from struct import Struct
 
-from protocol.records.batch import NO_TIMESTAMP, Bytes
+from protocol.records.batch import NO_TIMESTAMP
+from protocol.wire.primitives import Bytes
 from storage.cleaning.plan import CleanedSegment, CleaningSettings, UncleanableError
 from storage.file_names import (
     CLEANED_SUFFIX,

@@ -6,8 +6,9 @@ Source: kafka LogCleanerManager (updateCheckpoints, alterCheckpointDir, maybeTru
 import logging
 from collections.abc import Container
 
+from protocol.topic_partition import TopicPartition
 from storage import checkpoints
-from storage.checkpoints import CheckpointError, TopicPartition
+from storage.checkpoints import CheckpointError
 from storage.directory.checkpoint_writer import CheckpointWriter
 from storage.files import Files
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from protocol.topic_partition import TopicPartition
 from storage.background import Background
-from storage.checkpoints import META_PROPERTIES_FILE, TopicPartition
+from storage.checkpoints import META_PROPERTIES_FILE
 from storage.directory.checkpoint_writer import CheckpointWriter
 from storage.directory.cleaner_checkpoint import CleanerCheckpoint
 from storage.directory.folders import PartitionFolder

@@ -3,8 +3,9 @@
 import logging
 from typing import NamedTuple
 
+from protocol.topic_partition import TopicPartition
 from storage import checkpoints
-from storage.checkpoints import CheckpointError, TopicPartition
+from storage.checkpoints import CheckpointError
 from storage.files import Files
 from storage.log import removal
 

@@ -4,8 +4,8 @@ Source: kafka.log.LogManager (getOrCreateLog of a future log, replaceCurrentWith
 """
 
 from protocol.errors import KafkaError
+from protocol.topic_partition import TopicPartition
 from storage.background import Lane
-from storage.checkpoints import TopicPartition
 from storage.directory import future_log_copying
 from storage.directory.directory_state import DirectoryState
 from storage.directory.folders import FUTURE_DIRECTORY_SUFFIX, PartitionFolder

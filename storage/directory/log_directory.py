@@ -8,9 +8,9 @@ A `-future` folder is that of a partition which is being moved here from another
 by the start that goes on with the directory, and written last of all. Source: kafka.log.LogManager.
 """
 
+from protocol.topic_partition import TopicPartition
 from storage import checkpoints
 from storage.background import Background, RunAll, run_in_turn
-from storage.checkpoints import TopicPartition
 from storage.directory import future_logs
 from storage.directory.closing import close_all
 from storage.directory.directory_state import METADATA_TOPIC, DirectoryState

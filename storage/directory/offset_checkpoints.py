@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Callable, Mapping
 
+from protocol.topic_partition import TopicPartition
 from storage import checkpoints
-from storage.checkpoints import CheckpointError, TopicPartition
+from storage.checkpoints import CheckpointError
 from storage.directory.checkpoint_writer import CheckpointWriter
 from storage.files import Files
 from storage.log.partition_log import PartitionLog

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from protocol.topic_partition import TopicPartition
 from protocol.wire.primitives import uuid_from_text
 from storage import checkpoints
-from storage.checkpoints import CheckpointError, TopicPartition
+from storage.checkpoints import CheckpointError
 from storage.examination.findings import Finding, Severity
 from storage.files import Files
 

@@ -8,7 +8,8 @@ partition that nobody asks keeps a count and nothing else. Source: org.apache.ka
 from bisect import bisect_left, bisect_right
 from struct import Struct
 
-from storage.files import Bytes, File, Files
+from protocol.wire.primitives import Bytes
+from storage.files import File, Files
 
 ENTRY_SIZE = 8
 MAX_RELATIVE_OFFSET = 2**31 - 1

@@ -8,14 +8,15 @@ org.apache.kafka.storage TimeIndex.
 from bisect import bisect_left, bisect_right
 from struct import Struct
 
-from storage.files import Bytes, File, Files
+from protocol.records.batch import NO_TIMESTAMP
+from protocol.wire.primitives import Bytes
+from storage.files import File, Files
 
 ENTRY_SIZE = 12
 _ENTRY = Struct(">qi")
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _UNKNOWN = -1
-NO_TIMESTAMP = -1
 
 
 class _Column:

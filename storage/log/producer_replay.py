@@ -3,7 +3,8 @@
 Source: org.apache.kafka.storage UnifiedLog.rebuildProducerState.
 """
 
-from protocol.records.batch import CONTROL_BIT, BatchHeader, Bytes
+from protocol.records.batch import CONTROL_BIT, BatchHeader
+from protocol.wire.primitives import Bytes
 from storage.indexes.transaction_index import AbortedTxn
 from storage.log.log_state import LogState
 from storage.log.segment import Segment

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import (
+    MAX_PRODUCER_EPOCH,
     MAX_SEQUENCE,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
@@ -23,7 +24,6 @@ from storage.producers.verification_guards import VerificationGuard, Verificatio
 
 BATCHES_TO_RETAIN = 5
 NO_OFFSET = -1
-MAX_EPOCH = 2**15 - 1
 
 
 class CachedBatch(NamedTuple):
@@ -220,7 +220,7 @@ class ProducerStates:
             return
         epoch = header.producer_epoch
         known = producer.epoch
-        retried = producer.txn_first_offset < 0 or epoch == MAX_EPOCH
+        retried = producer.txn_first_offset < 0 or epoch == MAX_PRODUCER_EPOCH
         if epoch < known or (marker.transaction_version >= 2 and epoch == known and not retried):
             raise KafkaError(
                 Error.INVALID_PRODUCER_EPOCH,

@@ -4,8 +4,8 @@ Key `int16 version | int16 type` (0 abort, 1 commit), value `int16 version | int
 versions only add to them. Source: org.apache.kafka.common.record EndTransactionMarker, ControlRecordType.
 """
 
-from protocol.records.batch import Bytes
 from protocol.records.records import ABORT, COMMIT, read_control_type, read_coordinator_epoch, read_records
+from protocol.wire.primitives import Bytes
 from storage.producers.producer_state import EndTransactionMarker
 
 

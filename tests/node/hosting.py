@@ -10,9 +10,9 @@ from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.hosted_shards import HostedShards
 from broker.replicas.partition import Partition
 from broker.server import Server
-from coordinator.ports import Bytes
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata_records import PartitionChangeRecord
+from protocol.wire.primitives import Bytes
 from tests.support.whole_server import clock_of
 
 NONSENSE = b"nonsense"

@@ -13,7 +13,7 @@ import errno
 import os
 import random
 
-from storage.files import Bytes
+from protocol.wire.primitives import Bytes
 
 SECTOR_BYTES = 512
 VOLUME_BYTES = 1 << 40

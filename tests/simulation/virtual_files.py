@@ -6,7 +6,8 @@ import errno
 import os
 from collections.abc import Callable
 
-from storage.files import Bytes, File, Files, LockedError, TornWriteError, Volume
+from protocol.wire.primitives import Bytes
+from storage.files import File, Files, LockedError, TornWriteError, Volume
 from tests.simulation.history import History, short
 from tests.simulation.virtual_disk import VOLUME_BYTES, Directory, Inode, VirtualDisk
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from protocol.topic_partition import TopicPartition
 from storage import checkpoints
-from storage.checkpoints import TopicPartition
 from storage.directory import future_log_copying
 from storage.directory.log_directory import LogDirectory
 from tests.support.disk import files

@@ -172,7 +172,7 @@ def test_a_retried_marker_of_version_2_is_appended_again(log: PartitionLog) -> N
     assert end_transaction(log, True, epoch=4, transaction_version=2).base_offset == 2
 
 
-@pytest.mark.limit("storage.producers.producer_state.MAX_EPOCH")
+@pytest.mark.limit("protocol.records.batch.MAX_PRODUCER_EPOCH")
 def test_the_largest_epoch_ends_a_transaction_of_version_2_all_the_same(log: PartitionLog) -> None:
     append(log, transactional(0, epoch=32767))
     end_transaction(log, True, epoch=32767, transaction_version=2)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from coordinator.ports import MarkerAnswers, TopicPartition, TxnMarker
+from coordinator.ports import MarkerAnswers, TxnMarker
 from coordinator.transaction.completing import Completion
 from coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata, TransitMetadata
 from coordinator.transaction.records import decode_record
@@ -16,6 +16,7 @@ from coordinator.transaction.shard import TransactionShard
 from coordinator.transaction.states import STATE_NAMES, TransactionState
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
+from protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.runtime import FakeRuntime
 
 FIRST_PRODUCER_ID = 7

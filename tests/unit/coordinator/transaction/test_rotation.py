@@ -52,7 +52,7 @@ def test_kafka_18660_so_does_an_abort_of_v2(epoch: int) -> None:
     assert (it.told(), it.marked()) == ([prepared, completed], [marker])
 
 
-@pytest.mark.limit("coordinator.transaction.metadata.MAX_EPOCH")
+@pytest.mark.limit("protocol.records.batch.MAX_PRODUCER_EPOCH")
 def test_a_commit_of_v2_at_32767_has_no_epoch_to_take() -> None:
     it = open_at(32767)
     assert it.end(7, 32767, commit=True) is Error.UNKNOWN_SERVER_ERROR

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from coordinator.ports import Record, TopicPartition, TxnMarker
+from coordinator.ports import Record, TxnMarker
 from coordinator.transaction.metadata import ProducerIdAndEpoch, TransitMetadata
 from coordinator.transaction.records import encode_key, encode_value
 from coordinator.transaction.states import EMPTY, EXPIRES
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error
+from protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.runtime import START_MS, FakeRuntime
 from tests.unit.coordinator.transaction.coordinator import Coordinator, Done
 
