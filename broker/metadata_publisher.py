@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.server")
 
 
-class Followers(NamedTuple):
+class MetadataSubscribers(NamedTuple):
     """Who does as the metadata says."""
 
     config: BrokerConfig
@@ -40,14 +40,14 @@ class Followers(NamedTuple):
 class BrokerMetadataPublisher:
     """Tells each of a node's parts what has changed for it."""
 
-    def __init__(self, node_id: int, metadata: MetadataLog, followers: Followers) -> None:
+    def __init__(self, node_id: int, metadata: MetadataLog, subscribers: MetadataSubscribers) -> None:
         self._node_id = node_id
         self._metadata = metadata
-        self._followers = followers
+        self._subscribers = subscribers
 
     def start(self) -> None:
         """At the start: settings first, then the partitions, then what is read from them."""
-        to = self._followers
+        to = self._subscribers
         at_once(self._publish_settings())
         to.groups.follow(to.partitions.open_all(self._metadata.image))
         to.transactions.follow()  # after the groups: it may end transactions, and their offsets
@@ -57,13 +57,13 @@ class BrokerMetadataPublisher:
         self._metadata.on_change = lambda: None
 
     def _publish(self) -> Steps[None]:
-        to = self._followers
+        to = self._subscribers
         yield from self._publish_settings()
         to.groups.follow((yield from to.partitions.follow(self._metadata.image)))
         to.transactions.follow()
 
     def _publish_settings(self) -> Steps[None]:
-        image, to = self._metadata.image, self._followers
+        image, to = self._metadata.image, self._subscribers
         if image.kept.take_quota_change():
             yield from to.quotas.follow(image)
         if image.take_broker_config_change():
@@ -79,7 +79,7 @@ class BrokerMetadataPublisher:
 
     def _apply_settings(self) -> None:
         """Hand on what can be altered while we run, and isn't asked for each time."""
-        config, to = self._followers.config, self._followers
+        config, to = self._subscribers.config, self._subscribers
         to.connection_limits.configure(
             config.get_int("max.connections"),
             config.get_int("max.connections.per.ip"),

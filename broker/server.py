@@ -26,7 +26,7 @@ from broker.disks.moves import LogDirMoves
 from broker.environment.timers import LoopTimers
 from broker.environment.watchdog import Watchdog
 from broker.housekeeping import Housekeeping
-from broker.metadata_publisher import BrokerMetadataPublisher, Followers
+from broker.metadata_publisher import BrokerMetadataPublisher, MetadataSubscribers
 from broker.network.addresses import HostNames
 from broker.network.dispatch import Dispatcher
 from broker.network.listener import Admission, Listener
@@ -168,7 +168,7 @@ class Server:
         self.publisher = BrokerMetadataPublisher(
             self.node_id,
             self.metadata,
-            Followers(
+            MetadataSubscribers(
                 config,
                 self.quotas,
                 self.connection_limits,

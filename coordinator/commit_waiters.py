@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from coordinator.ports import Then
+from coordinator.ports import WhenCommitted
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import KafkaError
 
@@ -22,8 +22,8 @@ class CommitWaiter:
 
     __slots__ = ("then",)
 
-    def __init__(self, then: Then) -> None:
-        self.then: Then | None = then
+    def __init__(self, then: WhenCommitted) -> None:
+        self.then: WhenCommitted | None = then
 
 
 class CommitWaiters:
@@ -51,7 +51,7 @@ class CommitWaiters:
     def __len__(self) -> int:
         return len(self.heap) - self._cancelled
 
-    def wait(self, offset: int, high_watermark: int, then: Then) -> CommitWaiter | None:
+    def wait(self, offset: int, high_watermark: int, then: WhenCommitted) -> CommitWaiter | None:
         """Tells it now where that can be said already; returns what waits."""
         if high_watermark > self._reached:
             self._reached = high_watermark  # what is committed stays so, even where leadership is lost next

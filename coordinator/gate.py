@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from coordinator.ports import Record, Runtime, Then
+from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -48,15 +48,15 @@ class Gate:
         """Where the shard's last append ends."""
         self._settled = 0
         """Up to here everything is committed, or those who waited for it were told that it isn't."""
-        self._waiting: deque[tuple[int, Then]] = deque()
+        self._waiting: deque[tuple[int, WhenCommitted]] = deque()
         """Each with the offset that it waits for."""
-        self._passing: deque[tuple[Then, KafkaError | None]] = deque()
+        self._passing: deque[tuple[WhenCommitted, KafkaError | None]] = deque()
         self._is_passing = False
         self._is_closed = False
 
     def append(
         self,
-        records: Sequence[Record],
+        records: Sequence[CoordinatorRecord],
         *,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
@@ -90,7 +90,7 @@ class Gate:
         """Whether all that was appended is committed and nobody is ahead: who comes now passes at once."""
         return self._settled >= self._appended and not self._is_closed and not self._passing
 
-    def when_committed(self, then: Then) -> None:
+    def when_committed(self, then: WhenCommitted) -> None:
         """Call `then` once all that was appended so far is committed: in this call where it is already.
 
         It is given a KafkaError where that can't be known any more: NOT_COORDINATOR where the shard was given up.

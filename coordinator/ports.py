@@ -14,10 +14,10 @@ from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.topic_partition import TopicPartition
 
-Record = tuple[bytes, bytes | None]
+CoordinatorRecord = tuple[bytes, bytes | None]
 """Key and value of one record; a null value is a tombstone."""
 
-Then = Callable[[KafkaError | None], None]
+WhenCommitted = Callable[[KafkaError | None], None]
 """What waits for a commit: called exactly once, with None or with what a client is told."""
 
 
@@ -29,7 +29,7 @@ class Runtime(Protocol):
 
     def append(
         self,
-        records: Sequence[Record],
+        records: Sequence[CoordinatorRecord],
         *,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
@@ -47,7 +47,7 @@ class Runtime(Protocol):
         """Whether everything before this offset is committed, as far as is known now."""
         ...
 
-    def when_committed(self, end_offset: int, then: Then) -> None:
+    def when_committed(self, end_offset: int, then: WhenCommitted) -> None:
         """Call `then` once everything before this offset is committed: in this call where it is already.
 
         Where that can't be known any more `then` is given a KafkaError, with what a client is told: NOT_COORDINATOR

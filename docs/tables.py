@@ -82,10 +82,10 @@ def transaction_requests() -> str:
                 states.STATE_NAMES[state],
                 said(states.INIT_PRODUCER_ID[state]),
                 said(states.ADD_PARTITIONS[state]),
-                said(states.END_TXN_V1[state][states.COMMIT]),
-                said(states.END_TXN_V1[state][states.ABORT]),
-                said(states.END_TXN_V2[state][states.COMMIT][states.CURRENT]),
-                said(states.END_TXN_V2[state][states.ABORT][states.CURRENT]),
+                said(states.END_TXN_V1[state][states.TO_COMMIT]),
+                said(states.END_TXN_V1[state][states.TO_ABORT]),
+                said(states.END_TXN_V2[state][states.TO_COMMIT][states.CURRENT]),
+                said(states.END_TXN_V2[state][states.TO_ABORT][states.CURRENT]),
             ]
             for state in states.TransactionState
             if state not in (states.DEAD, states.PREPARE_EPOCH_FENCE)

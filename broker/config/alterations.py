@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_VALUE_CHARACTERS = 32767
 
 
-class Operation(IntEnum):
+class AlterConfigOp(IntEnum):
     """AlterConfigOp.OpType."""
 
     SET = 0
@@ -46,7 +46,7 @@ def check_request(alterations: Sequence[Alteration]) -> None:
     """What Kafka checks before it looks at any setting. Raises KafkaError(INVALID_REQUEST)."""
     if len({alteration.name for alteration in alterations}) != len(alterations):
         raise KafkaError(Error.INVALID_REQUEST, "Error due to duplicate config keys")
-    nulls = [a.name for a in alterations if a.value is None and a.operation != Operation.DELETE]
+    nulls = [a.name for a in alterations if a.value is None and a.operation != AlterConfigOp.DELETE]
     if nulls:
         raise KafkaError(Error.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
@@ -85,9 +85,9 @@ def alter_broker(
     INVALID_CONFIG for an operation that doesn't fit, or what eligible leader replicas (KIP-966) forbid.
     """
     for alteration in alterations:
-        if alteration.operation not in tuple(Operation):
+        if alteration.operation not in tuple(AlterConfigOp):
             raise KafkaError(Error.INVALID_REQUEST, f"Unknown operations type {alteration.operation}")
-        if alteration.operation in (Operation.APPEND, Operation.SUBTRACT):
+        if alteration.operation in (AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
             _check_broker_list(alteration)
     changes = changes_of(stored, alterations, broker_definition)
     ignored = reasons_against(config, stored, per_broker=per_broker)
@@ -135,22 +135,22 @@ def changes_of(
     """
     changes: dict[str, str | None] = {}
     for name, operation, value in alterations:
-        if operation == Operation.SET:
+        if operation == AlterConfigOp.SET:
             changes[name] = value
-        elif operation == Operation.DELETE:
+        elif operation == AlterConfigOp.DELETE:
             changes[name] = None
-        elif operation in (Operation.APPEND, Operation.SUBTRACT):
+        elif operation in (AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
             definition = definition_named(name)
             if definition is None or definition.type is not ConfigType.LIST:
                 raise KafkaError(
                     Error.INVALID_CONFIG,
-                    f"Can't {Operation(operation).name} to key {name} because its type is not LIST.",
+                    f"Can't {AlterConfigOp(operation).name} to key {name} because its type is not LIST.",
                 )
             elements = [part for part in stored.get(name, definition.default or "").split(",") if part]
             for part in _split(value or ""):
-                if operation == Operation.SUBTRACT and part in elements:
+                if operation == AlterConfigOp.SUBTRACT and part in elements:
                     elements.remove(part)
-                elif operation == Operation.APPEND and part not in elements:
+                elif operation == AlterConfigOp.APPEND and part not in elements:
                     elements.append(part)
             changes[name] = ",".join(elements)
         else:
@@ -177,7 +177,7 @@ def _check_broker_list(alteration: Alteration) -> None:
     if row is None:
         raise KafkaError(Error.INVALID_CONFIG, f"Unknown config name: {alteration.name}")
     if row[0] != "LIST":
-        verb = Operation(alteration.operation).name.lower()
+        verb = AlterConfigOp(alteration.operation).name.lower()
         raise KafkaError(
             Error.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {alteration.name}"
         )

@@ -32,14 +32,14 @@ NOT_SETTINGS = frozenset(
 )
 
 
-class Environment(NamedTuple):
+class EnvironmentVariables(NamedTuple):
     """What the environment says: settings, and a new folder's cluster id."""
 
     settings: Layer
     cluster_id: Setting | None
 
 
-def read_environment(environ: Mapping[str, str]) -> Environment:
+def read_environment(environ: Mapping[str, str]) -> EnvironmentVariables:
     """The settings among the environment's variables.
 
     As in the image, `listeners` follow from the advertised ones where the environment doesn't set them:
@@ -56,7 +56,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         every_interface = ",".join(map(_on_every_interface, advertised.value.split(",")))
         settings["listeners"] = Setting(every_interface, advertised.origin)
     cluster_id = environ.get("CLUSTER_ID", "").strip()
-    return Environment(settings, Setting(cluster_id, "CLUSTER_ID") if cluster_id else None)
+    return EnvironmentVariables(settings, Setting(cluster_id, "CLUSTER_ID") if cluster_id else None)
 
 
 def _is_set(settings: Layer, name: str) -> bool:

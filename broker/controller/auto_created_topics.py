@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
 
 
-def auto_created(config: BrokerConfig, name: str) -> CreatableTopic:
+def creatable_topic(config: BrokerConfig, name: str) -> CreatableTopic:
     """The topic as it would be asked for."""
     if name == "__consumer_offsets":
         return CreatableTopic(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from broker.controller.auto_created_topics import auto_created
+from broker.controller.auto_created_topics import creatable_topic
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatableTopic
 
@@ -116,7 +116,7 @@ class AutoTopicCreation:
             for waiter in self._end(creation):
                 waiter.one_failed(error)
 
-        wanted = [auto_created(self._config, name) for name in creation.names]
+        wanted = [creatable_topic(self._config, name) for name in creation.names]
         self._under_way.update(dict.fromkeys(creation.names, creation))
         try:
             creation.withdraw = self._create(wanted, created, failed)

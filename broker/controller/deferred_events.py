@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.commit_waiters import CommitWaiters
-from coordinator.ports import Then
+from coordinator.ports import WhenCommitted
 from protocol.errors import KafkaError
 
 
@@ -25,7 +25,7 @@ class DeferredEventQueue:
     def __len__(self) -> int:
         return len(self._waiters)
 
-    def when_committed(self, end_offset: int, then: Then) -> None:
+    def when_committed(self, end_offset: int, then: WhenCommitted) -> None:
         """Run `then` once everything below `end_offset` is committed: in this call where it is already, unless others
         are ahead."""
         self._waiters.wait(end_offset, self.committed_offset, then)

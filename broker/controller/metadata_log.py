@@ -31,7 +31,7 @@ from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_
 from broker.controller.replaying import apply_batch, contradiction, replay_snapshot
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
 from broker.controller.steps import CarryOut, Steps, at_once
-from coordinator.ports import Then
+from coordinator.ports import WhenCommitted
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
@@ -105,7 +105,7 @@ class MetadataLog:
             replay_snapshot(self.image, snapshot.records, self.snapshots.path_of_newest)
             self._applied_offset = self.snapshots.newest.offset
         self._note_committed(self.log.log_end_offset)
-        self._catch_up()
+        self._apply_committed()
         self._has_changed = False  # whoever starts reads all of it
         self._deferred.commit(self._committed_offset)
 
@@ -116,7 +116,7 @@ class MetadataLog:
         """
         self.commit(high_watermark)
 
-    def _catch_up(self) -> None:
+    def _apply_committed(self) -> None:
         """Apply to the image what is committed and isn't in it yet."""
         committed_offset = self._committed_offset
         self._has_changed = True
@@ -229,7 +229,7 @@ class MetadataLog:
         self._uncommitted.clear()
         self._deferred.fail(reason)
 
-    def when_committed(self, end_offset: int, then: Then) -> None:
+    def when_committed(self, end_offset: int, then: WhenCommitted) -> None:
         """`then(None)` once everything below `end_offset` is committed, in this call where it is already;
         `then(KafkaError)` where another node leads the log before (NOT_CONTROLLER), or the disk has failed
         (KAFKA_STORAGE_ERROR)."""
@@ -251,7 +251,7 @@ class MetadataLog:
     def _advance(self) -> None:
         """What is committed comes into force, is followed, and is told to those that wait for it."""
         if self._applied_offset < self._committed_offset:
-            self._catch_up()
+            self._apply_committed()
         if self._is_following:
             return  # and goes on with it
         if self._has_changed:
@@ -334,7 +334,7 @@ class MetadataLog:
                 self._written.forget_changes()
             self._uncommitted.append((base_offset, end_offset, size_bytes, appended))
             if end_offset <= self._committed_offset:
-                self._catch_up()
+                self._apply_committed()
         except Exception as error:
             raise BrokenInvariantError(f"a record that is written can't be applied: {error}") from error
 

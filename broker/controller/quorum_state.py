@@ -30,7 +30,7 @@ SNAPSHOT_FOOTER = 4
 KRAFT_VERSION = 5
 KRAFT_VOTERS = 6
 
-NONE = -1
+NO_VOTED_ID = -1
 _ZERO_ID = bytes(16)
 
 
@@ -82,7 +82,7 @@ class Quorum:
                 "clusterId": "",
                 "leaderId": node_id,
                 "leaderEpoch": leader_epoch,
-                "votedId": NONE,
+                "votedId": NO_VOTED_ID,
                 "appliedOffset": 0,
                 "currentVoters": [{"voterId": node_id}],
                 "data_version": 0,
@@ -91,7 +91,7 @@ class Quorum:
             state = {
                 "leaderId": node_id,
                 "leaderEpoch": leader_epoch,
-                "votedId": NONE,
+                "votedId": NO_VOTED_ID,
                 "votedDirectoryId": uuid_to_text(_ZERO_ID),
                 "data_version": 1,
             }

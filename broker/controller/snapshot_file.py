@@ -22,7 +22,7 @@ from storage.files import Files
 
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".checkpoint.part"
-DELETED_SUFFIX = ".checkpoint.deleted"
+DELETED_SNAPSHOT_SUFFIX = ".checkpoint.deleted"
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 
 MAX_RECORDS_PER_BATCH = 1024  # SnapshotEmitter.DEFAULT_BATCH_SIZE

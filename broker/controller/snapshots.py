@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.controller.image import MetadataContradictionError
 from broker.controller.quorum_state import Quorum
 from broker.controller.snapshot_file import (
-    DELETED_SUFFIX,
+    DELETED_SNAPSHOT_SUFFIX,
     PART_SUFFIX,
     SUFFIX,
     Snapshot,
@@ -208,7 +208,7 @@ class MetadataSnapshots:
         marked = []
         for snapshot_id in snapshot_ids:
             path = self._path(snapshot_id)
-            deleted = path.removesuffix(SUFFIX) + DELETED_SUFFIX
+            deleted = path.removesuffix(SUFFIX) + DELETED_SNAPSHOT_SUFFIX
             self._files.rename(path, deleted)
             marked.append(deleted)
             self.ids.remove(snapshot_id)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker.replicas.leader import Leader
-from coordinator.ports import Record as NewRecord
-from coordinator.ports import Then, append_error
+from coordinator.ports import CoordinatorRecord as NewRecord
+from coordinator.ports import WhenCommitted, append_error
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.records.batch import (
     NO_PRODUCER_EPOCH,
@@ -120,7 +120,7 @@ class PartitionRuntime:
         role = self._partition.role
         return role.__class__ is Leader and role.log.high_watermark >= end_offset
 
-    def when_committed(self, end_offset: int, then: Then) -> None:
+    def when_committed(self, end_offset: int, then: WhenCommitted) -> None:
         """See the port."""
         if self.is_committed(end_offset):
             then(None)

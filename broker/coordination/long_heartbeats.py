@@ -19,7 +19,7 @@ from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, Con
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from coordinator.group.shard import GroupShard
 
 R = TypeVar("R")
@@ -59,7 +59,7 @@ def answer(
 
 def _in_turn(
     groups: Groups, client: Client, request: ConsumerGroupHeartbeatRequest, respond: Respond[R]
-) -> Steps[R]:
+) -> RequestSteps[R]:
     """Once it is its turn in the group. All of it is of the shard that is there as it begins: where the partition is
     given up meanwhile the answer is NOT_COORDINATOR, though it may be led here again by then."""
     group_id = request.group_id
@@ -96,7 +96,7 @@ def _in_turn(
 
 def _decided(
     groups: Groups, shard: GroupShard, client: Client, request: ConsumerGroupHeartbeatRequest
-) -> Steps[ConsumerGroupHeartbeatResponse]:
+) -> RequestSteps[ConsumerGroupHeartbeatResponse]:
     """Raises KafkaError. COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again: the group doesn't keep still."""
     for _ in range(MOST_TRIES):
         _check_leads(groups, shard, request.group_id)

@@ -43,7 +43,7 @@ _NOT_VERIFIED = frozenset(
     }
 )
 
-Then = Callable[[Verified], None]
+WhenVerified = Callable[[Verified], None]
 
 
 def is_transactional(records: memoryview | None) -> bool:
@@ -127,7 +127,7 @@ class Verifying:
         self._sequences = sequences
         self._operation = operation
         self._found: Verified | None = None
-        self._then: Then | None = None
+        self._then: WhenVerified | None = None
         self._is_abandoned = False
         self._begun_s: float | None = None  # when it was asked again for the first time
 
@@ -136,7 +136,7 @@ class Verifying:
         self._port.manager.ask(self._producer, announced, self._operation, self._verified)
         return self if self._found is None else self._found
 
-    def when_verified(self, then: Then) -> None:
+    def when_verified(self, then: WhenVerified) -> None:
         """`then` is called once, unless the client goes before."""
         self._then = then
 

@@ -17,7 +17,7 @@ class Scheduled(Protocol):
     def cancel(self) -> None: ...
 
 
-Failed = Callable[[BaseException, bool], None]
+TaskFailed = Callable[[BaseException, bool], None]
 """Told of an exception that nobody caught, and whether a callback of ours ended with it. Connections that break off,
 and requests whose client has gone, come here too."""
 
@@ -35,7 +35,7 @@ class Scheduler(Protocol):
 
     def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Scheduled: ...
 
-    def tell_failures(self, failed: Failed) -> Callable[[], None]:
+    def tell_failures(self, failed: TaskFailed) -> Callable[[], None]:
         """Who is told from now on; the call that is returned ends it."""
         ...
 
@@ -53,7 +53,7 @@ class LoopScheduler:
         self.call_soon: Callable[..., Scheduled] = loop.call_soon
         self.call_later: Callable[..., Scheduled] = loop.call_later
 
-    def tell_failures(self, failed: Failed) -> Callable[[], None]:
+    def tell_failures(self, failed: TaskFailed) -> Callable[[], None]:
         """The loop goes on as well with what it does of itself: logging them."""
         previous = self._loop.get_exception_handler()
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
 
 PRODUCER_FENCED_VERSION = 2
@@ -72,7 +72,7 @@ class _Asked:
 
     def asks_for(
         self, added: Sequence[AddPartitionsToTxnTopic], answered: Sequence[AddPartitionsToTxnTopic]
-    ) -> Steps[None]:
+    ) -> RequestSteps[None]:
         """Take in the lists of topics."""
         pause = Pause(PER_TURN)
         for topic in added:
@@ -132,7 +132,7 @@ def _add_one(
     authorizer: Authorizer,
     context: RequestContext,
     request: AddPartitionsToTxnRequest,
-) -> Steps[AddPartitionsToTxnResponse]:
+) -> RequestSteps[AddPartitionsToTxnResponse]:
     """What clients ask for."""
     version = context.api_version
     transactional_id = request.v3_and_below_transactional_id
@@ -164,7 +164,7 @@ def _add_all(
     image: ClusterImage,
     asked: Sequence[AddPartitionsToTxnTransaction],
     version: int,
-) -> Steps[AddPartitionsToTxnResponse]:
+) -> RequestSteps[AddPartitionsToTxnResponse]:
     """What brokers ask for: several transactions, and no topic is denied to them."""
     response = AddPartitionsToTxnResponse(
         results_by_transaction=[
@@ -207,7 +207,7 @@ def _add_all(
 
 def _add(
     transactions: Transactions, image: ClusterImage, asked: _Asked, denied: Container[str]
-) -> Steps[None]:
+) -> RequestSteps[None]:
     """Add the partitions of one transaction, or verify that they are in it; none of them where one is refused."""
     refused = yield from _refused(asked.partitions, image, denied)
     if refused:
@@ -230,7 +230,7 @@ def _add(
 
 def _refused(
     partitions: Collection[TopicPartition], image: ClusterImage, denied: Container[str]
-) -> Steps[dict[TopicPartition, Error]]:
+) -> RequestSteps[dict[TopicPartition, Error]]:
     """Each partition's error where one of them can't be added, else nothing."""
     errors: dict[TopicPartition, Error] = {}
     pause = Pause(PER_TURN)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
     from broker.network.context import RequestContext
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
@@ -106,7 +106,7 @@ def _hosts(request: AlterClientQuotasRequest) -> list[str]:
     ]
 
 
-def _response(outcomes: Outcomes) -> Steps[AlterClientQuotasResponse]:
+def _response(outcomes: Outcomes) -> RequestSteps[AlterClientQuotasResponse]:
     response = AlterClientQuotasResponse()
     pause = Pause(PER_TURN)
     for entity, refusal in outcomes.items():

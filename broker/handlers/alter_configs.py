@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.config.alterations import Alteration, Operation, check_request, replace_broker
+from broker.config.alterations import Alteration, AlterConfigOp, check_request, replace_broker
 from broker.controller import config_decisions
 from broker.controller.config_requests import ConfigRequest, check_resource
 from broker.controller.image import BROKER_RESOURCE
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
     from protocol.wire.schema import Message
 
@@ -40,7 +40,7 @@ def handle(
 ) -> AlterConfigsResponse | Later[AlterConfigsResponse]:
     def check(resource: AlterConfigsResource) -> bool:
         kind, name = resource.resource_type, resource.resource_name
-        check_request([Alteration(each.name, Operation.SET, each.value) for each in resource.configs])
+        check_request([Alteration(each.name, AlterConfigOp.SET, each.value) for each in resource.configs])
         check_resource(node_id, kind, name, loggers=False)
         if kind == BROKER_RESOURCE:
             stored = metadata.image.configs.get((kind, name), {})
@@ -53,7 +53,7 @@ def handle(
 
     asked = ConfigRequest(request.resources)
 
-    def altered() -> Steps[AlterConfigsResponse]:
+    def altered() -> RequestSteps[AlterConfigsResponse]:
         yield from asked.preprocess(check)
         yield from asked.authorize(
             ConfigRights(authorizer, context, security.Operation.ALTER_CONFIGS).refusal

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from broker.disks.moves import LogDirMoves
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
 
@@ -58,7 +58,7 @@ def handle(
 
 def _altered(
     asked: _Asked, request: AlterReplicaLogDirsRequest, *, is_allowed: bool
-) -> Steps[AlterReplicaLogDirsResponse]:
+) -> RequestSteps[AlterReplicaLogDirsResponse]:
     wanted: dict[str, dict[int, str]] = {}  # of a partition that is named twice the last directory counts
     pause = Pause()
     for directory in request.dirs:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from broker.controller.topic_requests import Extended, TopicRequests
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
@@ -45,7 +45,7 @@ def handle(
         return CreatePartitionsResponse(results=[_result(name, late) for name in times_named])
     mutations = quotas.mutations_of(context, strict_since=3, now_ms=clock.now_ms())
 
-    def extended() -> Steps[CreatePartitionsResponse]:
+    def extended() -> RequestSteps[CreatePartitionsResponse]:
         refused, wanted = yield from _chosen(authorizer, context, request, times_named)
         later: Later[Extended | KafkaError] = Later()
         later.waits_for(
@@ -73,7 +73,7 @@ def _chosen(
     context: RequestContext,
     request: CreatePartitionsRequest,
     times_named: Counter[str],
-) -> Steps[tuple[list[CreatePartitionsTopicResult], list[CreatePartitionsTopic]]]:
+) -> RequestSteps[tuple[list[CreatePartitionsTopicResult], list[CreatePartitionsTopic]]]:
     """What is refused by its name alone, and the others, in the order in which Kafka comes to the bound of a request:
     that of its map."""
     twice = KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from broker.controller.topic_requests import TopicRequests
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
@@ -75,7 +75,7 @@ def handle(
     def reply(outcomes: Created | KafkaError) -> None:
         turns.reply(answered(outcomes), later, context)
 
-    def answered(outcomes: Created | KafkaError) -> Steps[CreateTopicsResponse]:
+    def answered(outcomes: Created | KafkaError) -> RequestSteps[CreateTopicsResponse]:
         results: list[CreatableTopicResult] = []
         if isinstance(outcomes, KafkaError):
             results += (_refused(topic.name, outcomes) for topic in request.topics)

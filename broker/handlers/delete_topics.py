@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from broker.controller.topic_requests import Deleted, TopicRequests
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
@@ -58,7 +58,7 @@ def handle(
         return DeleteTopicsResponse(responses=_all_refused(asked, Error.REQUEST_TIMED_OUT))
     mutations = quotas.mutations_of(context, strict_since=5, now_ms=clock.now_ms())
 
-    def deleted() -> Steps[DeleteTopicsResponse]:
+    def deleted() -> RequestSteps[DeleteTopicsResponse]:
         selection = _Selection(metadata.image, _Rights(authorizer, context))
         yield from selection.choose(asked)
         later: Later[Deleted | KafkaError] = Later()
@@ -103,7 +103,7 @@ class _Selection:
         self._image = image
         self._rights = rights
 
-    def choose(self, asked: Sequence[DeleteTopicState]) -> Steps[None]:
+    def choose(self, asked: Sequence[DeleteTopicState]) -> RequestSteps[None]:
         pause = Pause()
         names: Counter[str] = Counter()
         ids: Counter[bytes] = Counter()

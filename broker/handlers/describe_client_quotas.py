@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -41,7 +41,7 @@ def handle(
 
 def _described(
     image: ClusterImage, request: DescribeClientQuotasRequest
-) -> Steps[DescribeClientQuotasResponse]:
+) -> RequestSteps[DescribeClientQuotasResponse]:
     try:
         found = yield from matching(image, request.components, strict=request.strict)
     except KafkaError as error:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from storage.directory.log_directory import LogDirectory
@@ -50,7 +50,7 @@ def handle(
 
 def _described(
     log_dirs: LogDirs, partitions: Partitions, request: DescribeLogDirsRequest
-) -> Steps[DescribeLogDirsResponse]:
+) -> RequestSteps[DescribeLogDirsResponse]:
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = set()
@@ -88,7 +88,7 @@ def _volume(directory: LogDirectory) -> Volume | None:
 
 def _topics(
     directory: LogDirectory, partitions: Partitions, wanted: Container[tuple[str, int]] | None
-) -> Steps[list[DescribeLogDirsTopic]]:
+) -> RequestSteps[list[DescribeLogDirsTopic]]:
     topics: dict[str, DescribeLogDirsTopic] = {}
     pause = Pause()
 

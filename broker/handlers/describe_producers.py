@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from storage.producers.producer_state import Producer
@@ -48,7 +48,7 @@ def _described(
     turns: Turns,
     context: RequestContext,
     request: DescribeProducersRequest,
-) -> Steps[DescribeProducersResponse]:
+) -> RequestSteps[DescribeProducersResponse]:
     response = DescribeProducersResponse()
     repeats = Repeats()
     for topic in request.topics:

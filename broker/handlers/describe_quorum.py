@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints
     from broker.network.later import Later
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -83,7 +83,7 @@ def _asks_for_metadata(request: DescribeQuorumRequest) -> bool:
     return topic.topic_name == METADATA_TOPIC and topic.partitions[0].partition_index == 0
 
 
-def _unknown(request: DescribeQuorumRequest) -> Steps[DescribeQuorumResponse]:
+def _unknown(request: DescribeQuorumRequest) -> RequestSteps[DescribeQuorumResponse]:
     response = DescribeQuorumResponse(error_message="")
     pause = Pause()
     for topic in request.topics:

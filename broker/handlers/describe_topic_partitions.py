@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -59,7 +59,7 @@ class _Asked(NamedTuple):
 
 def _described(
     asked: _Asked, context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> Steps[DescribeTopicPartitionsResponse]:
+) -> RequestSteps[DescribeTopicPartitionsResponse]:
     node_id, config, metadata, log_dirs, authorizer = asked
     pause = Pause()
     image = metadata.image

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.fetch_sessions import FetchSessions
@@ -126,7 +126,7 @@ def handle(
 
 def _in_turns(
     fetch: LongFetch, answers: _Answers, context: RequestContext, request: FetchRequest
-) -> Steps[FetchResponse]:
+) -> RequestSteps[FetchResponse]:
     """As `handle`, of many partitions."""
     yield None
     reading = yield from fetch.read()
@@ -220,7 +220,7 @@ class _Answers:
 
     def answer_in_turns(
         self, context: RequestContext, plan: FetchPlan, results: Results, parameters: FetchParameters
-    ) -> Steps[FetchResponse]:
+    ) -> RequestSteps[FetchResponse]:
         """As `answer`. A session is told of some partitions after the other; without one, or with a new one, there are
         no more than a request names."""
         if self._quotas.enforced or plan.session is None:

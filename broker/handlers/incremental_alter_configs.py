@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.config import logger_levels
-from broker.config.alterations import Alteration, Operation, alter_broker, check_request
+from broker.config.alterations import Alteration, AlterConfigOp, alter_broker, check_request
 from broker.controller import config_decisions
 from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE
 from broker.controller.config_requests import ConfigRequest, check_resource
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.network.dispatch import Dispatcher
     from broker.network.later import Later
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
     from protocol.wire.schema import Message
 
-_OPERATIONS = frozenset(Operation)
+_OPERATIONS = frozenset(AlterConfigOp)
 
 
 def handle(
@@ -88,7 +88,7 @@ def handle(
 
     asked = ConfigRequest(request.resources)
 
-    def altered() -> Steps[IncrementalAlterConfigsResponse]:
+    def altered() -> RequestSteps[IncrementalAlterConfigsResponse]:
         yield from asked.preprocess(check)
         yield from asked.authorize(rights.refusal)
         if asked.remaining:

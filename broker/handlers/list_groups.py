@@ -13,7 +13,7 @@ from protocol.messages.groups_admin import ListedGroup, ListGroupsRequest, ListG
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
@@ -43,7 +43,7 @@ def _listed(
     turns: Turns,
     request: ListGroupsRequest,
     may_see: Callable[[ListedGroup], bool],
-) -> Steps[ListGroupsResponse]:
+) -> RequestSteps[ListGroupsResponse]:
     def listed_by(shard: GroupShard) -> list[ListedGroup]:
         return shard.list_groups(request.states_filter, request.types_filter)
 

@@ -31,27 +31,27 @@ from storage.log.storage_errors import storage_error
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from storage.log.partition_log import PartitionLog
     from storage.log.results import TimestampOffset
 
-LATEST = -1
-EARLIEST = -2
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 
 # special timestamp → the first version that knows it
 FIRST_VERSIONS = {
-    LATEST: 1,
-    EARLIEST: 1,
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
     MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL: 8,
-    LATEST_TIERED: 9,
-    EARLIEST_PENDING_UPLOAD: 11,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 
 READ_UNCOMMITTED = 0
@@ -83,7 +83,7 @@ def _answered(
     turns: Turns,
     context: RequestContext,
     request: ListOffsetsRequest,
-) -> Steps[ListOffsetsResponse]:
+) -> RequestSteps[ListOffsetsResponse]:
     version = context.api_version
     asked = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
@@ -130,7 +130,7 @@ def _look_up(
     wanted: ListOffsetsPartition,
     version: int,
     request: ListOffsetsRequest,
-) -> Steps[tuple[int, int, int]]:
+) -> RequestSteps[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch), each −1 where there is none."""
     timestamp = wanted.timestamp
     if timestamp < 0 and not FIRST_VERSIONS.get(timestamp, version + 1) <= version:
@@ -146,12 +146,12 @@ def _look_up(
         bound = log.last_stable_offset
     else:
         bound = log.high_watermark
-    if timestamp == LATEST:
+    if timestamp == LATEST_TIMESTAMP:
         return -1, bound, partition.leader_epoch
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         epoch = log.leader_epochs.epoch_for(log.log_start_offset)
         return -1, log.log_start_offset, epoch
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         return _NOTHING
     found = yield from _found(log, timestamp)
     if found is None or found.offset >= bound:
@@ -159,7 +159,7 @@ def _look_up(
     return found.timestamp_ms, found.offset, found.leader_epoch
 
 
-def _found(log: PartitionLog, timestamp: int) -> Steps[TimestampOffset | None]:
+def _found(log: PartitionLog, timestamp: int) -> RequestSteps[TimestampOffset | None]:
     """What of a search is long goes on in turns; a batch that is much to unpack is searched beside the loop."""
     try:
         if timestamp == MAX_TIMESTAMP:

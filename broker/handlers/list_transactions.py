@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
     from coordinator.transaction.metadata import TransactionMetadata
     from coordinator.transaction.shard import TransactionShard
@@ -52,7 +52,7 @@ def handle(
 
 def _listed(
     shards: Sequence[TransactionShard], request: ListTransactionsRequest, may_see: Callable[[str], bool]
-) -> Steps[ListTransactionsResponse]:
+) -> RequestSteps[ListTransactionsResponse]:
     try:
         pattern = yield from _pattern(request, shards)
     except PatternSyntaxError:
@@ -78,7 +78,9 @@ def _listed(
     return response
 
 
-def _pattern(request: ListTransactionsRequest, shards: Sequence[TransactionShard]) -> Steps[Pattern | None]:
+def _pattern(
+    request: ListTransactionsRequest, shards: Sequence[TransactionShard]
+) -> RequestSteps[Pattern | None]:
     """None lets every id pass. Raises PatternSyntaxError."""
     if not request.transactional_id_pattern:
         return None

@@ -17,7 +17,7 @@ from protocol.records.batch import CorruptRecordError
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
-    from broker.network.turns import Steps
+    from broker.network.turns import RequestSteps
     from broker.replicas.fetch_sessions import FetchPlan
     from broker.replicas.partitions import Partitions
 
@@ -44,7 +44,7 @@ class LongFetch:
         self._has_moved = False
         self._told: Later[None] | None = None
 
-    def read(self) -> Steps[Reading]:
+    def read(self) -> RequestSteps[Reading]:
         """All that there is."""
         whole = self._reading
         for targets in portions(self.plan.targets):
@@ -53,7 +53,7 @@ class LongFetch:
             yield None
         return whole
 
-    def wait(self) -> Steps[None]:
+    def wait(self) -> RequestSteps[None]:
         """Until there is enough, or its time is over; then what was read is what there is by then."""
         reading = self._reading
         reading.forget()
@@ -86,7 +86,7 @@ class LongFetch:
         self.is_over = True
         self.recheck()
 
-    def _is_enough(self) -> Steps[bool]:
+    def _is_enough(self) -> RequestSteps[bool]:
         available = 0
         for some in portions(self._reading.found):
             try:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -52,7 +52,7 @@ class _Topics(NamedTuple):
     authorizer: Authorizer
     context: RequestContext
 
-    def all(self) -> Steps[_Described]:
+    def all(self) -> RequestSteps[_Described]:
         found = _Described()
 
         def describe(some: Sequence[TopicImage]) -> None:
@@ -61,7 +61,7 @@ class _Topics(NamedTuple):
         yield from in_turns([*self.metadata.image.topics.values()], describe)
         return found
 
-    def by_id(self, ids: Sequence[bytes]) -> Steps[_Described]:
+    def by_id(self, ids: Sequence[bytes]) -> RequestSteps[_Described]:
         found = _Described()
         yield from in_turns(ids, lambda some: self._find_by_id(some, found))
         return found
@@ -76,7 +76,7 @@ class _Topics(NamedTuple):
             else:
                 found.refused.append(_refused(Error.TOPIC_AUTHORIZATION_FAILED, None, topic_id))
 
-    def by_name(self, names: Sequence[str], *, create: bool) -> Steps[_Described]:
+    def by_name(self, names: Sequence[str], *, create: bool) -> RequestSteps[_Described]:
         """What is missing is created, a portion at a time, and told once that is committed: whoever is told of it finds
         it there."""
         found = _Described()
@@ -102,7 +102,7 @@ class _Topics(NamedTuple):
                 found.known.append(self._described(topic))
         return missing
 
-    def _create(self, missing: Sequence[str], found: _Described) -> Steps[Sequence[str]]:
+    def _create(self, missing: Sequence[str], found: _Described) -> RequestSteps[Sequence[str]]:
         """Goes on once it is decided and committed. Returns those that the client may create."""
         denied = self._not_to_be_created(missing)
         found.refused[:0] = [
@@ -212,7 +212,7 @@ class _Cluster(NamedTuple):
     config: BrokerConfig
 
 
-def _answer(of_node: _Topics, cluster: _Cluster, request: MetadataRequest) -> Steps[MetadataResponse]:
+def _answer(of_node: _Topics, cluster: _Cluster, request: MetadataRequest) -> RequestSteps[MetadataResponse]:
     node_id, authorizer, context = of_node.node_id, of_node.authorizer, of_node.context
     version, asked = context.api_version, request.topics
     if asked is None or (version == 0 and not asked):

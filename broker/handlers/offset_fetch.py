@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
@@ -84,7 +84,7 @@ def _in_pieces(
     fetch: _Fetch,
     groups: Sequence[OffsetFetchRequestGroup],
     respond: Callable[[list[OffsetFetchResponseGroup]], OffsetFetchResponse],
-) -> Steps[OffsetFetchResponse]:
+) -> RequestSteps[OffsetFetchResponse]:
     """Group by group, and a group's topics piece by piece."""
     answers = []
     for group in fetch.answered(groups):

@@ -21,7 +21,7 @@ from broker.handlers.producing import (
     ID_REFUSED,
     NO_GUARDS,
     PARTITIONS_OF_TOPICS,
-    Answer,
+    ProduceAnswer,
     Producing,
     SortedRequest,
     check_shapes,
@@ -57,7 +57,7 @@ def handle(
     turns: Turns,
     context: RequestContext,
     request: ProduceRequest,
-) -> Answer | Later[Answer]:
+) -> ProduceAnswer | Later[ProduceAnswer]:
     found = SortedRequest(partitions, authorizer, context)
     topics = request.topic_data
     has_one = len(topics) == 1 and len(topics[0].partition_data) == 1  # as most have
@@ -95,7 +95,7 @@ def handle(
         appends.append(batches, clock.now_ms(), guards)
     if appends.are_done and not refusals and not rest:
         return response_of(request.acks, appends.answers)
-    later: Later[Answer] = Later()
+    later: Later[ProduceAnswer] = Later()
     producing = Producing(context, request, current_leaders, clock, scheduler, turns)
     if rest or appends.left:
         producing.append_rest(appends, rest, refusals, guards, later)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
-    from broker.network.turns import Steps, Turns
+    from broker.network.turns import RequestSteps, Turns
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
@@ -57,7 +57,7 @@ MOST_TOLD = 100  # partitions of a refused request that the log's line names
 ID_REFUSED = RequestFailedError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 NO_GUARDS: Mapping[Partition, VerificationGuard] = MappingProxyType({})
 
-Answer = ProduceResponse | None
+ProduceAnswer = ProduceResponse | None
 
 PARTITIONS_OF_TOPICS = EntryList(
     "topic_data", "responses", "partition_data", "partition_responses", at_once=PER_TURN
@@ -143,7 +143,7 @@ def refuse(batches: Batches, verified: Verified, refusals: Answers, version: int
             del batches[key]
 
 
-def response_of(acks: int, answers: Answers) -> Answer:
+def response_of(acks: int, answers: Answers) -> ProduceAnswer:
     """The answer; with acks=0 none, and an error closes the connection, being all that the client can be told."""
     if acks == 0:
         failed = [
@@ -167,7 +167,7 @@ def response_of(acks: int, answers: Answers) -> Answer:
     return ProduceResponse.of(responses=[*topics.values()])
 
 
-def fail_all(request: ProduceRequest, failure: RequestFailedError, context: RequestContext) -> Answer:
+def fail_all(request: ProduceRequest, failure: RequestFailedError, context: RequestContext) -> ProduceAnswer:
     """The whole request fails: each of its partitions is answered with the error."""
     by_id = context.api_version >= FIRST_VERSION_WITH_IDS
     answers: Answers = {}
@@ -201,9 +201,9 @@ class Producing:
 
     def in_turns(
         self, found: SortedRequest, verification: ProduceVerification, authorizer: Authorizer
-    ) -> Answer | Later[Answer]:
+    ) -> ProduceAnswer | Later[ProduceAnswer]:
         """A request of many partitions: what `handle` does at once, in the same order."""
-        later: Later[Answer] = Later()
+        later: Later[ProduceAnswer] = Later()
         self._carry_out(self._long(found, verification, authorizer, later), later)
         return later.answer()
 
@@ -213,13 +213,13 @@ class Producing:
         rest: Batches,
         refusals: Answers,
         guards: Mapping[Partition, VerificationGuard],
-        later: Later[Answer],
+        later: Later[ProduceAnswer],
     ) -> None:
         """Append what one turn of the loop had no time for, from the next turn on, and what takes long to check. The
         connection's next request waits, and others may append before."""
         self._carry_out(self._append_rest(appends, rest, refusals, guards, later), later)
 
-    def _carry_out(self, steps: Steps[None], later: Later[Answer]) -> None:
+    def _carry_out(self, steps: RequestSteps[None], later: Later[ProduceAnswer]) -> None:
         """To the end, for what is written counts, whether its client waits or not. They reply to `later` by
         themselves, unless they fail."""
         ended = self._turns.answer(steps, self._context, to_the_end=True)
@@ -238,8 +238,8 @@ class Producing:
         found: SortedRequest,
         verification: ProduceVerification,
         authorizer: Authorizer,
-        later: Later[Answer],
-    ) -> Steps[None]:
+        later: Later[ProduceAnswer],
+    ) -> RequestSteps[None]:
         request, context = self._request, self._context
         gone_through: list[list[TopicProduceData]] = []
         shapes: list[list[int | Error]] = []
@@ -283,8 +283,8 @@ class Producing:
         yield from self._append(found, guards, later)
 
     def _append(
-        self, found: SortedRequest, guards: Mapping[Partition, VerificationGuard], later: Later[Answer]
-    ) -> Steps[None]:
+        self, found: SortedRequest, guards: Mapping[Partition, VerificationGuard], later: Later[ProduceAnswer]
+    ) -> RequestSteps[None]:
         appends = Appends(self._request.acks, self._context.client_id == ADMIN_CLIENT_ID)
         rest = appends.append_for_a_turn(found.batches, self._clock, guards)
         yield from self._append_rest(appends, rest, found.refusals, guards, later)
@@ -295,8 +295,8 @@ class Producing:
         rest: Batches,
         refusals: Answers,
         guards: Mapping[Partition, VerificationGuard],
-        later: Later[Answer],
-    ) -> Steps[None]:
+        later: Later[ProduceAnswer],
+    ) -> RequestSteps[None]:
         while rest:
             yield None
             rest = appends.append_for_a_turn(rest, self._clock, guards)
@@ -307,8 +307,8 @@ class Producing:
         appends: Appends,
         refusals: Answers,
         guards: Mapping[Partition, VerificationGuard],
-        later: Later[Answer],
-    ) -> Steps[None]:
+        later: Later[ProduceAnswer],
+    ) -> RequestSteps[None]:
         unpacked_bytes = 0
         for key, (partition, batch) in appends.left.items():
             if unpacked_bytes > MOST_OF_REQUEST:
@@ -325,9 +325,11 @@ class Producing:
             appends.append_checked(key, checked, self._clock.now_ms(), guards)
         self.reply(appends, refusals, later)
 
-    def append_once_verified(self, verifying: Verifying, found: SortedRequest) -> Answer | Later[Answer]:
+    def append_once_verified(
+        self, verifying: Verifying, found: SortedRequest
+    ) -> ProduceAnswer | Later[ProduceAnswer]:
         """Append what the transaction's coordinator lets pass, once it has said so."""
-        later: Later[Answer] = Later()
+        later: Later[ProduceAnswer] = Later()
 
         def then(verified: Verified) -> None:
             later.on_abandon = None
@@ -341,7 +343,7 @@ class Producing:
         verifying.when_verified(then)
         return later.answer()
 
-    def reply(self, appends: Appends, refusals: Answers, later: Later[Answer]) -> None:
+    def reply(self, appends: Appends, refusals: Answers, later: Later[ProduceAnswer]) -> None:
         """Answer once nothing is waited for any more. Raises CloseConnectionError, as `response_of`."""
         answers = appends.answers
         answers.update(refusals)
@@ -361,7 +363,7 @@ class Producing:
         later.on_abandon = delayed.abandon
         delayed.start(self._scheduler, self._request.timeout_ms)
 
-    def _told(self, answers: Answers) -> Answer:
+    def _told(self, answers: Answers) -> ProduceAnswer:
         response = response_of(self._request.acks, answers)
         if response is not None and self._context.api_version >= FIRST_VERSION_TOLD_LEADERS:
             for topic in response.responses:

@@ -47,7 +47,7 @@ class Action(IntEnum):
 _S, _E = ConnectionState, Event
 _NOTHING, _SERVE, _IMPOSSIBLE = Action.NOTHING, Action.SERVE, Action.IMPOSSIBLE
 
-REACTIONS: dict[ConnectionState, dict[Event, tuple[ConnectionState, Action]]] = {
+TRANSITIONS: dict[ConnectionState, dict[Event, tuple[ConnectionState, Action]]] = {
     _S.SERVING: {
         _E.ANSWER_PENDING: (_S.ANSWERING, _NOTHING),
         _E.ANSWERED: (_S.SERVING, _IMPOSSIBLE),

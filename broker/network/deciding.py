@@ -8,13 +8,13 @@ from broker.network.later import Later
 
 if TYPE_CHECKING:
     from broker.controller.controller import Controller, Decide
-    from broker.network.turns import Steps
+    from broker.network.turns import RequestSteps
     from protocol.errors import KafkaError
 
 T = TypeVar("T")
 
 
-def decided(controller: Controller, decide: Decide[T]) -> Steps[T | KafkaError]:
+def decided(controller: Controller, decide: Decide[T]) -> RequestSteps[T | KafkaError]:
     """What `Controller.submit` replies; the turn ends only where that isn't known at once."""
     later: Later[T | KafkaError] = Later()
     later.waits_for(controller.submit(decide, later.reply, later.fail))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from broker.network.later import Later
 from broker.network.repeats import Repeats
 from protocol.errors import CodecError
-from protocol.wire.compile_decoder import PER_STEP
+from protocol.wire.compile_decoder import ENTRIES_PER_STEP
 
 if TYPE_CHECKING:
-    from broker.network.turns import Steps
+    from broker.network.turns import RequestSteps
     from protocol.wire.schema import Message
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ MOST_DECIDED = 50_000
 MOST_FETCHED = 30_000
 """Entries of all lists of a Fetch that is longer than 64 KiB: it reads them all, or waits for them all."""
 
-MOST_ENTRIES: dict[str, int] = {
+MOST_ENTRIES_BY_API: dict[str, int] = {
     **dict.fromkeys(
         (
             *("AddPartitionsToTxn", "AlterClientQuotas", "AlterConfigs", "AlterPartitionReassignments"),
@@ -70,22 +70,22 @@ class EntryList(NamedTuple):
     """Fewer where an entry's answer may be large by itself: all members of a group, all settings of a topic."""
 
 
-def bounded(request: type[Message], decoding: Steps[T]) -> Steps[T]:
+def bounded(request: type[Message], decoding: RequestSteps[T]) -> RequestSteps[T]:
     """What decodes such a request, ended with CodecError where it has more entries than may be."""
-    most = MOST_ENTRIES.get(request.__name__.removesuffix("Request"))
+    most = MOST_ENTRIES_BY_API.get(request.__name__.removesuffix("Request"))
     if most is None:
         return decoding
     return _bounded(decoding, most)
 
 
-def _bounded(decoding: Steps[T], most: int) -> Steps[T]:
+def _bounded(decoding: RequestSteps[T], most: int) -> RequestSteps[T]:
     found = 0
     while True:
         try:
             next(decoding)
         except StopIteration as end:
             return cast("T", end.value)
-        found += PER_STEP
+        found += ENTRIES_PER_STEP
         if found > most:
             raise CodecError(f"more than {most} entries")
         yield None
@@ -105,7 +105,7 @@ def is_long(request: Any, entries: EntryList) -> bool:
     return False
 
 
-def in_pieces(request: Any, entries: EntryList, handle: Callable[[Any], Any]) -> Steps[Any]:
+def in_pieces(request: Any, entries: EntryList, handle: Callable[[Any], Any]) -> RequestSteps[Any]:
     """The answer of all pieces. The first one that fails as a whole is the answer."""
     whole: Any = None
     for piece, goes_on in pieces(request, entries):

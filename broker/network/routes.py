@@ -17,7 +17,7 @@ from protocol.wire.codec import decoder, decoder_in_steps, encoder, encoder_in_s
 from protocol.wire.schema import LATEST
 
 if TYPE_CHECKING:
-    from broker.network.turns import Steps
+    from broker.network.turns import RequestSteps
 
 PRODUCE_KEY = 0
 FETCH_KEY = 1
@@ -74,7 +74,7 @@ class Route:
         self.encode = cast("Callable[[Any, list[Any]], None]", encoder(self.response, self.api_version))
         self.encode(response, chunks)
 
-    def decode_in_steps(self, frame: memoryview, pos: int) -> Steps[tuple[Any, int]]:
+    def decode_in_steps(self, frame: memoryview, pos: int) -> RequestSteps[tuple[Any, int]]:
         decode = decoder_in_steps(self._request, self.api_version)
         return bounded(self._request, decode(frame, pos, len(frame)))
 
@@ -127,7 +127,7 @@ def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
     return [b"".join(chunks)] if size <= JOINED_CHUNKS_BYTES else chunks  # type: ignore[arg-type]
 
 
-def framed_in_steps(route: Route, correlation_id: int, response: Any) -> Steps[Answer]:
+def framed_in_steps(route: Route, correlation_id: int, response: Any) -> RequestSteps[Answer]:
     """The same for an answer that may be long."""
     chunks: list[Chunk] = [b""]
     done = 1

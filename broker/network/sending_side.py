@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from broker.network.answers import WRITTEN_CHUNKS, Answer, Chunk, PendingAnswer
-from broker.network.connection_states import REACTIONS, Action, ConnectionState, Event
+from broker.network.connection_states import TRANSITIONS, Action, ConnectionState, Event
 from broker.network.frames import JOINED_ANSWER_BYTES, joined
 from broker.network.unsent import Sending, Unsent
 from protocol.broken_invariant import BrokenInvariantError
@@ -83,7 +83,7 @@ class SendingSide(asyncio.BufferedProtocol):
         raise NotImplementedError
 
     def _happens(self, event: Event) -> Action:
-        self._state, action = REACTIONS[self._state][event]
+        self._state, action = TRANSITIONS[self._state][event]
         if action is Action.IMPOSSIBLE:
             raise BrokenInvariantError(f"{event.name} at a connection that is {self._state.name}")
         return action

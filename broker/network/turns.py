@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 T = TypeVar("T")
 
-Steps = Generator[Compute | Later[Any] | None, Any, R]
+RequestSteps = Generator[Compute | Later[Any] | None, Any, R]
 """A request's work. It yields where a turn may end, or what is to be computed or waited for; it returns the answer."""
 
 PER_TURN = 1_000
@@ -53,7 +53,7 @@ def portions(entries: Sequence[T]) -> Iterator[Sequence[T]]:
         yield entries[start : start + PER_TURN]
 
 
-def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) -> Steps[None]:
+def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) -> RequestSteps[None]:
     """Takes the entries by portions; after each that is whole a turn may end."""
     for some in portions(entries):
         take(some)
@@ -66,7 +66,7 @@ class _UnderWay:
 
     __slots__ = ("awaited", "context", "error", "found", "later", "steps", "take_back", "to_the_end")
 
-    def __init__(self, steps: Steps[Any], context: RequestContext | None, *, to_the_end: bool) -> None:
+    def __init__(self, steps: RequestSteps[Any], context: RequestContext | None, *, to_the_end: bool) -> None:
         self.steps = steps
         self.to_the_end = to_the_end
         self.context = context
@@ -108,7 +108,7 @@ class Turns:
 
     def answer(
         self,
-        steps: Steps[R],
+        steps: RequestSteps[R],
         context: RequestContext | None = None,
         *,
         to_the_end: bool = False,
@@ -138,7 +138,7 @@ class Turns:
         self._go_on(under_way, wanted)
         return later
 
-    def reply(self, steps: Steps[R], later: Later[R], context: RequestContext | None = None) -> None:
+    def reply(self, steps: RequestSteps[R], later: Later[R], context: RequestContext | None = None) -> None:
         """The steps make what is answered: in this call where one does."""
         try:
             answer = self.answer(steps, context)
@@ -150,7 +150,7 @@ class Turns:
         else:
             later.reply(answer)
 
-    def carry_out(self, steps: Steps[None], failed: Callable[[BaseException], None]) -> None:
+    def carry_out(self, steps: RequestSteps[None], failed: Callable[[BaseException], None]) -> None:
         """Steps that nobody waits for. Raises what the first raises; `failed` is told of what a later one does."""
         later = self.answer(steps, to_the_end=True)
         if isinstance(later, Later):

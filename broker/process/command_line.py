@@ -24,7 +24,7 @@ from typing import NamedTuple, NoReturn
 
 from broker.config.assembly import assemble, check_names, directories_given, settings_of, usage_error
 from broker.config.broker_config import BrokerConfig
-from broker.config.environment import Environment, read_environment
+from broker.config.environment import EnvironmentVariables, read_environment
 from broker.config.errors import ConfigError, UsageError
 from broker.config.listeners import moved
 from broker.config.settings import Layer, Setting, layered
@@ -55,7 +55,9 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
     options = _parser().parse_args(arguments)
     if options.control_fd is not None and options.control_fd < 0:
         raise UsageError("--control-fd: a file descriptor isn't negative", exit_status=2)
-    environment = Environment({}, None) if options.control_fd is not None else read_environment(environ)
+    environment = (
+        EnvironmentVariables({}, None) if options.control_fd is not None else read_environment(environ)
+    )
     file = _file_layer(options.config)
     overrides = _override_layer(options.override)
     if options.control_fd is not None:

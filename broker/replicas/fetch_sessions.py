@@ -20,11 +20,11 @@ SHARDS = (
 )
 EVICTION_MS = 120_000  # FetchSession: min.incremental.fetch.session.eviction.ms
 MAX_SESSION_ID = 2**31 - 1
-MAX_EPOCH = 2**31 - 1
+MAX_SESSION_EPOCH = 2**31 - 1
 
 NO_SESSION = 0
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
+INITIAL_SESSION_EPOCH = 0
+FINAL_SESSION_EPOCH = -1
 
 # A partition is known by what the request names it by: (topic name, index) or (topic id, index).
 Key = tuple[str | bytes, int]
@@ -143,11 +143,11 @@ class FetchSessions:
         now_ms: int,
     ) -> FetchPlan:
         """Take over what a request says. An error of the plan is the whole answer."""
-        if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if session_epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH):
             if session_id != NO_SESSION:
                 self._remove(session_id)
             targets = [*_targets(wanted).values()]
-            return FetchPlan(targets, by_id=by_id, create=session_epoch == INITIAL_EPOCH)
+            return FetchPlan(targets, by_id=by_id, create=session_epoch == INITIAL_SESSION_EPOCH)
         session = self._get(session_id)
         if session is None:
             return FetchPlan([], by_id=by_id, error=Error.FETCH_SESSION_ID_NOT_FOUND)
@@ -159,7 +159,7 @@ class FetchSessions:
         if not session.targets:
             self._remove(session_id)
             return FetchPlan([], by_id=by_id)
-        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        session.epoch = 1 if session.epoch == MAX_SESSION_EPOCH else session.epoch + 1
         session.last_used_ms = now_ms
         return FetchPlan([*session.targets.values()], by_id=by_id, session=session)
 

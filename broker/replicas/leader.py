@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from coordinator.commit_waiters import CommitWaiter, CommitWaiters, Failed
-from coordinator.ports import Then
+from coordinator.ports import WhenCommitted
 from protocol.errors import Error, KafkaError
 from storage.log.log_config import LONG_MAX
 
@@ -126,7 +126,7 @@ class Leader:
 
     # --- what is committed ----------------------------------------------------------------------------------
 
-    def when_committed(self, offset: int, then: Then) -> CommitWaiter | None:
+    def when_committed(self, offset: int, then: WhenCommitted) -> CommitWaiter | None:
         """`then(None)` once all below the offset is committed: in this call where it is already, else in the one that
         moves the high watermark there.
 

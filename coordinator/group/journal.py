@@ -10,7 +10,7 @@ from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.offsets.commit import NO_PRODUCER, OffsetProducer
 from coordinator.group.records import AnyRecord, OffsetRecord, encode_record
 from coordinator.group.store import GroupStore, StagedGroup
-from coordinator.ports import Record
+from coordinator.ports import CoordinatorRecord
 
 PART_BYTES = 64 * 1024  # of records that need not be one batch; far below what a batch may have
 
@@ -18,7 +18,7 @@ PART_BYTES = 64 * 1024  # of records that need not be one batch; far below what 
 class StagedRecords(NamedTuple):
     """Records that are ready to be written, and what becomes of their group then."""
 
-    encoded: Sequence[Record]
+    encoded: Sequence[CoordinatorRecord]
     group: StagedGroup
 
 
@@ -39,7 +39,7 @@ class Journal:
         """Append and apply records that need not come to be together, some at a time. Raises KafkaError where one part
         can't be written: those before it are in force."""
         part: list[AnyRecord] = []
-        encoded: list[Record] = []
+        encoded: list[CoordinatorRecord] = []
         size_bytes = 0
         for record in records:
             key, value = encode_record(record)
@@ -66,7 +66,7 @@ class Journal:
             self._store.adopt(staged.group)
 
     def _write(
-        self, records: Sequence[AnyRecord], encoded: Sequence[Record], producer: OffsetProducer
+        self, records: Sequence[AnyRecord], encoded: Sequence[CoordinatorRecord], producer: OffsetProducer
     ) -> None:
         producer_id = producer.producer_id
         end_offset = self._gate.append(

@@ -11,7 +11,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from coordinator.ports import Record
+from coordinator.ports import CoordinatorRecord
 from protocol.errors import CodecError
 from protocol.messages.group_records import (
     GroupMetadataKey,
@@ -141,7 +141,7 @@ def _encode(prefix: int, message: Message, version: int) -> bytes:
     return b"".join(chunks)
 
 
-def encode_record(record: AnyRecord) -> Record:
+def encode_record(record: AnyRecord) -> CoordinatorRecord:
     """Key and value, as Kafka 4.3 writes them."""
     if isinstance(record, OffsetRecord):
         return _encode_offset(record)
@@ -156,7 +156,7 @@ def encode_record(record: AnyRecord) -> Record:
     return encoded_key, None if value is None else _encode(version, value, version)
 
 
-def _encode_offset(record: OffsetRecord) -> Record:
+def _encode_offset(record: OffsetRecord) -> CoordinatorRecord:
     (group_id, topic, partition), offset = record
     key = _encode(OFFSET_COMMIT, OffsetCommitKey.of(group=group_id, topic=topic, partition=partition), 0)
     if offset is None:

@@ -30,7 +30,7 @@ from coordinator.group.consumer.long_heartbeat import LongHeartbeat
 from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.regexes import Regexes
 from coordinator.group.consumer.sessions import ConsumerSessions
-from coordinator.group.consumer.steps import Steps
+from coordinator.group.consumer.steps import HeartbeatSteps
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.journal import Journal
 from coordinator.group.known_topics import KnownTopics
@@ -43,7 +43,7 @@ from coordinator.group.parts import ShardParts
 from coordinator.group.records import decode_record
 from coordinator.group.settings import GroupSettings
 from coordinator.group.store import GroupStore
-from coordinator.ports import Runtime, Then
+from coordinator.ports import Runtime, WhenCommitted
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups_consumer
 from protocol.messages.groups_admin import DescribedGroup, ListedGroup
@@ -93,7 +93,7 @@ class GroupShard:
         self.regexes = Regexes(parts)
         migration = Migration(parts, self._rebalancing, self._sessions)
         self._leaving = Leaving(parts, migration, self._sessions)
-        steps = Steps(parts, self.regexes, self._sessions)
+        steps = HeartbeatSteps(parts, self.regexes, self._sessions)
         self._heartbeats = Heartbeats(
             parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
         )
@@ -257,7 +257,9 @@ class GroupShard:
         """A transaction's marker was read from the log: its offsets count now, or never."""
         self.offsets.end_transaction(producer_id, commit=commit)
 
-    def complete_transaction(self, producer_id: int, *, commit: bool, end_offset: int, then: Then) -> None:
+    def complete_transaction(
+        self, producer_id: int, *, commit: bool, end_offset: int, then: WhenCommitted
+    ) -> None:
         """A transaction's marker was appended to the shard's partition, and ends at this offset.
 
         Its offsets count from now on, or never; as all that the shard knows, nobody is told of it before it is

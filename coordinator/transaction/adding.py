@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from coordinator.ports import Then
+from coordinator.ports import WhenCommitted
 from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import ADD_PARTITIONS, AWAITS_MARKERS, ONGOING
@@ -22,7 +22,7 @@ def add_partitions(
     producer: TransactionalProducer,
     partitions: Collection[TopicPartition],
     client_transaction_version: int,
-    then: Then,
+    then: WhenCommitted,
 ) -> None:
     """See `TransactionShard.add_partitions`."""
     try:

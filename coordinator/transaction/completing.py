@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from coordinator.ports import MarkerAnswers, Markers, TxnMarker
-from coordinator.transaction.marker_reactions import DONE, REACTIONS, RETRY
+from coordinator.transaction.marker_reactions import DONE, MARKER_REACTIONS, RETRY
 from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.state_manager import TransactionStateManager
@@ -111,7 +111,7 @@ class Completing:
         for partition, error in answers.items():
             if partition not in metadata.partitions:
                 continue  # answered before
-            reaction = REACTIONS.get(error)
+            reaction = MARKER_REACTIONS.get(error)
             if reaction is DONE:
                 metadata.remove_partition(partition)
             elif reaction is RETRY:
@@ -129,7 +129,7 @@ class Completing:
         """It stays prepared, and pending, until the shard is loaded anew: as in Kafka."""
         transactional_id = completion.metadata.transactional_id
         log.log(
-            logging.INFO if error in REACTIONS else logging.ERROR,
+            logging.INFO if error in MARKER_REACTIONS else logging.ERROR,
             "the markers of %s end here: %s of %s-%d",
             transactional_id,
             error and error.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.ports import Then
+from coordinator.ports import WhenCommitted
 from coordinator.transaction.completing import Completing
 from coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
@@ -27,7 +27,7 @@ from coordinator.transaction.states import (
     OTHER,
     PREPARE_ABORT,
     RETRY,
-    Answer,
+    ErrorOrState,
     TransactionState,
 )
 from coordinator.transaction.transactional_producer import TransactionalProducer
@@ -71,7 +71,7 @@ class Ending:
         else:
             self._end(metadata, transit, reply, version)
 
-    def fence_and_abort(self, metadata: TransactionMetadata, then: Then) -> None:
+    def fence_and_abort(self, metadata: TransactionMetadata, then: WhenCommitted) -> None:
         """Abort an ongoing transaction against its producer, who is fenced: its epoch is over.
 
         The cluster's level decides how the epoch is bumped, as no client asked. `then` is given None once the abort is
@@ -123,7 +123,7 @@ class Ending:
         self._manager.commit(metadata, transit, prepared)
 
 
-def _answer_v1(metadata: TransactionMetadata, producer: TransactionalProducer, commit: bool) -> Answer:
+def _answer_v1(metadata: TransactionMetadata, producer: TransactionalProducer, commit: bool) -> ErrorOrState:
     if metadata.producer_id != producer.producer_id:
         return Error.INVALID_PRODUCER_ID_MAPPING
     if metadata.producer_epoch != producer.producer_epoch:
@@ -133,7 +133,7 @@ def _answer_v1(metadata: TransactionMetadata, producer: TransactionalProducer, c
     return END_TXN_V1[metadata.state][commit]
 
 
-def _answer_v2(metadata: TransactionMetadata, producer: TransactionalProducer, commit: bool) -> Answer:
+def _answer_v2(metadata: TransactionMetadata, producer: TransactionalProducer, commit: bool) -> ErrorOrState:
     # What is pending goes before all else: the producer may use the id or the epoch that are only on their way.
     if metadata.pending_state is not None:
         return Error.CONCURRENT_TRANSACTIONS

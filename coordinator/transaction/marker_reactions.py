@@ -18,7 +18,7 @@ class Reaction(Enum):
 
 DONE, RETRY, GIVE_UP = Reaction
 
-REACTIONS: dict[Error | None, Reaction] = {
+MARKER_REACTIONS: dict[Error | None, Reaction] = {
     Error.NONE: DONE,
     None: DONE,  # the partition was deleted
     Error.UNSUPPORTED_FOR_MESSAGE_FORMAT: DONE,  # no transaction can have written there

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from coordinator.ports import Markers, Runtime, Then
+from coordinator.ports import Markers, Runtime, WhenCommitted
 from coordinator.transaction import adding, admin
 from coordinator.transaction.completing import Completing
 from coordinator.transaction.ending import Ending
@@ -98,7 +98,7 @@ class TransactionShard:
         partitions: Collection[TopicPartition],
         *,
         client_transaction_version: int,
-        then: Then,
+        then: WhenCommitted,
     ) -> None:
         """Add partitions; the first ones begin the transaction, and so do none.
 

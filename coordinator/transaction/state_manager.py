@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Container, Sequence
 
 from coordinator.gate import Gate
-from coordinator.ports import Record, Runtime, Then
+from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted
 from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
 from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
 from protocol.errors import Error, KafkaError
@@ -47,7 +47,7 @@ class TransactionStateManager:
         self.transactions[transactional_id] = metadata
         return metadata
 
-    def loaded(self, end_offset: int, then: Then) -> None:
+    def loaded(self, end_offset: int, then: WhenCommitted) -> None:
         """Everything is replayed up to this offset; `then` is called once that is committed, or can't be any more."""
         if end_offset:
             self._gate.appended(end_offset)
@@ -55,7 +55,7 @@ class TransactionStateManager:
 
     # ---- moves
 
-    def commit(self, metadata: TransactionMetadata, transit: TransitMetadata, then: Then) -> None:
+    def commit(self, metadata: TransactionMetadata, transit: TransitMetadata, then: WhenCommitted) -> None:
         """Log a proposal, and apply it once its record is committed.
 
         `then` is given None after that. Where the proposal makes no sense, or can't be logged, it is taken back, and
@@ -72,7 +72,7 @@ class TransactionStateManager:
         self,
         metadata: TransactionMetadata,
         transit: TransitMetadata,
-        then: Then,
+        then: WhenCommitted,
         *,
         retried: Container[Error] = (),
     ) -> None:
@@ -104,9 +104,9 @@ class TransactionStateManager:
 
         self._gate.when_committed(committed)
 
-    def bury(self, batch: Sequence[TransactionMetadata], then: Then) -> None:
+    def bury(self, batch: Sequence[TransactionMetadata], then: WhenCommitted) -> None:
         """Forget transactional ids, with a tombstone each in one batch, once that is committed."""
-        records: list[Record] = [(encode_key(each.transactional_id), None) for each in batch]
+        records: list[CoordinatorRecord] = [(encode_key(each.transactional_id), None) for each in batch]
         for metadata in batch:
             metadata.bury()
 

@@ -30,7 +30,14 @@ from protocol.records.batch import (
 )
 from protocol.records.checksum import crc32c
 from protocol.wire.primitives import Bytes
-from protocol.wire.varint import READY, VarintTooLongError, encode_varint, read_varint, read_varlong, to_int64
+from protocol.wire.varint import (
+    SHORT_VARINTS,
+    VarintTooLongError,
+    encode_varint,
+    read_varint,
+    read_varlong,
+    to_int64,
+)
 
 Headers = Sequence[tuple[bytes, bytes | None]]
 NewRecord = tuple[int, bytes | None, bytes | None, Headers]
@@ -174,15 +181,15 @@ def append_record(
             b"\0\0\0"
             if timestamp_delta == 0 == offset_delta
             else b"\0" + encode_varint(timestamp_delta) + encode_varint(offset_delta),
-            READY[key_size] if 0 <= key_size < 256 else encode_varint(key_size),
+            SHORT_VARINTS[key_size] if 0 <= key_size < 256 else encode_varint(key_size),
             key or b"",
-            READY[value_size] if 0 <= value_size < 256 else encode_varint(value_size),
+            SHORT_VARINTS[value_size] if 0 <= value_size < 256 else encode_varint(value_size),
             value or b"",
             _headers(headers) if headers else b"\0",
         )
     )
     size = len(body)
-    out += READY[size] if size < 256 else encode_varint(size)
+    out += SHORT_VARINTS[size] if size < 256 else encode_varint(size)
     out += body
 
 

@@ -52,7 +52,7 @@ FORMATS: Final = {
 Decode = Callable[[Bytes, int, int], tuple[Any, int]]
 DecodeInSteps = Callable[[Bytes, int, int], Generator[None, None, tuple[Any, int]]]
 
-PER_STEP = 4_096
+ENTRIES_PER_STEP = 4_096
 """Entries of lists that are decoded, or encoded, in one step of those who do it in steps: some milliseconds."""
 
 MOST_ENTRIES = 500_000
@@ -80,7 +80,7 @@ def _compiled(writer: _Writer, cls: type[Message], version: int) -> Any:
             "def decode(data, pos, end):",
             *(["    if type(data) is not memoryview: data = memoryview(data)"] if writer.views else []),
             "    if len(data) != end: data = cut(data, end)",
-            *([f"    left, total = {PER_STEP}, 0", "    if 0: yield"] if writer.in_steps else []),
+            *([f"    left, total = {ENTRIES_PER_STEP}, 0", "    if 0: yield"] if writer.in_steps else []),
             "    try:",
             *writer.lines,
             "    except (IndexError, struct_error):",
@@ -201,7 +201,7 @@ class _Writer:
             self.line("left -= 1")
             self.line("if not left:")
             self.line("    yield")
-            self.line(f"    left, total = {PER_STEP}, total + {PER_STEP}")
+            self.line(f"    left, total = {ENTRIES_PER_STEP}, total + {ENTRIES_PER_STEP}")
             self.line(f"    if total > {MOST_ENTRIES}: raise fail('has more entries than are taken')")
 
     def new_struct(self, cls: type[Struct]) -> str:

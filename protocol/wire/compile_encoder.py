@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from protocol.errors import CodecError
-from protocol.wire.compile_decoder import FORMATS, PER_STEP
+from protocol.wire.compile_decoder import ENTRIES_PER_STEP, FORMATS
 from protocol.wire.primitives import MAX_STRING_BYTES, SHORT_UNSIGNED_VARINTS, Bytes, encode_unsigned_varint
 from protocol.wire.schema import NEVER, Field, Message, Struct
 
@@ -47,7 +47,7 @@ def _compiled(writer: _Writer, cls: type[Message]) -> Any:
     source = "\n".join(
         [
             "def encode(message, out):",
-            *([f"    left = {PER_STEP}", "    if 0: yield"] if writer.in_steps else []),
+            *([f"    left = {ENTRIES_PER_STEP}", "    if 0: yield"] if writer.in_steps else []),
             "    try:",
             *(writer.lines or ["        pass"]),
             "    except struct_error as error:",
@@ -253,7 +253,7 @@ class _Writer:
                 self.line("left -= 1")
                 self.line("if not left:")
                 self.line("    yield")
-                self.line(f"    left = {PER_STEP}")
+                self.line(f"    left = {ENTRIES_PER_STEP}")
             if isinstance(element, type):
                 self.struct(item, element)
             else:

@@ -28,14 +28,14 @@ def _encoded(value: int) -> bytes:
     return bytes(encoded)
 
 
-READY = tuple(map(_encoded, range(256)))
+SHORT_VARINTS = tuple(map(_encoded, range(256)))
 """The first ones by value: the sizes of most keys and values of the internal topics. Who writes many looks here first,
 and is spared a call."""
 
 
 def encode_varint(value: int) -> bytes:
     """An int or a long as bytes."""
-    return READY[value] if 0 <= value < 256 else _encoded(value)
+    return SHORT_VARINTS[value] if 0 <= value < 256 else _encoded(value)
 
 
 def read_varint(data: bytes | memoryview, pos: int) -> tuple[int, int]:

@@ -11,14 +11,14 @@ from storage.cleaning.copying import Copying
 from storage.cleaning.grouping import group_segments
 from storage.cleaning.map_building import MapBuilding
 from storage.cleaning.offset_map import OffsetMap
-from storage.cleaning.plan import CleaningPlan, CleaningResult, SegmentSizes, Step
+from storage.cleaning.plan import CleaningPlan, CleaningResult, CleaningStep, SegmentSizes
 from storage.cleaning.segment_batches import SegmentBatches
 from storage.cleaning.tally import Tally
 from storage.cleaning.transactions import AbortedTransactions, CleanedTransactions
 from storage.files import Files
 
 
-def clean(files: Files, plan: CleaningPlan) -> Generator[Step, None, None]:
+def clean(files: Files, plan: CleaningPlan) -> Generator[CleaningStep, None, None]:
     """Cleans the partition; `storage.cleaning.plan` says what the steps mean, and who does the rest.
 
     A step takes some milliseconds; longer alone where a large batch has to be decompressed or compressed, or a file
@@ -39,7 +39,7 @@ def clean(files: Files, plan: CleaningPlan) -> Generator[Step, None, None]:
 
 def _clean_segments(
     files: Files, plan: CleaningPlan, end: int, offset_map: OffsetMap, tally: Tally
-) -> Generator[Step, None, None]:
+) -> Generator[CleaningStep, None, None]:
     """All that begin below `end`, the already clean ones too: what is superseded by now may lie anywhere."""
     transactions = CleanedTransactions()
     index = AbortedTransactions(files, plan.directory, plan.log_start_offset)

@@ -19,7 +19,7 @@ from storage.cleaning.keyed_records import RECORDS_AT_ONCE
 from storage.cleaning.offset_map import OffsetMap
 from storage.cleaning.plan import CleaningPlan, Progress
 from storage.cleaning.segment_batches import SegmentBatches
-from storage.cleaning.tally import STEP_COST, Tally
+from storage.cleaning.tally import CLEANING_STEP_COST, Tally
 from storage.cleaning.transactions import CleanedTransactions
 
 _INT64 = Struct(">q")
@@ -56,7 +56,7 @@ class Copying:
                 self._copy_data(reading, header, batch, target)
             else:
                 yield from self._copy_large(reading, header, batch, target)
-            if tally.cost >= STEP_COST:
+            if tally.cost >= CLEANING_STEP_COST:
                 yield tally.step()
         yield tally.step()
 

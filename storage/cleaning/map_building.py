@@ -7,7 +7,7 @@ from storage.cleaning.keyed_records import RECORDS_AT_ONCE, read_keyed_records
 from storage.cleaning.offset_map import OffsetMap
 from storage.cleaning.plan import CleaningPlan, Progress
 from storage.cleaning.segment_batches import SegmentBatches
-from storage.cleaning.tally import STEP_COST, Tally
+from storage.cleaning.tally import CLEANING_STEP_COST, Tally
 from storage.cleaning.transactions import AbortedTransactions, CleanedTransactions
 from storage.files import Files
 
@@ -63,7 +63,7 @@ class MapBuilding:
                     return True
             if header.last_offset >= first_dirty_offset:
                 self._map.reach(header.last_offset)
-            if tally.cost >= STEP_COST:
+            if tally.cost >= CLEANING_STEP_COST:
                 yield tally.step()
         yield tally.step()
         return False

@@ -1,7 +1,7 @@
 """What a pass of the cleaner is given, and what it tells. Both are plain data, so that it may run in another process.
 
-`PartitionLog.cleaning_plan` makes a `CleaningPlan`; `cleaner.clean(files, plan)` works it off and yields a `Step` after
-each bounded piece of work:
+`PartitionLog.cleaning_plan` makes a `CleaningPlan`; `cleaner.clean(files, plan)` works it off and yields a
+`CleaningStep` after each bounded piece of work:
 
 - `Progress`: nothing to do but to count the bytes, for the throttle.
 - `CleanedSegment`: the files of a group of segments are written and synced, under names that end with `.cleaned`.
@@ -120,4 +120,4 @@ class CleaningResult(NamedTuple):
     stats: CleaningStats
 
 
-Step = Progress | CleanedSegment | CleaningResult
+CleaningStep = Progress | CleanedSegment | CleaningResult

@@ -2,7 +2,7 @@
 
 from storage.cleaning.plan import CleaningStats, Progress
 
-STEP_COST = 1000
+CLEANING_STEP_COST = 1000
 """Of a step: some milliseconds. The unit is a record."""
 _BATCH_COST = 2
 _BYTES_PER_COST = 2048

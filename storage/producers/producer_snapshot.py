@@ -17,7 +17,7 @@ from storage.producers.producer_state import Producer, ProducerStates, cached_ba
 
 logger = logging.getLogger(__name__)
 
-VERSION = 1
+PRODUCER_SNAPSHOT_VERSION = 1
 _HEAD = Struct(">hIi")
 _ENTRY = Struct(">qhiqiqiq")
 _CRC = Struct(">I")
@@ -44,7 +44,7 @@ def encode(producers: Iterable[Producer]) -> bytes:
         )
         for producer in sorted(producers, key=lambda producer: producer.producer_id)
     ]
-    data = bytearray(_HEAD.pack(VERSION, 0, len(entries)) + b"".join(entries))
+    data = bytearray(_HEAD.pack(PRODUCER_SNAPSHOT_VERSION, 0, len(entries)) + b"".join(entries))
     _CRC.pack_into(data, _CRC_POS, crc32c(bytes(data[_ENTRIES_POS:])))
     return bytes(data)
 
@@ -54,7 +54,7 @@ def decode(data: bytes) -> list[Producer]:
     if len(data) < _HEAD.size:
         raise CorruptSnapshotError(f"{len(data)} bytes")
     version, crc, count = _HEAD.unpack_from(data)
-    if version != VERSION:
+    if version != PRODUCER_SNAPSHOT_VERSION:
         raise CorruptSnapshotError(f"version {version}")
     if crc != crc32c(data[_ENTRIES_POS:]):
         raise CorruptSnapshotError("its CRC doesn't match")

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from broker.network.connection import Connection
-from broker.network.connection_states import REACTIONS, Action, ConnectionState, Event
+from broker.network.connection_states import TRANSITIONS, Action, ConnectionState, Event
 from protocol.broken_invariant import BrokenInvariantError
 from tests.node.test_connection import Client, frame
 
@@ -30,17 +30,17 @@ HELD = [(holds, state, event) for (holds, state), event in itertools.product(HOL
 
 
 def test_the_table_has_a_cell_for_each_state_and_event() -> None:
-    assert set(REACTIONS) == set(ConnectionState)
-    assert all(set(row) == set(Event) for row in REACTIONS.values())
+    assert set(TRANSITIONS) == set(ConnectionState)
+    assert all(set(row) == set(Event) for row in TRANSITIONS.values())
 
 
-@pytest.mark.table("broker.network.connection_states.REACTIONS")
+@pytest.mark.table("broker.network.connection_states.TRANSITIONS")
 @pytest.mark.parametrize(("holds", "state", "event"), HELD)
 def test_each_reason_to_wait_comes_and_goes_by_itself(
     holds: frozenset[str], state: ConnectionState, event: Event
 ) -> None:
     """And what has come meanwhile is served when the last one goes."""
-    after, action = REACTIONS[state][event]
+    after, action = TRANSITIONS[state][event]
     if event is Event.LOST:
         assert (after, action) == (ConnectionState.GONE, Action.NOTHING)
         return
@@ -58,10 +58,10 @@ def test_each_reason_to_wait_comes_and_goes_by_itself(
     assert (action is Action.SERVE) is (bool(holds) and not left)
 
 
-@pytest.mark.table("broker.network.connection_states.REACTIONS")
+@pytest.mark.table("broker.network.connection_states.TRANSITIONS")
 @pytest.mark.parametrize("event", Event)
 def test_who_is_gone_stays_gone(event: Event) -> None:
-    after, action = REACTIONS[ConnectionState.GONE][event]
+    after, action = TRANSITIONS[ConnectionState.GONE][event]
     assert after is ConnectionState.GONE
     assert (action is Action.IMPOSSIBLE) is (event in (Event.ANSWER_PENDING, Event.THROTTLE_OVER, Event.LOST))
 
@@ -112,7 +112,7 @@ async def test_a_connection_goes_the_tables_way_and_serves_only_where_it_says(
     driven = Driven()
     driven.bring_to(holds)
     assert driven.state is state
-    after, action = REACTIONS[state][event]
+    after, action = TRANSITIONS[state][event]
     if action is Action.IMPOSSIBLE:
         with pytest.raises(BrokenInvariantError):
             driven.connection._happens(event)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.replicas.fetch_sessions import EVICTION_MS, MAX_EPOCH, FetchPlan, FetchSessions
+from broker.replicas.fetch_sessions import EVICTION_MS, MAX_SESSION_EPOCH, FetchPlan, FetchSessions
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, ForgottenTopic, PartitionData
 
@@ -120,14 +120,14 @@ def test_a_session_of_names_refuses_ids_and_lives_on() -> None:
     assert sessions.fetch(session_id, 1).error == Error.NONE
 
 
-@pytest.mark.limit("broker.replicas.fetch_sessions.MAX_EPOCH")
+@pytest.mark.limit("broker.replicas.fetch_sessions.MAX_SESSION_EPOCH")
 def test_after_the_largest_epoch_comes_one() -> None:
     sessions = Sessions()
     session_id = sessions.open(("a", 0))
     plan = sessions.fetch(session_id, 1)
     assert plan.session is not None
-    plan.session.epoch = MAX_EPOCH
-    assert sessions.fetch(session_id, MAX_EPOCH).error == Error.NONE
+    plan.session.epoch = MAX_SESSION_EPOCH
+    assert sessions.fetch(session_id, MAX_SESSION_EPOCH).error == Error.NONE
     assert plan.session.epoch == 1
 
 

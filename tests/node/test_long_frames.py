@@ -19,11 +19,11 @@ from protocol.messages.metadata import (
     MetadataRequestTopic,
 )
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.wire.compile_decoder import PER_STEP
+from protocol.wire.compile_decoder import ENTRIES_PER_STEP
 from tests.support.straight import Straight
 from tests.support.wire import Client, Outcome
 
-COUNT = 5 * PER_STEP
+COUNT = 5 * ENTRIES_PER_STEP
 
 
 def many(count: int = COUNT) -> MetadataRequest:
@@ -47,7 +47,7 @@ async def test_others_are_served_while_a_request_is_read_and_its_answer_written(
         served += 1
     assert not isinstance(answer, Outcome)
     assert [topic.name for topic in answer.message.topics] == [topic.name for topic in many().topics or ()]
-    assert served > 2 * COUNT // PER_STEP
+    assert served > 2 * COUNT // ENTRIES_PER_STEP
     await turn()
     assert not isinstance(long.receive(after), Outcome)
 
@@ -73,7 +73,7 @@ async def test_what_a_client_has_sent_whole_is_done_even_where_it_hangs_up(node:
     names = ["made", *(f"not/a/name-{number}" for number in range(COUNT))]
     client.send(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]), 12)
     client.close()
-    for _ in range(10 * COUNT // PER_STEP):
+    for _ in range(10 * COUNT // ENTRIES_PER_STEP):
         await turn()
     assert [*node.metadata.image.topics] == ["made"]
 
@@ -94,10 +94,10 @@ async def test_what_is_decided_or_answered_as_one_has_fewer_entries(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert pieces.MOST_DECIDED >= 5 * MAX_RECORDS_PER_REQUEST  # an entry may have three lists
-    few = 3 * PER_STEP
-    for name in [*pieces.MOST_ENTRIES]:
+    few = 3 * ENTRIES_PER_STEP
+    for name in [*pieces.MOST_ENTRIES_BY_API]:
         assert name in {api.name for api in APIS.values()}
-        monkeypatch.setitem(pieces.MOST_ENTRIES, name, few)
+        monkeypatch.setitem(pieces.MOST_ENTRIES_BY_API, name, few)
     for entries, is_served in ((few, True), (2 * few, False)):
         deleted = [DeleteTopicState(name=f"nowhere-{number:08}") for number in range(entries)]
         described = [DescribeTopicPartitionsTopic(name=topic.name or "") for topic in deleted]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.network.later import Later
-from broker.network.turns import PER_TURN, Steps
+from broker.network.turns import PER_TURN, RequestSteps
 from broker.replicas.appending import checking
 from broker.server import Server
 from protocol.errors import Error, KafkaError
@@ -112,11 +112,11 @@ async def test_no_refused_request_leaves_a_cycle(node: Server, kind: str, acks: 
 
 
 async def test_a_step_that_fails_because_of_what_it_waited_for_leaves_no_cycle(node: Server) -> None:
-    def fails() -> Steps[None]:
+    def fails() -> RequestSteps[None]:
         yield None
         raise KafkaError(Error.INVALID_RECORD)
 
-    def waits() -> Steps[None]:
+    def waits() -> RequestSteps[None]:
         awaited = node.turns.answer(fails())
         assert isinstance(awaited, Later)
         yield awaited

@@ -12,7 +12,7 @@ import pytest
 
 from broker.handlers import metadata
 from broker.network.later import Later
-from broker.network.turns import PER_TURN, Steps, Turns, portions
+from broker.network.turns import PER_TURN, RequestSteps, Turns, portions
 from broker.server import Server
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.transactions_admin import (
@@ -43,7 +43,7 @@ class ManualScheduler:
         self.calls.popleft()()
 
 
-def work(name: str, steps: int, done: list[str]) -> Steps[str]:
+def work(name: str, steps: int, done: list[str]) -> RequestSteps[str]:
     for step in range(steps):
         done.append(f"{name}{step}")
         if step < steps - 1:
@@ -77,7 +77,7 @@ def test_two_that_are_long_take_turns_and_a_turn_is_one_step() -> None:
 def test_what_a_later_step_fails_with_is_what_the_request_fails_with() -> None:
     turns, scheduler, _ = under_way()
 
-    def failing() -> Steps[str]:
+    def failing() -> RequestSteps[str]:
         yield
         raise ValueError("on the way")
 

@@ -10,7 +10,7 @@ import pytest
 from broker.environment.scheduler import LoopScheduler
 from broker.environment.timers import LoopTimers
 from broker.environment.watchdog import IN_A_ROW_S, LONGEST_HOLD_S, QUIET_S, Watchdog
-from broker.network.turns import Steps, Turns
+from broker.network.turns import RequestSteps, Turns
 from broker.server import Server
 from protocol.messages.metadata import MetadataRequest
 from tests.node.test_connection import Client as Fed
@@ -76,7 +76,7 @@ async def test_a_turn_of_a_long_request_and_a_timer_are_told_of_too(caplog: pyte
     watchdog = Watchdog(time)
     turns = Turns(LoopScheduler(), None, watchdog)
 
-    def steps() -> Steps[None]:
+    def steps() -> RequestSteps[None]:
         yield None
         time.now_s += 0.2
 
@@ -105,12 +105,12 @@ async def test_what_a_turn_brings_about_of_another_request_is_a_part_of_it(
     turns = Turns(LoopScheduler(), None, Watchdog(time))
     over: list[bool] = []
 
-    def other() -> Steps[None]:
+    def other() -> RequestSteps[None]:
         over.append(turns.is_over)
         yield None
         over.append(turns.is_over)
 
-    def steps() -> Steps[None]:
+    def steps() -> RequestSteps[None]:
         if not is_first_step:
             yield None
         time.now_s += LONGEST_HOLD_S

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.environment.scheduler import Failed, Scheduled
+from broker.environment.scheduler import Scheduled, TaskFailed
 from protocol.broken_invariant import stops_the_broker
 from storage.background import Lane, Then, Work, run_in_turn
 from tests.simulation.virtual_files import MachineDied
@@ -34,7 +34,7 @@ class NodeScheduler:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._told: Failed | None = None
+        self._told: TaskFailed | None = None
         self.dead = False
         self.failures: list[BaseException] = []
 
@@ -47,7 +47,7 @@ class NodeScheduler:
     def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Scheduled:
         return self._loop.call_later(delay_s, self._run, callback, args)
 
-    def tell_failures(self, failed: Failed) -> Callable[[], None]:
+    def tell_failures(self, failed: TaskFailed) -> Callable[[], None]:
         self._told = failed
 
         def stop() -> None:

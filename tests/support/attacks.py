@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from barnabas import Broker
 from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
-from broker.network.pieces import MOST_ENTRIES, MOST_FETCHED
+from broker.network.pieces import MOST_ENTRIES_BY_API, MOST_FETCHED
 from protocol.apis import APIS
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.cluster_admin import (
@@ -155,7 +155,7 @@ def longest_wait_s(broker: Broker, attack: Attack, bound_s: float) -> float:
 def lists(entries: int) -> Iterator[Attack]:
     """Long lists of every API; where one has a bound, as long as are served."""
     for api in APIS.values():
-        count = min(entries, MOST_ENTRIES.get(api.name, entries) * 9 // 10)
+        count = min(entries, MOST_ENTRIES_BY_API.get(api.name, entries) * 9 // 10)
         for large in large_requests(count, only=(api.name,)):
             frame = request_frame(large.message, large.version, 1)
             if len(frame) < MAX_CONTROL_REQUEST_BYTES:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from storage.cleaning.cleaner import clean
-from storage.cleaning.plan import CleanedSegment, CleaningPlan, CleaningResult, Step
+from storage.cleaning.plan import CleanedSegment, CleaningPlan, CleaningResult, CleaningStep
 from storage.files import Files
 from storage.log.partition_log import PartitionLog
 from tests.simulation.virtual_files import MachineDied
@@ -55,7 +55,7 @@ def steps(
     *,
     disk: Files = files,
     told: Callable[[CleanedSegment], object] = lambda cleaned: None,
-) -> Iterator[Step]:
+) -> Iterator[CleaningStep]:
     """The steps of the pass, each segment swapped in before the next step. Raises what the swap was told."""
     running = clean(disk, plan)
     try:

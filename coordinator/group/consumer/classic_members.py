@@ -18,7 +18,7 @@ from coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
 from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.sessions import ConsumerSessions
 from coordinator.group.consumer.states import MemberState
-from coordinator.group.consumer.steps import Steps
+from coordinator.group.consumer.steps import HeartbeatSteps
 from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaSet
 from protocol.errors import CodecError, Error, KafkaError
@@ -44,7 +44,7 @@ class ClassicMembers:
         *,
         migration: Migration,
         leaving: Leaving,
-        steps: Steps,
+        steps: HeartbeatSteps,
         sessions: ConsumerSessions,
     ) -> None:
         self._runtime = parts.runtime

@@ -27,7 +27,7 @@ from coordinator.group.consumer.states import (
     LEAVE_STATIC_EPOCH,
     EpochRelation,
 )
-from coordinator.group.consumer.steps import Steps
+from coordinator.group.consumer.steps import HeartbeatSteps
 from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaSet
 from protocol.errors import Error, KafkaError
@@ -49,7 +49,7 @@ class Heartbeats:
         *,
         migration: Migration,
         leaving: Leaving,
-        steps: Steps,
+        steps: HeartbeatSteps,
         sessions: ConsumerSessions,
     ) -> None:
         self._parts = parts

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.groups")
 
-MIN_INTERVAL_MS = 10_000
+MIN_REFRESH_INTERVAL_MS = 10_000
 WORK_PER_TURN = 100_000
 """So much is matched in one turn, of what `Pattern.work` counts: some 10 ms. Others are served before the rest."""
 
@@ -138,7 +138,7 @@ class Regexes:
     def _is_due(self, group: ConsumerGroup, is_new: bool, count: int) -> bool:
         last = next(iter(group.resolved.values()), None)
         now_ms = self._runtime.now_ms()
-        if last is not None and now_ms <= last.timestamp_ms + MIN_INTERVAL_MS:
+        if last is not None and now_ms <= last.timestamp_ms + MIN_REFRESH_INTERVAL_MS:
             return False
         if is_new or count != len(group.resolved) or last is None:
             return True

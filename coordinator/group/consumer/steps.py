@@ -11,7 +11,7 @@ from coordinator.group.consumer.target import TargetStep
 from coordinator.group.parts import ShardParts
 
 
-class Steps:
+class HeartbeatSteps:
     """Each has a `take(decision)`, which changes nothing but the decision."""
 
     def __init__(self, parts: ShardParts, regexes: Regexes, sessions: ConsumerSessions) -> None:

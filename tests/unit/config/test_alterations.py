@@ -7,7 +7,7 @@ import pytest
 from broker.config.alterations import (
     MAX_VALUE_CHARACTERS,
     Alteration,
-    Operation,
+    AlterConfigOp,
     alter_broker,
     alter_topic,
     check_request,
@@ -18,7 +18,7 @@ from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
 from protocol.errors import Error, KafkaError
 
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = AlterConfigOp
 
 
 def config() -> BrokerConfig:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.alterations import Alteration, Operation, alter_broker
+from broker.config.alterations import Alteration, AlterConfigOp, alter_broker
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
 from broker.config.dynamic_settings import set_dynamic
 from protocol.errors import Error, KafkaError
 
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = AlterConfigOp
 
 JMX = "org.apache.kafka.common.metrics.JmxReporter"
 DEFAULT_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"

@@ -14,7 +14,7 @@ from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.records import AnyRecord, decode_record
 from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import GroupShard
-from coordinator.ports import Record, Then
+from coordinator.ports import CoordinatorRecord, WhenCommitted
 from coordinator.timer_queue import TimerQueue
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import (
@@ -41,17 +41,17 @@ class FakeRuntime:
 
     def __init__(self) -> None:
         self.elapsed_ms = 0
-        self.log: list[tuple[Record, int]] = []  # with the producer id
+        self.log: list[tuple[CoordinatorRecord, int]] = []  # with the producer id
         self.failing: Error | None = None
         self.lags = False
-        self._awaiting: list[tuple[int, Then]] = []
+        self._awaiting: list[tuple[int, WhenCommitted]] = []
         self._committed = 0
         self.timers = TimerQueue(lambda: self.elapsed_ms)
         self._uuids = 0
 
     def append(
         self,
-        records: Sequence[Record],
+        records: Sequence[CoordinatorRecord],
         *,
         producer_id: int = -1,
         producer_epoch: int = -1,
@@ -65,7 +65,7 @@ class FakeRuntime:
     def is_committed(self, end_offset: int) -> bool:
         return not self.lags or end_offset <= self._committed
 
-    def when_committed(self, end_offset: int, then: Then) -> None:
+    def when_committed(self, end_offset: int, then: WhenCommitted) -> None:
         if self.is_committed(end_offset):
             then(None)
         else:

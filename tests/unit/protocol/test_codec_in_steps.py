@@ -10,7 +10,7 @@ import pytest
 from protocol.errors import CodecError
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.wire.codec import decode, decoder_in_steps, encode, encoder_in_steps
-from protocol.wire.compile_decoder import MOST_ENTRIES, PER_STEP
+from protocol.wire.compile_decoder import ENTRIES_PER_STEP, MOST_ENTRIES
 from protocol.wire.primitives import MOST_TAGGED_FIELDS, encode_unsigned_varint, skip_tagged_fields
 from tests.support.large_requests import large_requests
 
@@ -42,7 +42,7 @@ def named(count: int) -> bytes:
 
 
 def test_a_step_ends_after_so_many_entries_of_whatever_list() -> None:
-    for count, expected in ((PER_STEP - 1, 0), (PER_STEP, 1), (3 * PER_STEP + 5, 3)):
+    for count, expected in ((ENTRIES_PER_STEP - 1, 0), (ENTRIES_PER_STEP, 1), (3 * ENTRIES_PER_STEP + 5, 3)):
         data = named(count)
         (message, _), steps = steps_of(decoder_in_steps(MetadataRequest, 12)(data, 0, len(data)))
         assert steps == expected
@@ -51,7 +51,7 @@ def test_a_step_ends_after_so_many_entries_of_whatever_list() -> None:
 
 @pytest.mark.limit("protocol.wire.compile_decoder.MOST_ENTRIES")
 def test_a_request_of_more_entries_than_are_taken_is_nonsense() -> None:
-    data = named(MOST_ENTRIES + 2 * PER_STEP)
+    data = named(MOST_ENTRIES + 2 * ENTRIES_PER_STEP)
     with pytest.raises(CodecError, match="more entries than are taken"):
         steps_of(decoder_in_steps(MetadataRequest, 12)(data, 0, len(data)))
 

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
-from coordinator.ports import Record
+from coordinator.ports import CoordinatorRecord
 from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from protocol.wire.codec import encode
@@ -145,7 +145,7 @@ class LimitedWorld(FakeRuntime):
         super().__init__()
         self.batches_left = 1_000_000
 
-    def append(self, records: Sequence[Record], **how: Any) -> int:
+    def append(self, records: Sequence[CoordinatorRecord], **how: Any) -> int:
         size_bytes = sum(len(key) + len(value or b"") for key, value in records)
         if size_bytes > 1_000_000 or self.batches_left == 0:
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.ports import Record
+from coordinator.ports import CoordinatorRecord
 from coordinator.transaction.metadata import ProducerIdAndEpoch
 from coordinator.transaction.states import EMPTY, EXPIRES
 from protocol.errors import Error
@@ -42,7 +42,7 @@ class Script:
     def _interrupt(self) -> None:
         write = self.it.runtime.append
 
-        def append(records: Sequence[Record], **rest: Any) -> int:
+        def append(records: Sequence[CoordinatorRecord], **rest: Any) -> int:
             self.appends += 1
             is_now = self.appends == self.at
             if is_now and self.how == "dies before":

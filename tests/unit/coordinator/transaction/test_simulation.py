@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.ports import Record, TxnMarker
+from coordinator.ports import CoordinatorRecord, TxnMarker
 from coordinator.transaction.metadata import ProducerIdAndEpoch, TransitMetadata
 from coordinator.transaction.records import encode_key, encode_value
 from coordinator.transaction.states import EMPTY, EXPIRES
@@ -41,7 +41,7 @@ class CrashingRuntime(FakeRuntime):
         self.rng = rng
         self.is_calm = False
 
-    def append(self, records: Sequence[Record], **rest: Any) -> int:
+    def append(self, records: Sequence[CoordinatorRecord], **rest: Any) -> int:
         if self.is_calm:
             return super().append(records, **rest)
         chance = self.rng.random()

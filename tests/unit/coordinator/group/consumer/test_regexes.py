@@ -45,7 +45,7 @@ def test_one_that_makes_no_sense_is_refused_and_changes_nothing() -> None:
     assert groups.shard.groups.consumer == {}
 
 
-@pytest.mark.limit("coordinator.group.consumer.regexes.MIN_INTERVAL_MS")
+@pytest.mark.limit("coordinator.group.consumer.regexes.MIN_REFRESH_INTERVAL_MS")
 def test_a_new_topic_is_found_ten_seconds_after_the_last_resolution() -> None:
     groups = Consumers(FakeTopics(a1=1))
     enter(groups, "one", "a.")
