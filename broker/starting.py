@@ -17,7 +17,7 @@ from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
 from broker.controller.placement import Placement
 from broker.controller.registration import BrokerIncarnation
 from broker.controller.snapshots import SnapshotPolicy
-from broker.disks.folders import find_folders, settle_moves
+from broker.disks.found_folders import find_folders, settle_moves
 from broker.disks.opening import begin_run, open_log_dirs
 from broker.fault_handler import FaultHandler
 from broker.network.addresses import HostNames

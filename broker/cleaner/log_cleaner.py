@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.cleaner.choice import Cleanable, LogToJudge, is_wanted, judge, times_to_read
-from broker.cleaner.cleaning import Cleaning, PassEndedError
+from broker.cleaner.partition_cleaning import Cleaning, PassEndedError
 from broker.cleaner.passes import PassLostError, SlicedPasses
 from broker.cleaner.settings import CleanerSettings
 from broker.cleaner.throttle import Throttle

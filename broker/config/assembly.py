@@ -16,7 +16,7 @@ from broker.config.broker_definitions import (
 )
 from broker.config.checks.table import Occasion, Proposal, check
 from broker.config.definitions import ConfigType
-from broker.config.environment import PREFIX
+from broker.config.environment_variables import PREFIX
 from broker.config.errors import ConfigError, UsageError
 from broker.config.listeners import EVERY_INTERFACE, ListenerSettings, broker_listeners
 from broker.config.obsolete import what_became_of

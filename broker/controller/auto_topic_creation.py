@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from broker.controller.auto_created_topics import creatable_topic
+from broker.controller.creatable_topic import creatable_topic
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatableTopic
 

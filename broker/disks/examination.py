@@ -17,8 +17,8 @@ from broker.controller.snapshot_file import BOOTSTRAP_FILE, SUFFIX, SnapshotErro
 from protocol.errors import CodecError, KafkaError
 from protocol.records.batch import CorruptRecordError
 from protocol.wire.primitives import uuid_to_text
-from storage.directory.folders import find
 from storage.directory.log_directory import METADATA_TOPIC
+from storage.directory.partition_folders import find
 from storage.examination.directory_files import LookedAt, examine_directory
 from storage.examination.findings import Finding, Severity
 from storage.examination.log_files import LogExpectation, examine_log
@@ -28,7 +28,7 @@ from storage.log.segment import Segment
 from storage.log.segment_recovery import valid_batches
 
 if TYPE_CHECKING:
-    from storage.directory.folders import FoundFolders, PartitionFolder
+    from storage.directory.partition_folders import FoundFolders, PartitionFolder
     from storage.files import Files
 
 _READ_ERRORS = (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from broker.coordination.fencing import as_known
 from broker.network.later import Later
 from broker.security.authorizer import CLUSTER, CLUSTER_NAME, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE
-from coordinator.transaction.metadata import ProducerIdAndEpoch
+from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from broker.network.later import Later
     from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
-    from coordinator.transaction.metadata import TransactionMetadata
     from coordinator.transaction.shard import TransactionShard
+    from coordinator.transaction.transaction_metadata import TransactionMetadata
 
 
 def handle(

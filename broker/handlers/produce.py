@@ -32,7 +32,7 @@ from broker.handlers.producing import (
 )
 from broker.network.later import Later
 from broker.network.pieces import is_long
-from broker.replicas.appending import MANY_BATCHES, NOTHING, Appends
+from broker.replicas.append_records import MANY_BATCHES, NOTHING, Appends
 from protocol.messages.produce import ProduceRequest
 from protocol.records.checks import RequestFailedError
 

@@ -20,7 +20,7 @@ from broker.network.answers import CloseConnectionError
 from broker.network.later import Later
 from broker.network.pieces import EntryList, pieces
 from broker.network.turns import PER_TURN
-from broker.replicas.appending import Answers, Appends, Batches, Key, checking, refused
+from broker.replicas.append_records import Answers, Appends, Batches, Key, checking, refused
 from broker.replicas.delayed_produce import DelayedProduce
 from broker.security.authorizer import TOPIC, TRANSACTIONAL_ID, WRITE
 from protocol.errors import Error, KafkaError

@@ -24,7 +24,7 @@ from typing import NamedTuple, NoReturn
 
 from broker.config.assembly import assemble, check_names, directories_given, settings_of, usage_error
 from broker.config.broker_config import BrokerConfig
-from broker.config.environment import EnvironmentVariables, read_environment
+from broker.config.environment_variables import EnvironmentVariables, read_environment
 from broker.config.errors import ConfigError, UsageError
 from broker.config.listeners import moved
 from broker.config.settings import Layer, Setting, layered

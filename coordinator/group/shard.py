@@ -24,18 +24,18 @@ from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.classic_requests import ClassicRequests
 from coordinator.group.client import Client
 from coordinator.group.consumer.classic_members import ClassicMembers
+from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
 from coordinator.group.consumer.heartbeats import Heartbeats
 from coordinator.group.consumer.leaving import Leaving
 from coordinator.group.consumer.long_heartbeat import LongHeartbeat
 from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.regexes import Regexes
 from coordinator.group.consumer.sessions import ConsumerSessions
-from coordinator.group.consumer.steps import HeartbeatSteps
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.journal import Journal
 from coordinator.group.known_topics import KnownTopics
 from coordinator.group.modern.topic_hashes import TopicHashes
-from coordinator.group.offsets import fetching
+from coordinator.group.offsets import fetching_offsets
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.group.offsets.committing import Committing
 from coordinator.group.offsets.expiry import Expiry
@@ -210,11 +210,11 @@ class GroupShard:
         self, group_id: str, topics: Sequence[OffsetFetchRequestTopics], *, require_stable: bool
     ) -> list[OffsetFetchResponseTopics]:
         """The offsets of the partitions asked for; −1 where there is none."""
-        return fetching.fetch_offsets(self.offsets, group_id, topics, require_stable=require_stable)
+        return fetching_offsets.fetch_offsets(self.offsets, group_id, topics, require_stable=require_stable)
 
     def fetch_all_offsets(self, group_id: str, *, require_stable: bool) -> list[OffsetFetchResponseTopics]:
         """All that the group has committed."""
-        return fetching.fetch_all_offsets(self.offsets, group_id, require_stable=require_stable)
+        return fetching_offsets.fetch_all_offsets(self.offsets, group_id, require_stable=require_stable)
 
     def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> None:
         """Topics (name, id) were deleted: their offsets go. Raises KafkaError where that can't be recorded."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from coordinator.ports import WhenCommitted
-from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import ADD_PARTITIONS, AWAITS_MARKERS, ONGOING
+from coordinator.transaction.transaction_metadata import TransactionMetadata
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.topic_partition import TopicPartition

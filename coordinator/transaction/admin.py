@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import DEAD, STATE_NAMES, TransactionState
+from coordinator.transaction.transaction_metadata import TransactionMetadata
 from protocol.errors import Error, KafkaError
 
 _BY_NAME: dict[str, TransactionState] = {name: state for state, name in STATE_NAMES.items()}

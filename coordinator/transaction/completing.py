@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from coordinator.ports import MarkerAnswers, Markers, TxnMarker
 from coordinator.transaction.marker_reactions import DONE, MARKER_REACTIONS, RETRY
-from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import AWAITS_MARKERS, PREPARE_COMMIT
+from coordinator.transaction.transaction_metadata import TransactionMetadata, TransitMetadata
 from protocol.errors import Error, KafkaError
 from protocol.topic_partition import TopicPartition
 

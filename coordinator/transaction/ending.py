@@ -11,13 +11,6 @@ from collections.abc import Callable
 
 from coordinator.ports import WhenCommitted
 from coordinator.transaction.completing import Completing
-from coordinator.transaction.metadata import (
-    EXHAUSTED_EPOCH,
-    ProducerIdAndEpoch,
-    Reply,
-    TransactionMetadata,
-    TransitMetadata,
-)
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import (
     AWAITS_MARKERS,
@@ -29,6 +22,13 @@ from coordinator.transaction.states import (
     RETRY,
     ErrorOrState,
     TransactionState,
+)
+from coordinator.transaction.transaction_metadata import (
+    EXHAUSTED_EPOCH,
+    ProducerIdAndEpoch,
+    Reply,
+    TransactionMetadata,
+    TransitMetadata,
 )
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError

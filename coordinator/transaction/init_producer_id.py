@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coordinator.transaction.ending import Ending
-from coordinator.transaction.metadata import (
+from coordinator.transaction.settings import TransactionSettings
+from coordinator.transaction.state_manager import TransactionStateManager
+from coordinator.transaction.states import EMPTY, INIT_PRODUCER_ID
+from coordinator.transaction.transaction_metadata import (
     EXHAUSTED_EPOCH,
     NO_TIMEOUT_MS,
     ProducerIdAndEpoch,
@@ -16,9 +19,6 @@ from coordinator.transaction.metadata import (
     TransactionMetadata,
     TransitMetadata,
 )
-from coordinator.transaction.settings import TransactionSettings
-from coordinator.transaction.state_manager import TransactionStateManager
-from coordinator.transaction.states import EMPTY, INIT_PRODUCER_ID
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

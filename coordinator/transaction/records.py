@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from struct import Struct
 
-from coordinator.transaction.metadata import TransactionPartitions, TransitMetadata
 from coordinator.transaction.states import EMPTY, NEVER_LOGGED, STATE_NAMES, TransactionState
+from coordinator.transaction.transaction_metadata import TransactionPartitions, TransitMetadata
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

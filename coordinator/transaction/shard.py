@@ -15,10 +15,10 @@ from coordinator.transaction.completing import Completing
 from coordinator.transaction.ending import Ending
 from coordinator.transaction.expiry import Expiry
 from coordinator.transaction.init_producer_id import Initializing
-from coordinator.transaction.metadata import Reply, TransactionMetadata, TransitMetadata
 from coordinator.transaction.records import is_of_known_version
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.state_manager import TransactionStateManager
+from coordinator.transaction.transaction_metadata import Reply, TransactionMetadata, TransitMetadata
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.topic_partition import TopicPartition

@@ -12,8 +12,8 @@ from collections.abc import Callable, Container, Sequence
 
 from coordinator.gate import Gate
 from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted
-from coordinator.transaction.metadata import TransactionMetadata, TransitMetadata
 from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
+from coordinator.transaction.transaction_metadata import TransactionMetadata, TransitMetadata
 from protocol.errors import Error, KafkaError
 from protocol.wire.primitives import Bytes
 

@@ -7,6 +7,7 @@ without the records that have a later one. Source: org.apache.kafka.storage.inte
 from collections.abc import Generator, Sequence
 
 from storage.cleaning.cleaned_files import CleanedFiles, remove_cleaned
+from storage.cleaning.cleaned_transactions import AbortedTransactions, CleanedTransactions
 from storage.cleaning.copying import Copying
 from storage.cleaning.grouping import group_segments
 from storage.cleaning.map_building import MapBuilding
@@ -14,7 +15,6 @@ from storage.cleaning.offset_map import OffsetMap
 from storage.cleaning.plan import CleaningPlan, CleaningResult, CleaningStep, SegmentSizes
 from storage.cleaning.segment_batches import SegmentBatches
 from storage.cleaning.tally import Tally
-from storage.cleaning.transactions import AbortedTransactions, CleanedTransactions
 from storage.files import Files
 
 

@@ -15,12 +15,12 @@ from protocol.records.batch import (
 )
 from storage.cleaning.batch_filter import BatchRebuild, RecordFilter, empty_batch
 from storage.cleaning.cleaned_files import CleanedFiles
+from storage.cleaning.cleaned_transactions import CleanedTransactions
 from storage.cleaning.keyed_records import RECORDS_AT_ONCE
 from storage.cleaning.offset_map import OffsetMap
 from storage.cleaning.plan import CleaningPlan, Progress
 from storage.cleaning.segment_batches import SegmentBatches
 from storage.cleaning.tally import CLEANING_STEP_COST, Tally
-from storage.cleaning.transactions import CleanedTransactions
 
 _INT64 = Struct(">q")
 

@@ -3,12 +3,12 @@
 from collections.abc import Generator
 
 from protocol.records.batch import CONTROL_BIT, BatchHeader, CorruptRecordError
+from storage.cleaning.cleaned_transactions import AbortedTransactions, CleanedTransactions
 from storage.cleaning.keyed_records import RECORDS_AT_ONCE, read_keyed_records
 from storage.cleaning.offset_map import OffsetMap
 from storage.cleaning.plan import CleaningPlan, Progress
 from storage.cleaning.segment_batches import SegmentBatches
 from storage.cleaning.tally import CLEANING_STEP_COST, Tally
-from storage.cleaning.transactions import AbortedTransactions, CleanedTransactions
 from storage.files import Files
 
 

@@ -8,8 +8,8 @@ from storage.background import Background
 from storage.checkpoints import META_PROPERTIES_FILE
 from storage.directory.checkpoint_writer import CheckpointWriter
 from storage.directory.cleaner_checkpoint import CleanerCheckpoint
-from storage.directory.folders import PartitionFolder
 from storage.directory.offset_checkpoints import OffsetCheckpoints
+from storage.directory.partition_folders import PartitionFolder
 from storage.files import Files
 from storage.log.partition_log import PartitionLog
 

@@ -8,7 +8,7 @@ from protocol.topic_partition import TopicPartition
 from storage.background import Lane
 from storage.directory import future_log_copying
 from storage.directory.directory_state import DirectoryState
-from storage.directory.folders import FUTURE_DIRECTORY_SUFFIX, PartitionFolder
+from storage.directory.partition_folders import FUTURE_DIRECTORY_SUFFIX, PartitionFolder
 from storage.file_names import LOG_SUFFIX
 from storage.files import File
 from storage.log import removal

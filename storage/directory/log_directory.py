@@ -14,7 +14,7 @@ from storage.background import Background, RunAll, run_in_turn
 from storage.directory import future_logs
 from storage.directory.closing import close_all
 from storage.directory.directory_state import METADATA_TOPIC, DirectoryState
-from storage.directory.folders import FUTURE_DIRECTORY_SUFFIX, PartitionFolder, find
+from storage.directory.partition_folders import FUTURE_DIRECTORY_SUFFIX, PartitionFolder, find
 from storage.files import Files
 from storage.log import removal
 from storage.log.log_config import LogConfig

@@ -21,8 +21,8 @@ from storage.cleaning.plan import CleanedSegment, CleaningPlan
 from storage.files import Files
 from storage.log import (
     appending,
-    cleaning,
     closing,
+    log_to_clean,
     lookups,
     reads,
     recovery,
@@ -329,7 +329,7 @@ class PartitionLog(LogState):
         """A pass over the log as it is now, for `cleaner.clean`. Until it has ended neither retention nor truncation
         may run. The first uncleanable offset is rounded down to the base of its segment; `max_keys` is what the offset
         map takes (`offset_map.keys_for`)."""
-        return cleaning.cleaning_plan(
+        return log_to_clean.cleaning_plan(
             self,
             first_dirty_offset=first_dirty_offset,
             first_uncleanable_offset=first_uncleanable_offset,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cleaner.cleaning import PassEndedError
+from broker.cleaner.partition_cleaning import PassEndedError
 from broker.replicas.partition import Partition
 from protocol.errors import Error, KafkaError
 from tests.node.compacted import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cleaner.cleaning import PassEndedError
+from broker.cleaner.partition_cleaning import PassEndedError
 from protocol.errors import Error, KafkaError
 from protocol.records.records import ABORT, build_end_txn_marker
 from storage.log.results import AppendOrigin

@@ -14,7 +14,7 @@ from broker.environment.computing import AT_ONCE, Alone, Brief, ComputingThreads
 from broker.environment.watchdog import TURN_S
 from broker.network import dispatch
 from broker.network.turns import PER_TURN
-from broker.replicas.appending import MANY_BATCHES, Appends
+from broker.replicas.append_records import MANY_BATCHES, Appends
 from broker.server import Server
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error
@@ -183,7 +183,7 @@ async def test_a_request_of_many_partitions_is_gone_through_in_turns(node: Serve
     assert found[2] == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
-@pytest.mark.limit("broker.replicas.appending.MANY_BATCHES")
+@pytest.mark.limit("broker.replicas.append_records.MANY_BATCHES")
 async def test_others_are_served_between_a_few_batches_that_are_much_to_check(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, RequestSteps
-from broker.replicas.appending import checking
+from broker.replicas.append_records import checking
 from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

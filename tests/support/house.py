@@ -51,6 +51,21 @@ class Source:
             if isinstance(node, Definition) and not node.name.startswith("_"):
                 yield node
 
+    def names(self) -> Iterator[str]:
+        """What the module itself gives a public name: classes, functions, constants and aliases, be they for types
+        alone. Neither its logger nor its type variables, which nobody imports."""
+        for node in _statements(self.tree.body):
+            if isinstance(node, Definition):
+                given = [node.name]
+            elif isinstance(node, ast.Assign | ast.AnnAssign) and not _is_the_modules_own(node.value):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                given = [
+                    name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)
+                ]
+            else:
+                continue
+            yield from (name for name in given if not name.startswith("_"))
+
     def public(self) -> Iterator[tuple[str, Definition]]:
         """Those, and the methods of each class that has no base: what a base declares, the base tells of."""
         for node in self.definitions():
@@ -59,6 +74,19 @@ class Source:
                 for method in node.body:
                     if isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
                         yield f"{node.name}.{method.name}", method
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """With those that stand under an `if`, as under `if TYPE_CHECKING`."""
+    for node in body:
+        if isinstance(node, ast.If):
+            yield from _statements([*node.body, *node.orelse])
+        else:
+            yield node
+
+
+def _is_the_modules_own(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and ast.unparse(value.func) in ("TypeVar", "logging.getLogger")
 
 
 def sources(*folders: str) -> list[Source]:
@@ -153,12 +181,22 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def names_on_two_floors() -> dict[str, set[str]]:
-    """Public classes and functions by name, with the floors that have one each; messages have Kafka's own names."""
+    """Public names of modules, with the floors that give something each; messages have Kafka's own names."""
     floors: dict[str, set[str]] = defaultdict(set)
     for floor in FLOORS:
         for source in sources(floor):
             if source.name.startswith(MESSAGES):
                 continue
-            for node in source.definitions():
-                floors[node.name].add(floor)
+            for name in source.names():
+                floors[name].add(floor)
+    return {name: where for name, where in floors.items() if len(where) > 1}
+
+
+def files_on_two_floors() -> dict[str, set[str]]:
+    """Names of files, without their ending, with the floors that have one each; messages are in families of Kafka's."""
+    floors: dict[str, set[str]] = defaultdict(set)
+    for floor in FLOORS:
+        for source in sources(floor):
+            if not source.name.startswith(MESSAGES):
+                floors[source.path.stem].add(floor)
     return {name: where for name, where in floors.items() if len(where) > 1}

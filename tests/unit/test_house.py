@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.support.house import (
     Source,
     bound_by_assignment,
     circles,
+    files_on_two_floors,
     imports,
     names_on_two_floors,
     sources,
@@ -25,6 +27,15 @@ SOURCES = sources(*FLOORS, "barnabas")
 
 VERBS = {"apply", "decode", "encode", "validate"}
 """Functions that are named with their module wherever they are called: `producer_snapshot.encode`."""
+
+SAID_WITH_THEIR_FOLDER = {
+    "__init__": "Python's",
+    "errors": "of the protocol, and of settings: the folder says whose",
+    "init_producer_id": "a request of Kafka's: its handler, and what the coordinator decides of it",
+    "records": "in a batch, and in a coordinator's topic: the folder says whose",
+    "settings": "of the broker, of its cleaner, of a coordinator: the folder says whose",
+}
+"""Files that may be on two floors."""
 
 
 def places(found: list[Source]) -> list[str]:
@@ -54,8 +65,33 @@ def test_every_public_class_and_every_longer_function_says_what_it_does() -> Non
 
 
 def test_no_two_things_on_different_floors_have_one_name() -> None:
-    """A name that is said with its module may be there twice, and then it is in the list of those."""
+    """Be they classes, functions, constants or aliases. A name that is said with its module may be there twice, and
+    then it is in the list of those. What is the same thing stands once, on the lower floor."""
     assert names_on_two_floors().keys() == VERBS
+
+
+def test_no_two_files_on_different_floors_have_one_name() -> None:
+    assert files_on_two_floors().keys() == SAID_WITH_THEIR_FOLDER.keys()
+
+
+def test_the_names_of_a_module_are_those_that_another_one_may_import(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(
+        "import logging\n"
+        "from typing import TYPE_CHECKING, TypeVar\n"
+        "log = logging.getLogger('it')\n"
+        "T = TypeVar('T')\n"
+        "A = B = 1\n"
+        "C, (D, _E) = 1, (2, 3)\n"
+        "F: int = 4\n"
+        "_G = 5\n"
+        "if TYPE_CHECKING:\n"
+        "    H = dict[str, T]\n"
+        "class I:\n"
+        "    j = 1\n"
+        "async def k(): pass\n"
+    )
+    assert [*Source(file).names()] == ["A", "B", "C", "D", "F", "H", "I", "k"]
 
 
 def test_no_method_is_bound_by_assignment() -> None:

@@ -13,12 +13,12 @@ from coordinator.group.consumer import embedded
 from coordinator.group.consumer.admission import Entry, check_room, known_or_new, take_instance
 from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
+from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
 from coordinator.group.consumer.leaving import Leaving
 from coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
 from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.sessions import ConsumerSessions
 from coordinator.group.consumer.states import MemberState
-from coordinator.group.consumer.steps import HeartbeatSteps
 from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaSet
 from protocol.errors import CodecError, Error, KafkaError

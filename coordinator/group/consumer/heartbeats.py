@@ -15,6 +15,7 @@ from functools import partial
 from coordinator.group.client import Client
 from coordinator.group.consumer.admission import Entry, check_room, known_or_new, take_instance
 from coordinator.group.consumer.decision import Decision
+from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
 from coordinator.group.consumer.leaving import Leaving
 from coordinator.group.consumer.long_heartbeat import LongHeartbeat, is_little
 from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned
@@ -27,7 +28,6 @@ from coordinator.group.consumer.states import (
     LEAVE_STATIC_EPOCH,
     EpochRelation,
 )
-from coordinator.group.consumer.steps import HeartbeatSteps
 from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaSet
 from protocol.errors import Error, KafkaError

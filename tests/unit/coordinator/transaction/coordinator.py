@@ -9,11 +9,15 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from coordinator.ports import MarkerAnswers, TxnMarker
 from coordinator.transaction.completing import Completion
-from coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata, TransitMetadata
 from coordinator.transaction.records import decode_record
 from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.shard import TransactionShard
 from coordinator.transaction.states import STATE_NAMES, TransactionState
+from coordinator.transaction.transaction_metadata import (
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    TransitMetadata,
+)
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.topic_partition import TopicPartition

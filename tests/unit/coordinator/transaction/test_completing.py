@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 import pytest
 
 from coordinator.transaction.completing import MAX_RETRY_BACKOFF_MS
-from coordinator.transaction.metadata import ProducerIdAndEpoch
+from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from protocol.errors import Error
 from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.transaction.metadata import TransitMetadata
 from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
 from coordinator.transaction.states import COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
+from coordinator.transaction.transaction_metadata import TransitMetadata
 from protocol.errors import CodecError, Error, KafkaError
 from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
 

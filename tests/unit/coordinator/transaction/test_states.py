@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.transaction.metadata import ProducerIdAndEpoch
 from coordinator.transaction.states import (
     ADD_PARTITIONS,
     COMPLETE_ABORT,
@@ -29,6 +28,7 @@ from coordinator.transaction.states import (
     STATE_NAMES,
     TransactionState,
 )
+from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator

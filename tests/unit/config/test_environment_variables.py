@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.environment import NOT_SETTINGS, read_environment, setting_name
+from broker.config.environment_variables import NOT_SETTINGS, read_environment, setting_name
 from broker.config.settings import Setting
 
 
