@@ -72,7 +72,10 @@ class Opened(NamedTuple):
 
 
 class Server:
-    """All parts of a node. A part is given those that stand above it, so that none exists before what it uses."""
+    """All parts of a node. A part is given those that stand above it, so that none exists before what it uses. What goes
+    the other way, as a change of the metadata does and a failed directory, goes by callbacks, set before anything is
+    started.
+    """
 
     def __init__(self, opened: Opened) -> None:
         config, environment = opened.config, opened.environment

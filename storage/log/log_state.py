@@ -47,8 +47,8 @@ class LogPorts(NamedTuple):
 class LogState:
     """The parts of a log, each of which changes itself alone, and what belongs to none of them.
 
-    Who changes what belongs to none: `append` the log end; truncation and recovery the offsets, by `begin_at` and
-    `end_at`; `move_log_start` the log start.
+    Who changes what belongs to none: `append` the log end; truncation the offsets, by `begin_at` and `end_at`;
+    `move_log_start` the log start. Recovery sets all of it, before the log is anybody else's.
     """
 
     __slots__ = (
