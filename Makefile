@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests that wait for a broker or a JVM leave a core idle, which one more worker than cores fills.
 WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)') + 1 ))
 
-# No process beside the workers, no Java, no client library: what `make quick` runs.
+# No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/property tests/simulation
 
 .PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark golden dist docs clean attacks
@@ -60,7 +60,6 @@ format: .venv/.dev  ## format the code
 reference: .venv/.dev  ## fetch Apache Kafka's jars, which some tests compare with, and Spark's Kafka connector
 	@tests/kafka/kafka archive || echo 'Tests that need Apache Kafka will be skipped.'
 	@$(BIN)/python -m barnabas.spark.connector || echo 'Tests that need Spark will be skipped.'
-	@$(BIN)/python -m tests.support.spark_archive || echo 'Without an archive of its classes Spark starts slowly.'
 
 pipeline: needs-java .venv/.pipeline  ## flights through PySpark, exactly once, from a broker of its own to a picture
 	@$(BIN)/python -m examples.flights_pipeline $(ARGS)

@@ -72,9 +72,8 @@ class Opened(NamedTuple):
 
 
 class Server:
-    """All parts of a node. A part is given those that stand above it, so that none exists before what it uses. What goes
-    the other way, as a change of the metadata does and a failed directory, goes by callbacks, set before anything is
-    started.
+    """All parts of a node. A part is given those that stand above it, so that none exists before what it uses. What
+    goes the other way, as a change of the metadata and a failed directory, has callbacks, set before anything starts.
     """
 
     def __init__(self, opened: Opened) -> None:

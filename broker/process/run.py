@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import gc
 import logging
@@ -147,10 +146,16 @@ def _hold_standard_descriptors() -> None:
 
 def _log_to_standard_error(level: str) -> None:
     stream = LogStream(_STANDARD_ERROR, getattr(sys.stderr, "encoding", None) or "utf-8")
-    atexit.register(stream.end)
-    handler = logging.StreamHandler(stream)
+    handler = _LogHandler(stream)
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+class _LogHandler(logging.StreamHandler[LogStream]):
+    def close(self) -> None:
+        """By `logging.shutdown`, however the process ends."""
+        self.stream.end()
+        super().close()
 
 
 def _text_of(failure: BaseException) -> str:

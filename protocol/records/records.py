@@ -73,7 +73,7 @@ def read_records(batch: Bytes) -> list[Record]:
     """The records of the batch at the start of `batch`, decompressed where needed; what follows it is not looked at.
 
     The CRC is not checked. Raises `CorruptRecordError` where the records don't parse, aren't as many as the header
-    says or leave bytes over; `UnsupportedMagicError` for formats 0 and 1 (`protocol.legacy_records` reads these);
+    says or leave bytes over; `UnsupportedMagicError` for formats 0 and 1;
     `compression.DecompressionError` and `compression.CodecUnavailableError`.
     """
     if len(batch) < BATCH_OVERHEAD:

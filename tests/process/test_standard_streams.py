@@ -10,7 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from protocol.records.compression import GZIP
+from protocol.records.records import build_batch
+from tests.support.ready_requests import produce_frame
 from tests.support.wire import Client
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +40,8 @@ def test_a_standard_stream_that_was_closed_does_not_hurt_the_end(tmp_path: Path)
     assert (broker.returncode, said) == (0, b"")
 
 
-def test_a_log_that_nobody_reads_holds_nobody_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("amid", [None, "a batch that is unpacked"])
+def test_a_log_that_nobody_reads_holds_nobody_up(tmp_path: Path, amid: str | None) -> None:
     arguments = [
         sys.executable,
         "-m",
@@ -54,10 +61,18 @@ def test_a_log_that_nobody_reads_holds_nobody_up(tmp_path: Path) -> None:
     ) as broker:
         assert broker.stdout is not None
         [where] = re.findall(r"connect to ([^;]*)", broker.stdout.readline().decode())
-        with Client.of(where) as client:
+        with Client.of(where) as client, Client.of(where) as other:
+            if amid:
+                topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+                client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
             for number in range(3_000):  # a line each, of some 100 bytes; a pipe takes 65,536
                 client.ask(FindCoordinatorRequest(key=f"group-{number}", key_type=0), 2)
-        broker.send_signal(signal.SIGTERM)
-        _, said = broker.communicate(timeout=240)
+            if amid:
+                packed = build_batch([(0, None, bytes(250 << 20), ())], codec=GZIP)
+                for _ in range(4):
+                    other.send_bytes(produce_frame("t", bytes(packed), acks=-1))
+                client.ask(FindCoordinatorRequest(key="behind it", key_type=0), 2)
+            broker.send_signal(signal.SIGTERM)
+            _, said = broker.communicate(timeout=240)
         assert broker.returncode == 0
     assert said.count(b"FindCoordinator") >= 3_000

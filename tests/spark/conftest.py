@@ -18,7 +18,7 @@ import pytest
 
 import barnabas
 from tests.support import apache_kafka as kafka_runner
-from tests.support import spark_archive, spark_session
+from tests.support import spark_session
 from tests.support.requirements import need_apache_kafka, need_program
 from tests.support.unclosed import collect_unclosed_sockets
 
@@ -31,8 +31,9 @@ with warnings.catch_warnings(), contextlib.suppress(ImportError):
     import barnabas.spark
 
 
-# Of the shared session, and of those of processes that tests start.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_archive.jvm_options())
+# A second compiler costs a short session more than it gains: the shared one, and those of processes that tests start.
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
 
 BROKERS = ("barnabas", "kafka")
 
