@@ -145,7 +145,8 @@ class SendingSide(asyncio.BufferedProtocol):
                 self.close(self._closes_because)
             return True
         if progress is Sending.FULL:
-            transport.set_write_buffer_limits(high=0)  # says so at once, and tells us as soon as all is taken
+            # says so at once, and tells us as soon as all is taken
+            transport.set_write_buffer_limits(high=unsent.told_from_bytes)
         else:
             self._happens(Event.CLIENT_IS_SLOW)
             self._call_soon(self._send_in_next_turn)

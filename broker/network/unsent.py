@@ -2,15 +2,14 @@
 
 Ranges of files stay in their files until the socket takes their bytes, which then go from the page cache to it
 (`sendfile`, as Kafka's `FileRecords.writeTo`): a client that doesn't read what it asked for costs a piece, not the
-answer. Where no socket is at hand, as in a network of a test, or the file system can't do that, they are read a piece
-at a time.
+answer. Where no socket is at hand, as in a network of a test, or it takes what is encrypted alone, or the file system
+can't do that, they are read a piece at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import socket
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum, auto
@@ -30,6 +29,12 @@ _OF_THE_SOCKET = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREA
 """What the network takes a peer for lost by, and Python has no `ConnectionError` for."""
 
 
+def _socket_of(transport: asyncio.Transport) -> int:
+    """-1 where there is none."""
+    known = transport.get_extra_info("socket")
+    return -1 if known is None else int(known.fileno())
+
+
 class Sending(Enum):
     """How far the answers have come."""
 
@@ -41,14 +46,18 @@ class Sending(Enum):
 class Unsent:
     """The answers of one connection, in order. Nobody else writes to the transport while there are any."""
 
-    __slots__ = ("_at", "_chunks", "_socket", "_transport")
+    __slots__ = ("_at", "_chunks", "_socket", "_transport", "told_from_bytes")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._chunks: deque[Chunk] = deque()
         self._at = 0  # so much of the first one has gone
-        known: socket.socket | None = transport.get_extra_info("socket")
-        self._socket = -1 if known is None else known.fileno()
+        # a transport that encrypts has a socket too, which would take a file as it is
+        is_encrypted = transport.get_extra_info("sslcontext") is not None
+        self._socket = -1 if is_encrypted else _socket_of(transport)
+        self.told_from_bytes = 1 if is_encrypted else 0
+        """The high water by which a transport that is FULL says so, and says as soon as all is taken. Asyncio's TLS is
+        above it with as many bytes already, and would be with none; all others are with more."""
 
     def add(self, chunks: Iterable[Chunk]) -> None:
         """Behind all others."""
