@@ -93,7 +93,7 @@ class Server:
         self.watchdog = Watchdog(self.clock.monotonic_s)
         self.timers = LoopTimers(self.clock, self.scheduler, self.stop_on_failure, self.watchdog)
         self.authorizer: Authorizer = AllowEverything()
-        self.host_names = HostNames(environment.computing)
+        self.host_names = HostNames(environment.names, environment.computing)
         self.quotas = ClientQuotas(config, self.host_names)
         self.endpoints = opened.endpoints
         self.connection_limits = opened.connection_limits

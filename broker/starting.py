@@ -121,7 +121,7 @@ def _connection_limits(config: BrokerConfig, environment: Environment) -> Connec
         config.get_int("max.connections"),
         config.get_int("max.connections.per.ip"),
         config.max_connections_per_host,
-        HostNames(environment.computing),
+        HostNames(environment.names, environment.computing),
     )
     for host in limits.unresolved:
         setting = config.static[CONNECTIONS_PER_HOST]

@@ -9,6 +9,7 @@ from broker.environment.background_threads import BackgroundThreads, Lanes
 from broker.environment.chance import Chance
 from broker.environment.clock import Clock, SystemClock
 from broker.environment.computing import Computing, ComputingAtOnce, ComputingThreads
+from broker.environment.names import Names, SystemNames
 from broker.environment.network import Network, SocketNetwork
 from broker.environment.scheduler import LoopScheduler, Scheduler
 from broker.environment.workers import WorkerProcesses, Workers
@@ -26,6 +27,7 @@ class Environment:
     files: Files
     background: Lanes
     network: Network
+    names: Names
     workers: Workers | None = None
     """Processes beside the broker; None where all is done in this one."""
     computing: Computing = field(default_factory=ComputingAtOnce)
@@ -41,6 +43,7 @@ class Environment:
             files=files or DiskFiles(),
             background=BackgroundThreads(),
             network=SocketNetwork(),
+            names=SystemNames(),
             workers=WorkerProcesses() if files is None else None,
             computing=ComputingThreads(),
         )

@@ -4,53 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from broker.environment.computing import Asker, Computing, ComputingAtOnce, Outside
+from broker.environment.names import Names
 
 log = logging.getLogger("barnabas.server")
 
-_LOOPBACK = "127.0.0.1"
-
 Addresses = Mapping[str, str | None]
 """By host, None where it can't be resolved."""
-
-
-def address_of(host: str) -> str | None:
-    """The address of a host name or address, of IPv4 where it has one; None where it can't be resolved.
-
-    It waits for the name service, where one is asked. No name at all is this machine. Source: Java's
-    `InetAddress.getByName`, by which Kafka looks up whom a limit is for.
-    """
-    return _found(host, 0)
-
-
-def address_at_once(host: str) -> str | None:
-    """As `address_of`, of what is an address itself, or can't be a name; raises LookupError where the name service has
-    to be asked."""
-    try:
-        return _found(host, socket.AI_NUMERICHOST)
-    except LookupError:
-        raise LookupError(host) from None
-
-
-def _found(host: str, flags: int) -> str | None:
-    if not host:
-        return _LOOPBACK
-    if host.startswith("[") and host.endswith("]") and ":" in host:
-        host = host[1:-1]
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
-    except socket.gaierror as error:
-        if flags and error.errno == socket.EAI_NONAME:
-            raise LookupError from None  # no address, but it may be a name
-        return None
-    except (OSError, ValueError):  # a name can be such that the name service isn't even asked
-        return None
-    found.sort(key=lambda info: info[0] != socket.AF_INET)
-    return str(found[0][4][0])
 
 
 AT_ONCE = 100
@@ -60,11 +23,16 @@ AT_ONCE = 100
 class HostNames:
     """Looks hosts up beside the loop: a name service may take seconds to answer."""
 
-    __slots__ = ("_computing",)
+    __slots__ = ("_computing", "_names")
 
-    def __init__(self, computing: Computing | None = None) -> None:
+    def __init__(self, names: Names, computing: Computing | None = None) -> None:
         """Without `computing` whoever asks waits."""
+        self._names = names
         self._computing: Computing = computing or ComputingAtOnce()
+
+    def waited_for(self, hosts: Iterable[str]) -> Addresses:
+        """The addresses of all, for a start, which can't go on without: it waits for the name service."""
+        return {host: self._names.address_of(host) for host in hosts}
 
     def look_up(
         self,
@@ -78,7 +46,7 @@ class HostNames:
 
         Of what is no address `most_names` are looked up; the others aren't among those that `then` is given.
         """
-        look_up = _LookUp(hosts, then, self._computing, asker, most_names)
+        look_up = _LookUp(hosts, then, self._names, self._computing, asker, most_names)
         look_up.go_on()
         return look_up.end if look_up.is_under_way else None
 
@@ -90,11 +58,13 @@ class _LookUp:
         self,
         hosts: Iterable[str],
         then: Callable[[Addresses], None],
+        names: Names,
         computing: Computing,
         asker: Asker | None,
         most_names: int | None,
     ) -> None:
-        self._names = iter(dict.fromkeys(hosts))
+        self._hosts = iter(dict.fromkeys(hosts))
+        self._names = names
         self._names_left = math.inf if most_names is None else most_names
         self._then: Callable[[Addresses], None] | None = then
         self._computing = computing
@@ -110,7 +80,7 @@ class _LookUp:
     def end(self) -> None:
         """Nobody wants to know any more."""
         self._then = None
-        self._names = iter(())
+        self._hosts = iter(())
         self._found = {}
 
     def go_on(self) -> None:
@@ -119,7 +89,7 @@ class _LookUp:
         self._is_going_on = True
         done = 0
         while self._awaited is None:
-            host = next(self._names, None)
+            host = next(self._hosts, None)
             if host is None:
                 then, self._then = self._then, None
                 if then is not None:
@@ -134,7 +104,7 @@ class _LookUp:
 
     def _is_done_at_once(self, host: str) -> bool:
         try:
-            self._found[host] = address_at_once(host)
+            self._found[host] = self._names.address_at_once(host)
         except LookupError:
             return not self._names_left
         return True
@@ -142,12 +112,12 @@ class _LookUp:
     def _address_of(self, host: str) -> str | None:
         """Called beside the loop, for one at a time. Raises LookupError for a name that isn't looked up."""
         try:
-            return address_at_once(host)
+            return self._names.address_at_once(host)
         except LookupError:
             if self._then is None or not self._names_left:
                 raise
         self._names_left -= 1
-        return address_of(host)
+        return self._names.address_of(host)
 
     def _told(self, address: str | None, error: BaseException | None) -> None:
         host, self._awaited = self._awaited, None

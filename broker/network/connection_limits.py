@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from broker.environment.network import asking_for
-from broker.network.addresses import Addresses, HostNames, address_of
+from broker.network.addresses import Addresses, HostNames
 
 log = logging.getLogger("barnabas.listener")
 
@@ -24,7 +24,7 @@ class ConnectionLimits:
         max_connections: int,
         max_per_ip: int,
         per_ip_overrides: Mapping[str, int],
-        names: HostNames | None = None,
+        names: HostNames,
     ) -> None:
         """Waits for the name service, where one of the overrides is by name. What is altered later waits beside the
         loop, by `names`."""
@@ -33,13 +33,13 @@ class ConnectionLimits:
         self.max_per_ip = max_per_ip
         self._count = 0
         self._by_ip: Counter[str] = Counter()
-        self._names = names or HostNames()
+        self._names = names
         self._wanted = per_ip_overrides
         self._resolved: dict[str, str] = {}
         self._overrides: dict[str, int] = {}
         if per_ip_overrides:
             with asking_for(", ".join(per_ip_overrides)):
-                self._put_in_force(per_ip_overrides, {host: address_of(host) for host in per_ip_overrides})
+                self._put_in_force(per_ip_overrides, names.waited_for(per_ip_overrides))
 
     def configure(self, max_connections: int, max_per_ip: int, per_ip_overrides: Mapping[str, int]) -> None:
         """The overrides are by host name or address. A name is looked up once, when it comes, and until then the

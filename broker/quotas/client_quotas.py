@@ -120,9 +120,9 @@ class LimitedMutations(Mutations):
 class ClientQuotas:
     """All quotas of the cluster's metadata."""
 
-    def __init__(self, config: BrokerConfig, names: HostNames | None = None) -> None:
+    def __init__(self, config: BrokerConfig, names: HostNames) -> None:
         """`names`: by whom hosts are looked up that a request named before this run."""
-        self._names = names or HostNames()
+        self._names = names
         self._windows = Windows(
             config.get_int("quota.window.num"), config.get_int("quota.window.size.seconds") * 1000
         )

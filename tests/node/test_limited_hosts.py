@@ -14,9 +14,10 @@ import pytest
 
 from broker.config.connections_per_host import connections_per_host
 from broker.config.errors import ConfigError
+from broker.environment import names
+from broker.environment.names import SystemNames
 from broker.handlers import alter_client_quotas
-from broker.network import addresses, connection_limits
-from broker.network.addresses import address_of
+from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits
 from broker.process.start_error import StartError
 from broker.security.principal import ANONYMOUS
@@ -36,6 +37,7 @@ from tests.node.limited_hosts import (
 )
 from tests.support.whole_server import clock_of, handled, started
 
+NAMES = SystemNames()
 UNRESOLVED = ("a..b", "x" * 64, "a\0b", "no.such.host.invalid")
 
 
@@ -49,7 +51,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return f"10.0.0.{ord(host)}" if len(host) == 1 else None
 
     answer_at_once(monkeypatch, look_up)
-    monkeypatch.setattr(connection_limits, "address_of", look_up)
+    monkeypatch.setattr(SystemNames, "address_of", staticmethod(look_up))
     return hosts
 
 
@@ -62,14 +64,14 @@ def override(value: str) -> records.ConfigRecord:
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64, "a\0b", "\udc80"])
 def test_a_name_that_no_name_service_takes_has_no_address(host: str) -> None:
-    assert address_of(host) is None
+    assert NAMES.address_of(host) is None
 
 
 @pytest.mark.parametrize(
     ("host", "address"), [("127.0.0.7", "127.0.0.7"), ("[::1]", "::1"), ("::1", "::1"), ("", "127.0.0.1")]
 )
 def test_an_address_is_its_own(host: str, address: str) -> None:
-    assert address_of(host) == address
+    assert NAMES.address_of(host) == address
 
 
 @pytest.mark.parametrize(
@@ -81,16 +83,16 @@ def test_of_several_addresses_the_first_counts_and_ipv4_before_ipv6(
     def look_up(*args: Any, **kwargs: Any) -> Any:
         return [(socket.AF_INET6 if ":" in each else socket.AF_INET, 1, 6, "", (each, 0)) for each in found]
 
-    monkeypatch.setattr(addresses.socket, "getaddrinfo", look_up)
-    assert address_of("host") == address
+    monkeypatch.setattr(names.socket, "getaddrinfo", look_up)
+    assert NAMES.address_of("host") == address
 
 
 def test_a_name_service_that_fails_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: Any, **kwargs: Any) -> Any:
         raise socket.gaierror(socket.EAI_AGAIN, "later")
 
-    monkeypatch.setattr(addresses.socket, "getaddrinfo", fail)
-    assert address_of("host") is None
+    monkeypatch.setattr(names.socket, "getaddrinfo", fail)
+    assert NAMES.address_of("host") is None
 
 
 # --- connections by host ------------------------------------------------------------------------------------
@@ -125,11 +127,11 @@ def test_connections_by_host_that_make_no_sense_are_refused(text: str) -> None:
 
 
 def test_a_number_below_zero_lets_nobody_in() -> None:
-    assert admits(ConnectionLimits(100, 100, {"127.0.0.1": -3}), "127.0.0.1") == 0
+    assert admits(ConnectionLimits(100, 100, {"127.0.0.1": -3}, HostNames(NAMES)), "127.0.0.1") == 0
 
 
 def test_what_cannot_be_resolved_leaves_the_limits_as_they_were(caplog: pytest.LogCaptureFixture) -> None:
-    limits = ConnectionLimits(100, 100, {"127.0.0.1": 2})
+    limits = ConnectionLimits(100, 100, {"127.0.0.1": 2}, HostNames(NAMES))
     limits.configure(100, 3, {"127.0.0.1": 1, "a..b": 3})
     assert limits.unresolved == ["a..b"]
     assert "a..b" in caplog.text
@@ -141,7 +143,7 @@ def test_what_cannot_be_resolved_leaves_the_limits_as_they_were(caplog: pytest.L
 
 
 def test_a_host_is_looked_up_when_it_comes_and_not_again(asked: list[str]) -> None:
-    limits = ConnectionLimits(100, 100, {"a": 1})
+    limits = ConnectionLimits(100, 100, {"a": 1}, HostNames(NAMES))
     limits.configure(100, 50, {"a": 1})
     assert asked == ["a"]
     limits.configure(100, 50, {"a": 2, "b": 1})
@@ -193,7 +195,7 @@ async def test_a_record_of_the_past_stops_no_broker(
 
 
 async def test_a_quota_of_what_is_no_host_is_refused(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer_at_once(monkeypatch, address_of)
+    answer_at_once(monkeypatch, NAMES.address_of)
     before = node.metadata.next_offset
     for host in UNRESOLVED[:3]:
         assert set_quota(node, host) is Error.INVALID_REQUEST

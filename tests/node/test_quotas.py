@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from broker.config.broker_config import BrokerConfig
+from broker.environment.names import SystemNames
+from broker.network.addresses import HostNames
 from broker.network.connection import Connection
 from broker.quotas.client_quotas import UNLIMITED, ClientQuotas, MutationQuota, RateQuota
 from broker.quotas.limits import MISSING, Limits
@@ -145,7 +147,7 @@ def test_a_quota_of_a_user_holds_for_who_authenticated_as_that_user() -> None:
 
 
 def test_a_request_is_charged_to_its_principal() -> None:
-    quotas = ClientQuotas(BrokerConfig({}))
+    quotas = ClientQuotas(BrokerConfig({}), HostNames(SystemNames()))
     quotas.mutation.limits.set("alice", MISSING, 1.0)
     alice: Any = SimpleNamespace(api_version=7, client_id="c", principal=Principal("User", "alice"))
     nobody: Any = SimpleNamespace(api_version=7, client_id="c", principal=ANONYMOUS)

@@ -15,6 +15,7 @@ import pytest
 from broker.environment import network
 from broker.environment.computing import ComputingAtOnce
 from broker.environment.environment import Environment
+from broker.environment.names import SystemNames
 from broker.handlers import alter_client_quotas
 from broker.network import addresses
 from broker.network.addresses import AT_ONCE, HostNames
@@ -43,6 +44,8 @@ class SlowNames:
         self.is_asked = threading.Event()
 
     def __call__(self, host: str) -> str | None:
+        if host[0].isdigit():
+            return host  # it isn't asked for an address
         self.is_asked.set()
         assert self.may_answer.wait(PATIENCE_S)
         return f"10.0.0.{ord(host)}" if len(host) == 1 else None
@@ -51,7 +54,7 @@ class SlowNames:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> SlowNames:
     names = SlowNames()
-    monkeypatch.setattr(addresses, "address_of", names)
+    monkeypatch.setattr(SystemNames, "address_of", staticmethod(names))
     return names
 
 
@@ -177,7 +180,7 @@ async def test_names_are_looked_up_no_longer_for_a_client_that_is_gone(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(addresses, "address_of", asked.append)
+    monkeypatch.setattr(SystemNames, "address_of", staticmethod(asked.append))
     kept = Kept()
     monkeypatch.setattr(node.host_names, "_computing", kept)
     gone, there = (ask_for_quota(node, f"{who}1", f"{who}2") for who in ("gone", "there"))
@@ -216,7 +219,7 @@ async def test_a_request_has_a_bound_on_the_names_that_are_looked_up(
         asked.append(host)
         return "10.1.0.1"
 
-    monkeypatch.setattr(addresses, "address_of", look_up)
+    monkeypatch.setattr(SystemNames, "address_of", staticmethod(look_up))
     kept = Kept()
     monkeypatch.setattr(node.host_names, "_computing", kept)
     numbers = [f"10.0.0.{number}" for number in range(20)]
@@ -242,9 +245,9 @@ def test_others_are_served_while_a_long_list_of_addresses_is_gone_through() -> N
 
     computing.stop = lambda: None  # type: ignore[attr-defined]
     hosts = [f"10.0.{number >> 8}.{number & 255}" for number in range(2 * AT_ONCE + 1)]
-    HostNames(computing).look_up(hosts[:AT_ONCE], found.append)  # type: ignore[arg-type]
+    HostNames(SystemNames(), computing).look_up(hosts[:AT_ONCE], found.append)  # type: ignore[arg-type]
     assert found.pop() == {host: host for host in hosts[:AT_ONCE]}
-    HostNames(computing).look_up(hosts, found.append)  # type: ignore[arg-type]
+    HostNames(SystemNames(), computing).look_up(hosts, found.append)  # type: ignore[arg-type]
     assert found == []
     (compute, then), *others = waiting
     assert others == []

@@ -18,6 +18,7 @@ from tests.simulation.history import History
 from tests.simulation.virtual_disk import VirtualDisk
 from tests.simulation.virtual_files import MachineDied, VirtualFiles
 from tests.simulation.virtual_loop import VirtualLoop
+from tests.simulation.virtual_names import VirtualNames
 from tests.simulation.virtual_network import NodeNetwork, VirtualNetwork
 from tests.simulation.virtual_scheduler import NodeScheduler, VirtualClock, VirtualLanes
 
@@ -31,6 +32,7 @@ class World:
         self.history = History(loop.time)
         self.network = VirtualNetwork(loop, self.luck("network"), self.history)
         self.clock = VirtualClock(loop)
+        self.names = VirtualNames()
 
     def luck(self, of_what: str) -> random.Random:
         """Its own for each, so that what one draws changes nothing for the others."""
@@ -80,6 +82,7 @@ class Machine:
             files=self.files,
             background=VirtualLanes(self.scheduler, world.luck(f"{run} background")),
             network=self._network,
+            names=world.names,
         )
         arguments = ["--data", self.folder, "--port", str(self.port)]
         for setting in self._settings:
