@@ -1,4 +1,7 @@
-"""The one place where time is read. Everything below the broker gets it as an argument."""
+"""The one place where a node is told the time. Everything below the broker gets it as an argument.
+
+What a thread beside the loop has computed is no matter of any clock: `computing` counts the processor's time.
+"""
 
 from __future__ import annotations
 

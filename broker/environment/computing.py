@@ -163,7 +163,9 @@ class _Work:
     def carry_out(self) -> None:
         compute, self.compute = self.compute, None
         assert compute is not None
-        began_s = time.thread_time()
+        began_s = (
+            time.thread_time()
+        )  # the thread's own, which stands while it waits: no time of the node's clock
         try:
             self.value = compute()
         except BaseException as error:
