@@ -208,6 +208,7 @@ class CompactedHistory:
 
     def recover(self) -> None:
         states = self.producer_states()
+        old = self.producers_with_old_data()
         self.log.close(clean=False)
         recovery_point = self.chance.randint(0, self.log.log_end_offset)
         if self.chance.random() < 0.5:
@@ -217,10 +218,19 @@ class CompactedHistory:
         self.log = self.opened(clean=False, recovery_point=recovery_point)
         found = self.producer_states()
         for producer_id, (epoch, sequence) in states.items():
-            # one of which only markers were known may be forgotten: an empty control batch brings nothing back
-            if sequence >= 0:
+            # One of which only markers were known may be forgotten: an empty control batch brings nothing back. So may
+            # the data of one that has expired by it, and lives on by a marker: a recovery without snapshots finds it
+            # once more, the next one from a snapshot without it doesn't.
+            if sequence >= 0 and producer_id not in old:
                 assert found[producer_id] == (epoch, sequence)
         self.check()
+
+    def producers_with_old_data(self) -> set[int]:
+        return {
+            producer.producer_id
+            for producer in self.log.producers.producers.values()
+            if producer.batches and self.now_ms - producer.batches[-1].timestamp_ms >= EXPIRATION_MS
+        }
 
     def opened(self, **options: Any) -> PartitionLog:
         log = open_log(self.directory, now_ms=self.now_ms, **options, **self.config)
