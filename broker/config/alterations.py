@@ -7,6 +7,7 @@ ConfigAdminManager (brokers) and ConfigurationControlManager (both), with their 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -147,12 +148,8 @@ def changes_of(
                     f"Can't {AlterConfigOp(operation).name} to key {name} because its type is not LIST.",
                 )
             elements = [part for part in stored.get(name, definition.default or "").split(",") if part]
-            for part in _split(value or ""):
-                if operation == AlterConfigOp.SUBTRACT and part in elements:
-                    elements.remove(part)
-                elif operation == AlterConfigOp.APPEND and part not in elements:
-                    elements.append(part)
-            changes[name] = ",".join(elements)
+            combine = _appended if operation == AlterConfigOp.APPEND else _subtracted
+            changes[name] = ",".join(combine(elements, _split(value or "")))
         else:
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
         if len(changes[name] or "") > MAX_VALUE_CHARACTERS:
@@ -164,12 +161,31 @@ def changes_of(
     return changes
 
 
+# Kafka looks through the list for each part: here nobody else is served meanwhile, so a look is one into a table.
+
+
+def _appended(elements: Sequence[str], parts: Iterable[str]) -> list[str]:
+    """What is there stays as it is, though it names something twice."""
+    known = frozenset(elements)
+    return [*elements, *(part for part in dict.fromkeys(parts) if part not in known)]
+
+
+def _subtracted(elements: Iterable[str], parts: Iterable[str]) -> list[str]:
+    """Each part takes one element away, the first that is equal."""
+    to_take = Counter(parts)
+    kept: list[str] = []
+    for element in elements:
+        if to_take[element]:
+            to_take[element] -= 1
+        else:
+            kept.append(element)
+    return kept
+
+
 def _split(text: str) -> list[str]:
     """Java's `String.split(",")`: without the empty elements at the end, but for an empty text itself."""
-    elements = text.split(",")
-    while text and elements and not elements[-1]:
-        del elements[-1]
-    return elements
+    kept = text.rstrip(",")
+    return kept.split(",") if kept or not text else []
 
 
 def _check_broker_list(alteration: Alteration) -> None:

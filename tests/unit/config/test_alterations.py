@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.config.alterations import (
@@ -10,12 +12,14 @@ from broker.config.alterations import (
     AlterConfigOp,
     alter_broker,
     alter_topic,
+    changes_of,
     check_request,
     replace_broker,
     replace_topic,
 )
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
+from broker.config.topic_definitions import topic_definition
 from protocol.errors import Error, KafkaError
 
 SET, DELETE, APPEND, SUBTRACT = AlterConfigOp
@@ -120,6 +124,62 @@ def test_a_value_cannot_grow_without_end() -> None:
     name = "follower.replication.throttled.replicas"
     with pytest.raises(KafkaError, match="exceeds the maximum value size of 32767 bytes"):
         on_topic((name, APPEND, "1:1,2:2"), stored={name: "3" * (MAX_VALUE_CHARACTERS - 4)})
+
+
+THROTTLED = "follower.replication.throttled.replicas"
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "stored", "expected"),
+    [
+        (APPEND, "2:2,3:3,2:2", "1:1,1:1,2:2", "1:1,1:1,2:2,3:3"),
+        (SUBTRACT, "1:1,4:4", "1:1,2:2,1:1", "2:2,1:1"),
+        (SUBTRACT, "1:1,1:1", "1:1,2:2,1:1", "2:2"),
+        (APPEND, "2:2,,,", "1:1", "1:1,2:2"),
+        (APPEND, ",,", "1:1", "1:1"),
+        (APPEND, "", "1:1", "1:1,"),
+    ],
+)
+def test_what_a_list_names_twice_counts_as_kafka_counts_it(
+    operation: AlterConfigOp, value: str, stored: str, expected: str
+) -> None:
+    changes = changes_of({THROTTLED: stored}, [Alteration(THROTTLED, operation, value)], topic_definition)
+    assert changes == {THROTTLED: expected}
+
+
+class CountedPart(str):
+    """Counts how often one is compared with another."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedPart.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+class CountedText(str):
+    """Is split into such parts."""
+
+    __slots__ = ()
+
+    def rstrip(self, chars: str | None = None, /) -> CountedText:
+        return CountedText(super().rstrip(chars))
+
+    def split(self, *args: Any, **kwargs: Any) -> list[Any]:
+        return [CountedPart(part) for part in super().split(*args, **kwargs)]
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_a_long_list_is_gone_through_once(operation: AlterConfigOp, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 3_000
+    text = CountedText(",".join(map(str, range(count))))
+    stored = CountedText(",".join(map(str, reversed(range(0, 2 * count, 2)))))
+    monkeypatch.setattr(CountedPart, "compared", 0)
+    changes_of({THROTTLED: stored}, [Alteration(THROTTLED, operation, text)], topic_definition)
+    assert CountedPart.compared < 10 * count
 
 
 def test_replacing_a_topics_settings_removes_what_is_not_named() -> None:

@@ -1,0 +1,27 @@
+"""A request that alters settings of several resources goes in steps: by what there is to read, not by how many."""
+
+from __future__ import annotations
+
+from broker.controller.config_requests import CHARACTERS_PER_ENTRY, ConfigRequest
+from broker.controller.steps import PER_STEP
+from protocol.messages.configs import IncrementalAlterableConfig, IncrementalAlterConfigsResource
+
+TOPIC = 2
+
+
+def pauses(resources: int, value: str | None) -> int:
+    """How often others are served while so many resources are looked at, each with one setting."""
+    setting = IncrementalAlterableConfig(name="leader.replication.throttled.replicas", value=value)
+    asked = ConfigRequest(
+        [
+            IncrementalAlterConfigsResource(resource_type=TOPIC, resource_name=str(number), configs=[setting])
+            for number in range(resources)
+        ]
+    )
+    return sum(1 for _ in asked.preprocess(lambda resource: True))
+
+
+def test_resources_with_long_values_are_looked_at_in_steps_as_many_resources_are() -> None:
+    assert pauses(10, "0") == pauses(10, None) == 0
+    assert pauses(PER_STEP, "0") == 2
+    assert pauses(10, "0," * (CHARACTERS_PER_ENTRY * PER_STEP // 2)) == 10
