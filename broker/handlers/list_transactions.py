@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.turns import in_turns
+from broker.controller.steps import Pause
+from broker.network.turns import PER_TURN
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.java.re2 import Pattern, PatternSyntaxError, compile_pattern
 from coordinator.transaction.admin import TransactionFilter, states_named
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
     from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
     from coordinator.transaction.shard import TransactionShard
-    from coordinator.transaction.transaction_metadata import TransactionMetadata
+
+WORK_PER_ENTRY = 100
+"""Of matching, which goes by the place of a list's entry."""
+MOST_COMPILED_IN_PASSING = 500
+"""Characters of an expression, and of all ids: more is compiled beside the loop, at some 10 µs for each."""
 
 
 def handle(
@@ -47,44 +52,77 @@ def handle(
     def may_see(transactional_id: str) -> bool:
         return authorizer.allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
-    return turns.answer(_listed(shards, request, may_see))
+    return turns.answer(_listed(shards, turns, request, may_see), context)
 
 
 def _listed(
-    shards: Sequence[TransactionShard], request: ListTransactionsRequest, may_see: Callable[[str], bool]
+    shards: Sequence[TransactionShard],
+    turns: Turns,
+    request: ListTransactionsRequest,
+    may_see: Callable[[str], bool],
 ) -> RequestSteps[ListTransactionsResponse]:
+    pause = _Pause(turns)
     try:
-        pattern = yield from _pattern(request, shards)
+        pattern = yield from _pattern(request, shards, pause)
     except PatternSyntaxError:
         return ListTransactionsResponse(error_code=Error.INVALID_REGULAR_EXPRESSION)
     states, unknown = states_named([*dict.fromkeys(request.state_filters)])
     wanted = TransactionFilter(frozenset(request.producer_id_filters), states, request.duration_filter)
     response = ListTransactionsResponse(unknown_state_filters=unknown)
-
-    def take(shard: TransactionShard, some: Sequence[TransactionMetadata]) -> None:
-        response.transaction_states += [
-            ListedTransaction(
-                transactional_id=metadata.transactional_id,
-                producer_id=metadata.producer_id,
-                transaction_state=STATE_NAMES[metadata.state],
-            )
-            for metadata in shard.list_transactions(wanted, some)
-            if (pattern is None or pattern.matches(metadata.transactional_id))
-            and may_see(metadata.transactional_id)
-        ]
-
     for shard in shards:
-        yield from in_turns([*shard.transactions.values()], partial(take, shard))
+        for metadata in [*shard.transactions.values()]:
+            if pause.is_due():
+                yield None
+            if not any(shard.list_transactions(wanted, (metadata,))):
+                continue
+            transactional_id = metadata.transactional_id
+            if pattern is not None and not (yield from _matches(pattern, transactional_id, pause)):
+                continue
+            if may_see(transactional_id):
+                response.transaction_states.append(
+                    ListedTransaction(
+                        transactional_id=transactional_id,
+                        producer_id=metadata.producer_id,
+                        transaction_state=STATE_NAMES[metadata.state],
+                    )
+                )
     return response
 
 
+class _Pause:
+    """Says when a turn is to end, over all shards: by the ids that were gone through, by work, or by the time."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._by_entries = Pause(PER_TURN)
+
+    def is_due(self, work: int = 0) -> bool:
+        """`work` as `Pattern.work` counts it: an id is some 10 µs."""
+        return self._by_entries.is_due(1 + work // WORK_PER_ENTRY) or self._turns.is_over
+
+
+def _matches(pattern: Pattern, transactional_id: str, pause: _Pause) -> RequestSteps[bool]:
+    before = pattern.work
+    found = yield from pattern.matching(transactional_id)
+    if pause.is_due(pattern.work - before):
+        yield None
+    return found
+
+
 def _pattern(
-    request: ListTransactionsRequest, shards: Sequence[TransactionShard]
+    request: ListTransactionsRequest, shards: Sequence[TransactionShard], pause: _Pause
 ) -> RequestSteps[Pattern | None]:
     """None lets every id pass. Raises PatternSyntaxError."""
-    if not request.transactional_id_pattern:
+    text = request.transactional_id_pattern
+    if not text:
         return None
     chars: set[str] = set()
     for shard in shards:
-        yield from in_turns([*shard.transactions], lambda some: chars.update(*some))
-    return compile_pattern(request.transactional_id_pattern, frozenset(chars))
+        for transactional_id in [*shard.transactions]:
+            chars.update(transactional_id)
+            if pause.is_due(len(transactional_id)):
+                yield None
+    compile_it = partial(compile_pattern, text, frozenset(chars))
+    if len(text) <= MOST_COMPILED_IN_PASSING and len(chars) <= MOST_COMPILED_IN_PASSING:
+        return compile_it()
+    return (yield compile_it)  # type: ignore[no-any-return]

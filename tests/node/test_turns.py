@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.environment.computing import Asker, Compute, Computed, ComputingAtOnce
 from broker.handlers import metadata
+from broker.handlers.list_transactions import MOST_COMPILED_IN_PASSING
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, RequestSteps, Turns, portions
 from broker.server import Server
+from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.transactions_admin import (
     DescribeProducersRequest,
@@ -159,6 +164,60 @@ async def test_others_are_served_while_all_transactional_ids_are_gone_through(tm
 
     assert served >= 6  # the letters of all ids, then the ids
     assert {each.transactional_id for each in answer.transaction_states} == {"wanted"}
+
+
+async def test_ids_of_many_shards_are_gone_through_in_turns_as_those_of_one_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await coordinating(tmp_path)
+    Producer(node, "wanted").begin()
+    [shard] = node.transactions.all_shards()
+    known = shard.transactions["wanted"]
+    for number in range(PER_TURN // 5):
+        shard.transactions[f"other-{number}"] = known
+    monkeypatch.setattr(node.transactions, "all_shards", lambda: [shard] * 15)
+
+    _, served = await served_meanwhile(node, ListTransactionsRequest(transactional_id_pattern="want.*"), 2)
+
+    assert served >= 6
+
+
+async def test_others_are_served_while_few_ids_are_much_to_match(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    Producer(node, "wanted").begin()
+    [shard] = node.transactions.all_shards()
+    known = shard.transactions["wanted"]
+    luck = random.Random(1)
+    for _ in range(30):
+        transactional_id = "".join(luck.choice("ab") for _ in range(60))
+        shard.transactions[transactional_id] = replace(known, transactional_id=transactional_id)
+    request = ListTransactionsRequest(transactional_id_pattern="(.*a.{300}){5}")
+
+    _, served = await served_meanwhile(node, request, 2)
+
+    assert served >= 5
+
+
+@pytest.mark.limit("broker.handlers.list_transactions.MOST_COMPILED_IN_PASSING")
+@pytest.mark.parametrize(
+    "text",
+    ["a" * (MOST_COMPILED_IN_PASSING + 1), "(" * (MOST_COMPILED_IN_PASSING + 1)],
+    ids=["right", "wrong"],
+)
+async def test_a_long_expression_is_compiled_beside_the_loop(tmp_path: Path, text: str) -> None:
+    node = await coordinating(tmp_path)
+    computed: list[Compute] = []
+
+    class Counted(ComputingAtOnce):
+        def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> None:
+            computed.append(compute)
+            super().__call__(compute, then, asker)
+
+    node.turns._computing = Counted()
+    for pattern, beside in ((text[:MOST_COMPILED_IN_PASSING], 0), (text, 1)):
+        answer, _ = await served_meanwhile(node, ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+        assert len(computed) == beside
+        assert answer.error_code == (Error.INVALID_REGULAR_EXPRESSION if "(" in text else Error.NONE)
 
 
 async def test_others_are_served_while_all_producers_of_a_partition_are_described(tmp_path: Path) -> None:

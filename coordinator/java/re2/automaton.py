@@ -27,6 +27,8 @@ from coordinator.java.re2.nodes import (
 )
 
 MAX_REMEMBERED = 5_000
+MOST_WORK_PER_STEP = 50_000
+"""Of one name, some 5 ms: a step of a transactional id of 30,000 characters, which all others wait for."""
 
 _END = 0
 _EDGE, _OTHER, _WORD, _NEWLINE = range(4)  # what is beside a place in the name
@@ -65,12 +67,22 @@ class Pattern:
 
     def matches(self, name: str) -> bool:
         """Whether the pattern matches the whole name. `work` grows by the characters that were looked at."""
+        steps = self.matching(name)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+
+    def matching(self, name: str) -> Generator[None, None, bool]:
+        """The same in steps of `MOST_WORK_PER_STEP`, for names that may be long."""
         if not name:
             return bool(self._ways_between(_EDGE, _EDGE)[-1] & 1)
         kinds = [_kind(char) for char in name] if self._assertions else [_EDGE] * len(name)
         places = self._ways_between(_EDGE, kinds[0])[-1]
         remembered = self._remembered
         kinds.append(_EDGE)
+        until = self.work + MOST_WORK_PER_STEP
         for index, char in enumerate(name):
             after = kinds[index + 1]
             key = (places, char, after)
@@ -79,6 +91,9 @@ class Pattern:
                 if len(remembered) >= MAX_REMEMBERED:
                     remembered.clear()
                 found = remembered[key] = self._step(places, char, (kinds[index], after))
+                if self.work + index > until:
+                    yield
+                    until = self.work + index + MOST_WORK_PER_STEP
             if not found:
                 self.work += index + 1
                 return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -174,6 +175,20 @@ def test_what_is_remembered_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert pattern.matches("abcdefghij" * 2)
 
     assert len(pattern._remembered) <= 10
+
+
+@pytest.mark.limit("coordinator.java.re2.automaton.MOST_WORK_PER_STEP")
+def test_a_long_name_is_matched_in_steps() -> None:
+    luck = random.Random(1)
+    name = "".join(luck.choice("ab") for _ in range(5_000))
+    pattern = compile_pattern("(.*a.{300}){5}")
+    done = [pattern.work]
+    for _ in pattern.matching(name):
+        done.append(pattern.work)
+    steps = [after - before for before, after in pairwise(done)]
+    assert len(steps) > 20
+    assert max(steps) < 2 * automaton.MOST_WORK_PER_STEP
+    assert pattern.matches(name) is compile_pattern("(.*a.{300}){5}").matches(name) is True
 
 
 def test_a_literal_is_found_without_asking_the_whole_alphabet(monkeypatch: pytest.MonkeyPatch) -> None:
