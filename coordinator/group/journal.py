@@ -61,9 +61,8 @@ class Journal:
 
     def write_staged(self, staged: StagedRecords) -> None:
         """Append them as one batch; the copy takes the group's place. Raises KafkaError as `write`."""
-        if staged.encoded:
-            self._gate.append(staged.encoded)
-            self._store.adopt(staged.group)
+        self._gate.append(staged.encoded)
+        self._store.adopt(staged.group)
 
     def _write(
         self, records: Sequence[AnyRecord], encoded: Sequence[CoordinatorRecord], producer: OffsetProducer

@@ -86,14 +86,13 @@ class GroupStore:
         return StagedGroup(made, others, awaited - made.awaited_joins)
 
     def adopt(self, staged: StagedGroup) -> None:
-        """The records were written, and nothing of the group has changed since it was staged."""
+        """The records were written, and nothing of the group has changed since it was staged. Where a classic group
+        was in its place they begin with that one's tombstone."""
         for record in staged.others:
             self.apply(record)
         group = staged.group
         before = self.consumer.get(group.group_id)
-        if before is None:
-            self.classic.pop(group.group_id, None)
-        else:
+        if before is not None:
             changes = group.changes
             group.follow(before)
             group.changes = changes

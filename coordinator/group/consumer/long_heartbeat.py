@@ -75,7 +75,8 @@ class LongHeartbeat:
         decision = self._decision
         try:
             self._answer = self._decide()
-            self._staged = self._journal.staged(decision.group, decision.records)
+            if decision.records:  # else the group stays as it is, and isn't copied
+                self._staged = self._journal.staged(decision.group, decision.records)
         except Exception as error:
             self._error = error
 
@@ -92,9 +93,9 @@ class LongHeartbeat:
         decision.take_effect()
         if error is not None:
             raise error
-        assert self._staged is not None
         self._sessions.restart(decision.group.group_id, decision.old.member_id)
-        self._journal.write_staged(self._staged)
+        if self._staged is not None:
+            self._journal.write_staged(self._staged)
         self._look_again_at_topics()
         return self._answer
 

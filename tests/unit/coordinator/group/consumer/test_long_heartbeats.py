@@ -12,6 +12,7 @@ import pytest
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.client import Client
 from coordinator.group.consumer import long_heartbeat
+from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
 from coordinator.group.consumer.sessions import RETRY_MS
 from coordinator.group.modern.topic_hashes import TopicHashes
@@ -121,6 +122,32 @@ def test_what_many_topics_partitions_or_members_take_is_long_and_who_has_settled
         group_id="g", member_id="one", subscribed_topic_names=names, rebalance_timeout_ms=1000
     )
     assert isinstance(groups.shard.consumer_heartbeat(Client("c", "/host", 1), request), LongHeartbeat)
+
+
+def test_a_group_is_not_copied_where_nothing_is_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a regular expression in the group none of its members has settled."""
+    groups = Consumers(FakeTopics(t=6))
+    groups.enter("one", regex="t")
+    for _ in range(3):
+        groups.beat("one", groups.group.members["one"].epoch)
+    written = len(groups.runtime.log)
+    monkeypatch.setattr(long_heartbeat, "MOST_IN_PASSING", -1)
+    before, changes = groups.group, groups.group.changes
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="one", member_epoch=before.members["one"].epoch, subscribed_topic_names=None
+    )
+    heartbeat = groups.shard.consumer_heartbeat(Client("c", "/host", 1), request)
+    assert isinstance(heartbeat, LongHeartbeat)
+    copied: list[ConsumerGroup] = []
+    monkeypatch.setattr(ConsumerGroup, "copy", copied.append)
+    heartbeat.decide()
+    answer = heartbeat.settle()
+    assert answer is not None
+    assert answer.error_code == Error.NONE
+    assert (groups.group, groups.group.changes, len(groups.runtime.log)) == (before, changes, written)
+    assert not copied
+    groups.runtime.pass_ms(44_999)  # it was heard
+    assert "one" in groups.group.members
 
 
 def test_nothing_has_happened_before_it_is_settled() -> None:
