@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group.client import Client
+from coordinator.group.consumer import long_heartbeat
 from coordinator.group.consumer.embedded import write_assignment
+from coordinator.group.consumer.long_heartbeat import LongHeartbeat
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from protocol.messages.groups_classic import JoinGroupResponse
+from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.wire.codec import encode
 from tests.unit.coordinator.group.consumer.consumers import Consumers
 from tests.unit.coordinator.runtime import Answer
@@ -63,6 +67,22 @@ def test_members_keep_what_they_have_as_the_group_goes_over() -> None:
     assert (member.epoch, member.is_classic) == (1, True)
     assert groups.holds(old) == [0, 1, 2, 3, 4, 5]
     assert sorted((groups.target(old), groups.target("new"))) == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_a_group_goes_over_in_passing_however_much_that_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits in it is told so as it is looked at, and it couldn't be left as it was."""
+    monkeypatch.setattr(long_heartbeat, "MOST_IN_PASSING", -1)
+    groups, old = classic_group()
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="new",
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    answer = groups.shard.consumer_heartbeat(Client("c", "/host", 1), request)
+    assert not isinstance(answer, LongHeartbeat)
+    assert {*groups.group.members} == {old, "new"}
 
 
 def test_a_classic_member_is_told_to_join_and_gives_up_first() -> None:
