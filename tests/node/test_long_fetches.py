@@ -16,6 +16,7 @@ from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from tests.node.admin_requests import create
 from tests.node.computing import SHORT, produce, told
@@ -48,7 +49,13 @@ def wanted(*partitions: tuple[int, int], topic: str = "t", **more: Any) -> Fetch
 
 def shown(answer: Any) -> Any:
     return [
-        (topic.topic, each.partition_index, each.error_code, each.high_watermark, bytes(each.records))
+        (
+            topic.topic or topic.topic_id,
+            each.partition_index,
+            each.error_code,
+            each.high_watermark,
+            bytes(each.records),
+        )
         for topic in answer.responses
         for each in topic.partitions
     ]
@@ -58,9 +65,10 @@ def all_of(offset: int) -> list[tuple[int, int]]:
     return [(index, offset) for index in range(PARTITIONS)]
 
 
+@pytest.mark.parametrize("version", [12, 13])
 @pytest.mark.parametrize("seed", range(20))
 async def test_it_is_answered_as_one_that_is_read_at_once(
-    node: Server, few_at_a_time: None, seed: int, monkeypatch: pytest.MonkeyPatch
+    node: Server, few_at_a_time: None, seed: int, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     luck = random.Random(seed)
     client = Client(Straight(node))
@@ -79,7 +87,8 @@ async def test_it_is_answered_as_one_that_is_read_at_once(
             )
             for _ in range(luck.randrange(3, 9))
         ]
-        topics.append(FetchTopic(topic=name, partitions=asked))
+        topic_id = node.partitions.by_name[name].topic_id if name != "nowhere" else b"nobody's topic i"
+        topics.append(FetchTopic(topic=name, topic_id=topic_id, partitions=asked))
     request = FetchRequest(
         replica_id=-1,
         max_bytes=luck.choice([1, 100, 10_000]),
@@ -88,9 +97,9 @@ async def test_it_is_answered_as_one_that_is_read_at_once(
         topics=topics,
         forgotten_topics_data=[],
     )
-    in_turns = shown(await client.answer(request, 12))
+    in_turns = shown(await client.answer(request, version))
     monkeypatch.setattr(fetch, "PER_TURN", 1_000)
-    assert shown(await client.answer(request, 12)) == in_turns
+    assert shown(await client.answer(request, version)) == in_turns
 
 
 @pytest.mark.usefixtures("few_at_a_time")
@@ -198,3 +207,15 @@ async def test_a_session_of_many_partitions_is_told_each_of_its_news_once(node: 
     gone = [ForgottenTopic(topic="t", partitions=[0, 1, 2, 3])]
     last = wanted(session_id=first.session_id, session_epoch=3, forgotten_topics_data=gone)
     assert [row[1] for row in shown(await client.answer(last, 12))] == [5]
+
+
+@pytest.mark.usefixtures("few_at_a_time")
+async def test_a_session_of_many_partitions_is_held_to_the_quota(node: Server) -> None:
+    client = Client(Straight(node))
+    first = await client.answer(wanted(*all_of(0), session_epoch=0), 12)
+    client.ask(produce((5, SHORT)), 9)
+    anybody = [EntityData(entity_type="client-id", entity_name=None)]
+    node.metadata.append([ClientQuotaRecord(entity=anybody, key="consumer_byte_rate", value=1.0)])
+    withheld = await client.answer(wanted(session_id=first.session_id, session_epoch=1), 12)
+    assert withheld.throttle_time_ms > 0
+    assert (withheld.session_id, shown(withheld)) == (first.session_id, [])

@@ -11,9 +11,10 @@ import pytest
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.long_heartbeats import MOST_TRIES
 from broker.environment.computing import ComputingThreads
+from broker.replicas.follower import Follower
 from broker.server import Server
 from coordinator.group.consumer import long_heartbeat
-from protocol.errors import Error
+from protocol.errors import Error, KafkaError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from tests.node.admin_requests import create
@@ -21,6 +22,8 @@ from tests.node.computing import Held
 from tests.support.straight import Straight
 from tests.support.whole_server import clock_of
 from tests.support.wire import Client, Outcome
+
+OTHER = 2
 
 
 @pytest.fixture
@@ -237,3 +240,32 @@ async def test_no_more_waits_to_be_computed_than_somebody_waits_for(
     answer = await Client(Straight(node)).answer(join("one"), 1)
     assert answer.error_code == Error.NONE
     computing.stop()
+
+
+async def test_what_is_lost_before_it_is_committed_is_not_answered_as_done(node: Server, held: Held) -> None:
+    partition = node.partitions.get(OFFSETS_TOPIC, node.groups.partition_of("g"))
+    leader = partition.leader()
+    leader.lead(leader.leader_epoch, [node.node_id, OTHER], [node.node_id, OTHER])
+    one = Client(Straight(node))
+    sent = one.send(join("one"), 1)
+    before = end_of_offsets(node)
+    await held.let_go()
+    assert end_of_offsets(node) > before
+    assert one.receive(sent, within_s=0) is Outcome.SILENCE
+    partition.role = Follower(partition.log, partition.waiting)
+    leader.resign(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert told(one.receive(sent))[0] is Error.NOT_COORDINATOR
+
+
+async def test_nothing_comes_of_what_was_decided_for_a_shard_that_is_given_up(
+    node: Server, held: Held
+) -> None:
+    one = Client(Straight(node))
+    sent = one.send(join("one", "new"), 1)
+    node.groups.unload()
+    timers = len(node.timers._queue)
+    await held.let_go()
+    assert told(one.receive(sent))[0] is Error.NOT_COORDINATOR
+    assert len(node.timers._queue) == timers  # no session of a member that isn't there

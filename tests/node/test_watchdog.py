@@ -152,6 +152,18 @@ async def test_what_the_loop_reads_before_it_looks_at_others_is_of_one_turn() ->
     assert client.dispatcher.served == sent
 
 
+async def test_what_comes_in_a_later_turn_is_not_counted_with_what_was_read_before() -> None:
+    client = Fed().connect()
+    sent = [bytes(9_000), b"1" + bytes(9_000), b"2"]
+    client.send(
+        b"".join(map(frame, sent))
+    )  # the first reads fill the room for them, and the last one doesn't
+    assert client.dispatcher.served == sent
+    client.dispatcher.now_s += 1
+    client.send(frame(b"later"))
+    assert client.dispatcher.served[3:] == [b"later"]
+
+
 async def test_who_sends_a_request_at_a_time_needs_no_other_turn() -> None:
     client = Fed().connect()
     client.dispatcher.takes_s = IN_A_ROW_S * 0.6
