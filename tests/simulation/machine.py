@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.config.broker_config import BrokerConfig
 from broker.environment.chance import Chance
+from broker.environment.computing import Computing, ComputingAtOnce
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.server import Server
@@ -20,7 +21,7 @@ from tests.simulation.virtual_files import MachineDied, VirtualFiles
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.simulation.virtual_names import VirtualNames
 from tests.simulation.virtual_network import NodeNetwork, VirtualNetwork
-from tests.simulation.virtual_scheduler import NodeScheduler, VirtualClock, VirtualLanes
+from tests.simulation.virtual_scheduler import NodeScheduler, VirtualClock, VirtualComputing, VirtualLanes
 
 
 class World:
@@ -47,7 +48,16 @@ class Machine:
     files: VirtualFiles
     scheduler: NodeScheduler
 
-    def __init__(self, world: World, name: str, port: int, settings: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        port: int,
+        settings: Sequence[str] = (),
+        *,
+        computes_beside: bool = False,
+    ) -> None:
+        """`computes_beside`: what is long to compute takes its time, else it is done at once."""
         self.world = world
         self.name = name
         self.port = port
@@ -59,6 +69,7 @@ class Machine:
         self.disk = VirtualDisk()
         self._luck = world.luck(f"{name}'s disk")
         self._settings = settings
+        self._computes_beside = computes_beside
         self._network: NodeNetwork
         VirtualFiles(self.disk, world.history, world.clock.now_ms).make_directories(self.folder)
         self.disk.keep_all()
@@ -75,6 +86,11 @@ class Machine:
         self.scheduler = NodeScheduler(world.loop)
         self.files = VirtualFiles(self.disk, world.history, world.clock.now_ms)
         self._network = world.network.of_node(self.scheduler)
+        computing: Computing = ComputingAtOnce()
+        if self._computes_beside:
+            computing = VirtualComputing(
+                self.scheduler, world.luck(f"{run} computing"), lambda: world.network.is_calm
+            )
         environment = Environment(
             clock=world.clock,
             scheduler=self.scheduler,
@@ -83,6 +99,7 @@ class Machine:
             background=VirtualLanes(self.scheduler, world.luck(f"{run} background")),
             network=self._network,
             names=world.names,
+            computing=computing,
         )
         arguments = ["--data", self.folder, "--port", str(self.port)]
         for setting in self._settings:

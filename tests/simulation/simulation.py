@@ -14,7 +14,7 @@ from unittest.mock import patch
 from broker.coordination import hosted_shard, hosted_shards
 from protocol.errors import Error
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.simulation import checks, node_states
+from tests.simulation import checks, long_requests, node_states
 from tests.simulation.classic_member import ClassicMember
 from tests.simulation.consumer_member import ConsumerMember
 from tests.simulation.groups import GroupWork
@@ -95,7 +95,8 @@ class Simulation:
         self.work.synced_topics |= {
             name for name, settings in self._topic_settings.items() if settings.get("flush.messages") == "1"
         }
-        self.machine = Machine(self.world, "broker", PORT, settings)
+        self._all_long = long_requests.are_long(self.world.luck("long requests"))
+        self.machine = Machine(self.world, "broker", PORT, settings, computes_beside=self._all_long)
 
     def _of_the_cleaner(self) -> list[str]:
         """So that the internal topics are compacted again and again, or as rarely as by default."""
@@ -134,9 +135,11 @@ class Simulation:
 
     async def run(self) -> Result:
         self.world.history.note("simulation", f"seed {self.world.seed}, {self.deaths.value}")
+        if self._all_long:
+            self.world.history.note("simulation", "whatever is asked is long")
         self.loop.set_exception_handler(self._uncaught)
         try:
-            with self._loading():
+            with self._loading(), long_requests.all_long() if self._all_long else contextlib.nullcontext():
                 await self._course()
         except Exception:
             self.work.complain(traceback.format_exc(limit=-6))

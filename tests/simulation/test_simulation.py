@@ -6,9 +6,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
+from typing import Any
 
 import pytest
 
+from broker.handlers.long_fetch import LongFetch
+from coordinator.group.consumer.long_heartbeat import LongHeartbeat
 from protocol.errors import Error
 from tests.simulation.machine import Machine, World
 from tests.simulation.producers import IdempotentProducer
@@ -19,6 +23,10 @@ from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.wire_client import WireClient
 from tests.simulation.work import Work
 
+IN_PASSING = 9
+LONG = 7
+"""A seed with consumer groups of KIP-848 in which whatever is asked is long."""
+
 SEEDS = range(1, int(os.environ.get("SIMULATED_SEEDS", "8")) + 1)
 
 
@@ -27,15 +35,40 @@ def test_nothing_that_counts_is_lost_however_the_broker_dies(seed: int) -> None:
     assert simulate(seed).anomalies == []
 
 
-def test_a_seed_has_the_same_history_twice() -> None:
-    first, second = simulate(9), simulate(9)
+@pytest.mark.parametrize("seed", [IN_PASSING, LONG])
+def test_a_seed_has_the_same_history_twice(seed: int) -> None:
+    first, second = simulate(seed), simulate(seed)
     assert first.history.lines == second.history.lines
     assert first.history.digest == second.history.digest
     assert first.history.digest != simulate(1).history.digest
 
 
+def test_in_some_seeds_whatever_is_asked_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: Counter[str] = Counter()
+
+    def count(long: type, step: str) -> None:
+        carry_out = getattr(long, step)
+
+        def counted(self: Any) -> Any:
+            done[step] += 1
+            return carry_out(self)
+
+        monkeypatch.setattr(long, step, counted)
+
+    count(LongHeartbeat, "settle")
+    count(LongFetch, "read")
+    count(LongFetch, "wait")
+    simulate(IN_PASSING)
+    assert not done
+    simulate(LONG)
+    assert {*done} == {"settle", "read", "wait"}
+
+
 def test_the_history_of_a_seed_does_not_depend_on_the_hashes_of_strings() -> None:
-    program = "from tests.simulation.simulation import simulate; print(simulate(12).history.digest)"
+    program = (
+        "from tests.simulation.simulation import simulate\n"
+        f"for seed in (12, {LONG}): print(simulate(seed).history.digest)"
+    )
     digests = {
         subprocess.run(
             [sys.executable, "-c", program],

@@ -1,4 +1,4 @@
-"""A node's callbacks on the virtual loop, its clock, and its work in the background."""
+"""A node's callbacks on the virtual loop, its clock, its work in the background, and what is computed for it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from broker.environment.computing import Asker, Compute, Computed, TakeBack
 from broker.environment.scheduler import Scheduled, TaskFailed
 from protocol.broken_invariant import stops_the_broker
 from storage.background import Lane, Then, Work, run_in_turn
 from tests.simulation.virtual_files import MachineDied
 
 BEGIN_MS = 1_700_000_000_000
+
+COMPUTING_S = (0.001, 0.02, 0.3, 3.0)
+"""What is computed waits for up to one of these, and so does the news of it; for the first where all is calm."""
 
 
 class VirtualClock:
@@ -29,6 +33,13 @@ class VirtualClock:
         return self._time()
 
 
+class _Never:
+    """Of a node that is dead: a callback that isn't to come."""
+
+    def cancel(self) -> None:
+        pass
+
+
 class NodeScheduler:
     """One run of a node: once it is dead, nothing that it still had to do is done."""
 
@@ -42,10 +53,11 @@ class NodeScheduler:
         return self._loop.time()
 
     def call_soon(self, callback: Callable[..., object], /, *args: Any) -> Scheduled:
-        return self._loop.call_soon(self._run, callback, args)
+        # a step of a request that is let go of with a dead node may ask for it, when its loop is closed even
+        return _Never() if self.dead else self._loop.call_soon(self._run, callback, args)
 
     def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Scheduled:
-        return self._loop.call_later(delay_s, self._run, callback, args)
+        return _Never() if self.dead else self._loop.call_later(delay_s, self._run, callback, args)
 
     def tell_failures(self, failed: TaskFailed) -> Callable[[], None]:
         self._told = failed
@@ -135,3 +147,38 @@ class VirtualLanes:
         if any(self._queues.values()) and not self._scheduler.dead:
             self._finished = asyncio.get_running_loop().create_future()
             await self._finished
+
+
+class VirtualComputing:
+    """What is computed beside the loop takes as long as luck has it, each by itself."""
+
+    def __init__(self, scheduler: NodeScheduler, luck: random.Random, is_calm: Callable[[], bool]) -> None:
+        self._scheduler = scheduler
+        self._luck = luck
+        self._is_calm = is_calm
+        self._stopped = False
+
+    def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> TakeBack:
+        return self._scheduler.call_later(self._delay_s(), self._compute, compute, then).cancel
+
+    def _delay_s(self) -> float:
+        longest_s = COMPUTING_S[0] if self._is_calm() else self._luck.choice(COMPUTING_S)
+        return self._luck.uniform(0, longest_s)
+
+    def _compute(self, compute: Compute, then: Computed) -> None:
+        if self._stopped:
+            return
+        value: Any = None
+        failure: Exception | None = None
+        try:
+            value = compute()
+        except Exception as error:
+            failure = error
+        self._scheduler.call_later(self._delay_s(), self._tell, then, value, failure)
+
+    def _tell(self, then: Computed, value: Any, failure: Exception | None) -> None:
+        if not self._stopped:
+            then(value, failure)
+
+    def stop(self) -> None:
+        self._stopped = True

@@ -1,0 +1,35 @@
+"""Runs in which whatever is asked is long: groups and fetches are too small here to be so by themselves.
+
+Each heartbeat of a consumer group is decided beside the loop, each Fetch is read in turns, a partition in each, and
+what is computed takes its time, see `virtual_scheduler.VirtualComputing`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from unittest.mock import patch
+
+from broker.handlers import fetch, long_fetch
+from broker.network import pieces, turns
+from coordinator.group.consumer import long_heartbeat
+
+SHARE = 0.3
+
+
+def are_long(luck: random.Random) -> bool:
+    """Of a seed by its luck: about three in ten."""
+    return luck.random() < SHARE
+
+
+@contextlib.contextmanager
+def all_long() -> Iterator[None]:
+    with (
+        patch.object(long_heartbeat, "MOST_IN_PASSING", -1),
+        patch.object(fetch, "PER_TURN", 0),
+        patch.object(long_fetch, "PER_TURN", 1),
+        patch.object(turns, "PER_TURN", 1),
+        patch.object(pieces, "MOST_OF_PIECE", 1),
+    ):
+        yield
