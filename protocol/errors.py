@@ -190,10 +190,19 @@ RETRIABLE: frozenset[Error] = frozenset(
 """The codes after which a client tries again by itself: subclasses of Kafka's RetriableException."""
 
 
+MOST_MESSAGE_CHARACTERS = 8_000
+"""Of a text that is answered: a string on the wire has 32,767 bytes, of which a character needs four at most."""
+
+
 class KafkaError(Exception):
-    """A client's mistake: answered with `error`, and with `message` where the answer has room for a text."""
+    """A client's mistake: answered with `error`, and with `message` where the answer has room for a text.
+
+    A message that quotes what was sent ends at `MOST_MESSAGE_CHARACTERS`.
+    """
 
     def __init__(self, error: Error, message: str | None = None) -> None:
+        if message is not None and len(message) > MOST_MESSAGE_CHARACTERS:
+            message = message[: MOST_MESSAGE_CHARACTERS - 1] + "…"
         super().__init__(error, message)
         self.error = error
         self.message = message

@@ -27,6 +27,8 @@ MOST_IN_PASSING = 10_000
 """What is decided in passing: some 10 ms, the unit being about a microsecond."""
 
 _PER_TOPIC, _PER_PARTITION, _PER_MEMBER, _PER_SUBSCRIPTION = 80, 8, 40, 1
+_PER_CHARACTER = 10
+"""Of a regular expression that nobody subscribes to yet: it is compiled, to see whether it makes sense."""
 
 
 def is_little(decision: Decision, request: ConsumerGroupHeartbeatRequest, topics: KnownTopics) -> bool:
@@ -36,6 +38,9 @@ def is_little(decision: Decision, request: ConsumerGroupHeartbeatRequest, topics
     members = len(group.members) + 1
     subscribed = len(group.topics) + len(names)
     work = subscribed * (_PER_TOPIC + members * _PER_SUBSCRIPTION) + members * _PER_MEMBER
+    regex = request.subscribed_topic_regex
+    if regex and not group.regexes[regex]:
+        work += len(regex) * _PER_CHARACTER
     if work > MOST_IN_PASSING:
         return False
     for some in (group.topics, names):

@@ -26,12 +26,17 @@ from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from coordinator.java.re2 import Pattern
+    from coordinator.java.re2.nodes import RegexSteps
 
 log = logging.getLogger("barnabas.groups")
 
 MIN_REFRESH_INTERVAL_MS = 10_000
 WORK_PER_TURN = 100_000
 """So much is matched in one turn, of what `Pattern.work` counts: some 10 ms. Others are served before the rest."""
+WORK_PER_CHARACTER = 100
+"""Of an expression that is read, a step of which is some hundreds of them."""
+WORK_PER_COMPILED = 10
+"""Of what compiling has counted, whose steps are longer than those of matching."""
 
 
 class RegexChange(Enum):
@@ -45,15 +50,35 @@ class RegexChange(Enum):
 class _Resolution:
     """How far it is: each expression in turn is matched with each name."""
 
-    __slots__ = ("found", "names", "next_name", "pattern", "regex", "timestamp_ms", "version", "waiting")
+    __slots__ = (
+        "compiled",
+        "compiling",
+        "found",
+        "names",
+        "next_name",
+        "pattern",
+        "regex",
+        "timestamp_ms",
+        "version",
+        "waiting",
+    )
 
-    def __init__(self, version: int, timestamp_ms: int, names: Sequence[str], waiting: list[str]) -> None:
+    def __init__(
+        self,
+        version: int,
+        timestamp_ms: int,
+        names: Sequence[str],
+        waiting: list[str],
+        compiled: dict[str, Pattern],
+    ) -> None:
         self.version = version
         self.timestamp_ms = timestamp_ms
         self.names = names
         self.waiting = waiting  # the next one is the last
+        self.compiled = compiled  # those that a heartbeat has just compiled
         self.found: dict[str, list[str]] = {}
         self.regex = ""
+        self.compiling: RegexSteps[Pattern | None] | None = None
         self.pattern: Pattern | None = None
         self.next_name = 0
 
@@ -61,19 +86,33 @@ class _Resolution:
         """Whether all is matched."""
         work = 0
         while work < WORK_PER_TURN:
-            if self.pattern is None:
-                if not self.waiting:
-                    return True
+            if self.pattern is not None:
+                work += self._match(self.pattern, WORK_PER_TURN - work)
+            elif self.compiling is not None:
+                work += self._compile(self.compiling)
+            elif not self.waiting:
+                return True
+            else:
                 self.regex = self.waiting.pop()
                 self.found[self.regex] = []
-                self.pattern = _compiled(self.regex)
                 self.next_name = 0
-            work += 1 if self.pattern is None else self._match(self.pattern, WORK_PER_TURN - work)
+                self.pattern = self.compiled.pop(self.regex, None)
+                if self.pattern is None:
+                    self.compiling = _compiling(self.regex)
         return False
 
+    def _compile(self, compiling: RegexSteps[Pattern | None]) -> int:
+        """One step; the work that was done."""
+        try:
+            next(compiling)
+        except StopIteration as end:
+            self.pattern, self.compiling = end.value, None
+        made = 0 if self.pattern is None else self.pattern.work
+        return 1 + len(self.regex) * WORK_PER_CHARACTER + made * WORK_PER_COMPILED
+
     def _match(self, pattern: Pattern, limit: int) -> int:
-        """At least one name; the work that was done, the compiling with the first."""
-        before = pattern.work if self.next_name else 0
+        """At least one name; the work that was done."""
+        before = pattern.work
         found = self.found[self.regex]
         while self.next_name < len(self.names):
             name = self.names[self.next_name]
@@ -115,25 +154,26 @@ class Regexes:
         group, old, new = decision.group, decision.old, decision.new
         change = RegexChange.NONE
         is_new = False
+        compiled: dict[str, Pattern] = {}
         if old.regex != new.regex:
             change = RegexChange.UPDATED
             was, now = old.regex or None, new.regex or None
             if was is not None and group.regexes[was] == 1:
                 decision.records.append(regex_record(group.group_id, was, None))
             if now is not None and group.regexes[now] == 0:
-                _check(now)
+                compiled[now] = _checked(now)
                 is_new = True
             elif (now is not None and now in group.resolved) or (now is None and was is not None):
                 change = RegexChange.RESOLVED
         if (is_new or group.regexes) and group.group_id not in self.resolving:
             regexes = group.regexes_with(old, new)
             if regexes and self._is_due(group, is_new, len(regexes)):
-                decision.effects.append(partial(self._resolve, group.group_id, [*regexes]))
+                decision.effects.append(partial(self._resolve, group.group_id, [*regexes], compiled))
         return change
 
-    def _resolve(self, group_id: str, regexes: Sequence[str]) -> None:
+    def _resolve(self, group_id: str, regexes: Sequence[str], compiled: dict[str, Pattern]) -> None:
         self.resolving.add(group_id)
-        self._schedule(group_id, partial(self._begin, group_id, regexes))
+        self._schedule(group_id, partial(self._begin, group_id, regexes, compiled))
 
     def _is_due(self, group: ConsumerGroup, is_new: bool, count: int) -> bool:
         last = next(iter(group.resolved.values()), None)
@@ -150,10 +190,12 @@ class Regexes:
     def _schedule(self, group_id: str, callback: Callable[[], None]) -> None:
         self._runtime.schedule(("regexes", group_id), 0, callback)
 
-    def _begin(self, group_id: str, regexes: Sequence[str]) -> None:
+    def _begin(self, group_id: str, regexes: Sequence[str], compiled: dict[str, Pattern]) -> None:
         """Topics and time are those of now, however long it takes."""
         names = sorted(self._topics.names())
-        resolution = _Resolution(self._topics.version, self._runtime.now_ms(), names, [*reversed(regexes)])
+        resolution = _Resolution(
+            self._topics.version, self._runtime.now_ms(), names, [*reversed(regexes)], compiled
+        )
         self._go_on(group_id, resolution)
 
     def _go_on(self, group_id: str, resolution: _Resolution) -> None:
@@ -195,12 +237,13 @@ class Regexes:
             log.warning("group %s: its regular expressions aren't recorded: %s", group_id, error)
 
 
-def _check(regex: str) -> None:
+def _checked(regex: str) -> Pattern:
+    """Raises KafkaError. Where the expression is long that is called beside the loop (`long_heartbeat.py`)."""
     # Few groups have one: the first group waits for no regular expressions.
     from coordinator.java.re2 import PatternSyntaxError, compile_pattern
 
     try:
-        compile_pattern(regex)
+        return compile_pattern(regex)
     except PatternSyntaxError as error:
         raise KafkaError(
             Error.INVALID_REGULAR_EXPRESSION,
@@ -208,12 +251,12 @@ def _check(regex: str) -> None:
         ) from None
 
 
-def _compiled(regex: str) -> Pattern | None:
+def _compiling(regex: str) -> RegexSteps[Pattern | None]:
     """None: one that a log has and that isn't served any more; it matches nothing."""
-    from coordinator.java.re2 import PatternSyntaxError, compile_pattern
+    from coordinator.java.re2 import PatternSyntaxError, compiling
 
     try:
-        return compile_pattern(regex)
+        return (yield from compiling(regex))
     except PatternSyntaxError as error:
         log.error("the regular expression %r is ignored: %s", regex, error)
         return None

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from coordinator.java.re2.alphabet import TOPIC_ALPHABET, Alphabet
 from coordinator.java.re2.automaton import Pattern
-from coordinator.java.re2.nodes import Chars, PatternSyntaxError
-from coordinator.java.re2.syntax import parse
+from coordinator.java.re2.nodes import MOST_READ_PER_STEP, Chars, PatternSyntaxError, RegexSteps, read_whole
+from coordinator.java.re2.syntax import parsing
 
-__all__ = ["Pattern", "PatternSyntaxError", "compile_pattern"]
+__all__ = ["Pattern", "PatternSyntaxError", "compile_pattern", "compiling"]
 
 
 def compile_pattern(text: str, chars: Chars | None = None) -> Pattern:
@@ -25,4 +25,14 @@ def compile_pattern(text: str, chars: Chars | None = None) -> Pattern:
 
     What is found along the way is remembered with it: keep it for as many names as there are, and no longer.
     """
-    return Pattern(parse(text, TOPIC_ALPHABET if chars is None else Alphabet(TOPIC_ALPHABET.chars | chars)))
+    return read_whole(compiling(text, chars))
+
+
+def compiling(text: str, chars: Chars | None = None) -> RegexSteps[Pattern]:
+    """The same in steps: each is less than 20 ms where the names are those of topics."""
+    node = yield from parsing(
+        text, TOPIC_ALPHABET if chars is None else Alphabet(TOPIC_ALPHABET.chars | chars)
+    )
+    if len(text) > MOST_READ_PER_STEP:
+        yield
+    return Pattern(node)

@@ -9,7 +9,7 @@ from unicodedata import category
 
 from coordinator.java.re2.alphabet import Alphabet, Takes, script_of
 from coordinator.java.re2.cursor import Cursor
-from coordinator.java.re2.nodes import WORD, Chars, PatternSyntaxError
+from coordinator.java.re2.nodes import MOST_READ_PER_STEP, WORD, Chars, PatternSyntaxError, RegexSteps
 
 INVALID_ESCAPE = "invalid escape sequence"
 TRAILING_BACKSLASH = "trailing backslash at end of expression"
@@ -148,16 +148,18 @@ def _hexadecimal(cursor: Cursor) -> str:
     return chr(value)
 
 
-def bracketed(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars:
+def bracketed(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> RegexSteps[Chars]:
     """`[...]`. Raises PatternSyntaxError."""
     cursor.next()
     negated = cursor.take("^")
     chars: set[str] = set()
-    first = True
-    while first or not cursor.at("]"):
+    count = 0
+    while not count or not cursor.at("]"):
         if not cursor.more:
             raise PatternSyntaxError(MISSING_BRACKET)
-        first = False
+        count += 1
+        if count % MOST_READ_PER_STEP == 0:
+            yield
         if cursor.at("[:"):
             found = _posix(alphabet, cursor, folds=folds)
             if found is not None:

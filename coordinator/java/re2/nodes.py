@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 Chars = frozenset[str]
 
@@ -23,6 +25,25 @@ MAX_BITS = 8_000_000
 """What may be kept of where it goes on: a bit for each two characters, but where just the next one follows."""
 MAX_WORK = 20_000
 """What may be read of an expression, and what may be done to compile it, where that becomes no step."""
+
+
+MOST_READ_PER_STEP = 500
+"""Things and members of classes that are read in one step: some 5 ms."""
+
+T = TypeVar("T")
+
+RegexSteps = Generator[None, None, T]
+"""Reads in steps what may be long."""
+
+
+def read_whole(reading: RegexSteps[T]) -> T:
+    """What it comes to."""
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            found: T = end.value
+            return found
 
 
 class Assertion(Enum):

@@ -10,12 +10,14 @@ from coordinator.java.re2.alphabet import Alphabet
 from coordinator.java.re2.cursor import Cursor
 from coordinator.java.re2.nodes import (
     MAX_WORK,
+    MOST_READ_PER_STEP,
     TOO_LARGE,
     Alternatives,
     Assertion,
     Node,
     One,
     PatternSyntaxError,
+    RegexSteps,
     Repeat,
     Sequence,
 )
@@ -54,11 +56,11 @@ class Flags:
 _FLAGS = {"i": "folds", "m": "lines", "s": "all"}
 
 
-def parse(text: str, alphabet: Alphabet) -> Node:
+def parsing(text: str, alphabet: Alphabet) -> RegexSteps[Node]:
     """Raises PatternSyntaxError."""
     alphabet.begin()
     parser = _Parser(text, alphabet)
-    node = parser.alternatives(0, Flags())
+    node = yield from parser.alternatives(0, Flags())
     if parser.cursor.more:  # at a parenthesis that closes nothing
         raise PatternSyntaxError(INTERNAL_ERROR)
     return node
@@ -71,7 +73,7 @@ class _Parser:
         self.names: set[str] = set()
         self.things = 0
 
-    def alternatives(self, depth: int, flags: Flags) -> Node:
+    def alternatives(self, depth: int, flags: Flags) -> RegexSteps[Node]:
         """Up to the end, or to the parenthesis that closes."""
         if depth > MAX_DEPTH:
             raise PatternSyntaxError("expression nests too deeply")
@@ -80,7 +82,8 @@ class _Parser:
         parts: list[Node] = []
         just_repeated = False
         while cursor.more and not cursor.at(")"):
-            self._count_one()
+            if self._count_one():
+                yield
             was_repeated, just_repeated = just_repeated, False
             if cursor.take("|"):
                 branches.append(_sequence(parts))
@@ -93,9 +96,9 @@ class _Parser:
                         if closed:
                             flags = inside
                             continue
-                        parts.append(self._group(depth, inside))
+                        parts.append((yield from self._group(depth, inside)))
                         continue
-                parts.append(self._group(depth, flags))
+                parts.append((yield from self._group(depth, flags)))
             elif cursor.at("*", "+", "?") or self._counts() is not None:
                 if not parts:
                     raise PatternSyntaxError(MISSING_ARGUMENT)
@@ -106,17 +109,19 @@ class _Parser:
                 parts[-1] = Repeat(parts[-1], least, most)
                 just_repeated = True
             else:
-                parts += self._atom(flags)
+                parts += yield from self._atom(flags)
         branches.append(_sequence(parts))
         return branches[0] if len(branches) == 1 else Alternatives(tuple(branches))
 
-    def _count_one(self) -> None:
+    def _count_one(self) -> bool:
+        """Whether a step is to end."""
         self.things += 1
         if self.things > MAX_WORK:
             raise PatternSyntaxError(TOO_LARGE)
+        return self.things % MOST_READ_PER_STEP == 0
 
-    def _group(self, depth: int, flags: Flags) -> Node:
-        node = self.alternatives(depth + 1, flags)
+    def _group(self, depth: int, flags: Flags) -> RegexSteps[Node]:
+        node = yield from self.alternatives(depth + 1, flags)
         if not self.cursor.take(")"):
             raise PatternSyntaxError(MISSING_PAREN)
         return node
@@ -185,12 +190,12 @@ class _Parser:
 
     # --- one thing ------------------------------------------------------------------------------------------
 
-    def _atom(self, flags: Flags) -> list[Node]:
+    def _atom(self, flags: Flags) -> RegexSteps[list[Node]]:
         cursor, alphabet = self.cursor, self.alphabet
         if cursor.at("["):
-            return [One(classes.bracketed(alphabet, cursor, folds=flags.folds))]
+            return [One((yield from classes.bracketed(alphabet, cursor, folds=flags.folds)))]
         if cursor.at("\\"):
-            return self._escaped(flags)
+            return (yield from self._escaped(flags))
         char = cursor.next()
         if char == ".":
             return [One(alphabet.chars if flags.all else alphabet - frozenset("\n"))]
@@ -200,7 +205,7 @@ class _Parser:
             return [Assertion.END_OF_LINE if flags.lines else Assertion.END]
         return [One(alphabet.literal(char, folds=flags.folds))]
 
-    def _escaped(self, flags: Flags) -> list[Node]:
+    def _escaped(self, flags: Flags) -> RegexSteps[list[Node]]:
         cursor, alphabet = self.cursor, self.alphabet
         following = cursor.text[cursor.pos + 1 : cursor.pos + 2]
         if following in _ASSERTIONS:
@@ -212,7 +217,8 @@ class _Parser:
             cursor.pos = end + 2 if end >= 0 else len(cursor.text)
             found_chars: list[Node] = []
             for char in quoted:
-                self._count_one()
+                if self._count_one():
+                    yield
                 found_chars.append(One(alphabet.literal(char, folds=flags.folds)))
             return found_chars
         found = classes.escaped_class(alphabet, cursor, folds=flags.folds)

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from coordinator.java.re2 import PatternSyntaxError, alphabet, automaton, compile_pattern
-from coordinator.java.re2.nodes import MAX_WORK
+from coordinator.java.re2 import PatternSyntaxError, alphabet, automaton, compile_pattern, compiling
+from coordinator.java.re2.nodes import MAX_WORK, MOST_READ_PER_STEP
 from coordinator.java.re2.syntax import MAX_DEPTH
 
 MATCHING = [
@@ -189,6 +189,13 @@ def test_a_long_name_is_matched_in_steps() -> None:
     assert len(steps) > 20
     assert max(steps) < 2 * automaton.MOST_WORK_PER_STEP
     assert pattern.matches(name) is compile_pattern("(.*a.{300}){5}").matches(name) is True
+
+
+@pytest.mark.limit("coordinator.java.re2.nodes.MOST_READ_PER_STEP")
+@pytest.mark.parametrize("regex", ["a" * 5_000, "[" + "a" * 5_000 + "]", "((\\Q" + "a" * 5_000 + "\\E))"])
+def test_a_long_expression_is_compiled_in_steps(regex: str) -> None:
+    assert sum(1 for _ in compiling(regex)) == 5_000 // MOST_READ_PER_STEP + 1
+    assert sum(1 for _ in compiling("a{1000}")) == 0
 
 
 def test_a_literal_is_found_without_asking_the_whole_alphabet(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group.client import Client
 from coordinator.group.consumer import regexes
+from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
+from coordinator.java import re2
+from coordinator.java.re2.nodes import Chars, RegexSteps
 from protocol.errors import Error
+from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 
 
@@ -141,6 +146,71 @@ def test_resolving_takes_turns_so_that_others_are_served_in_between(monkeypatch:
     assert turns > 5
     assert topics_of(groups, "a.*") == [f"a{index:03}" for index in range(300)]
     assert groups.group.resolved["a.*"].timestamp_ms == started_ms + 1, "when it began"
+
+
+LONG = "a" * (MOST_IN_PASSING // 5) + "|a1"
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What has been read of each expression, a step each."""
+    steps: list[str] = []
+    compiling = re2.compiling
+
+    def stepped(text: str, chars: Chars | None = None) -> RegexSteps[re2.Pattern]:
+        reading = compiling(text, chars)
+        while True:
+            steps.append(text)
+            try:
+                next(reading)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            yield
+
+    monkeypatch.setattr(re2, "compiling", stepped)
+    return steps
+
+
+def test_a_long_expression_is_compiled_once_with_its_heartbeat_which_is_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = counted(monkeypatch)
+    groups = Consumers(FakeTopics(a1=1))
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="one",
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_regex=LONG,
+        topic_partitions=[],
+    )
+    heartbeat = groups.shard.consumer_heartbeat(Client("c", "/host", 1), request)
+    assert isinstance(heartbeat, LongHeartbeat)
+    heartbeat.decide()
+    assert heartbeat.settle() is not None
+    before = len(steps)
+    groups.runtime.pass_ms(0)
+    assert topics_of(groups, LONG) == ["a1"]
+    assert len(steps) == before > 2
+    request.member_id = "two"
+    again = groups.shard.consumer_heartbeat(Client("c", "/host", 1), request)
+    assert not isinstance(again, LongHeartbeat)
+
+
+def test_where_it_is_resolved_again_each_turn_compiles_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = Consumers(FakeTopics(a1=1))
+    enter(groups, "one", LONG)
+    groups.topics.create("a2", 1)
+    groups.shard.topics_changed({"a2"}, created=True)
+    groups.runtime.pass_ms(10_001)
+    steps = counted(monkeypatch)
+    groups.beat("one", 1)
+    turns = []
+    while groups.shard.regexes.resolving:
+        before = len(steps)
+        groups.runtime.elapsed_ms += 1
+        groups.runtime.timers.fire_due()
+        turns.append(len(steps) - before)
+    assert max(turns) == 1
+    assert sum(turns) > 4
 
 
 def test_a_topic_that_is_made_while_it_is_resolved_is_found_the_next_time(
