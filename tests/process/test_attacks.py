@@ -21,6 +21,7 @@ from tests.support.attacks import (
     prepare,
     searches,
     subscriptions,
+    texts,
 )
 
 SCALE = int(os.environ.get("ATTACK_SCALE", "1"))
@@ -70,6 +71,10 @@ def test_nobody_waits_long_for_a_change_of_thousands_of_topics_or_quotas(broker:
 
 def test_nobody_waits_long_for_a_fetch_of_thousands_of_partitions(broker: Broker) -> None:
     check(broker, fetches())
+
+
+def test_nobody_waits_long_for_texts_that_are_much_to_read(broker: Broker) -> None:
+    check(broker, texts())
 
 
 def test_nobody_waits_long_for_members_of_a_group_that_subscribe_to_thousands_of_partitions(

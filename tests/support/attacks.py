@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from barnabas import Broker
+from broker.config.broker_definitions import BROKER_ROWS
 from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
 from broker.network.pieces import MOST_ENTRIES_BY_API, MOST_FETCHED
 from protocol.apis import APIS
@@ -46,6 +47,7 @@ from protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
+from protocol.messages.transactions_admin import ListTransactionsRequest
 from protocol.records import compression
 from protocol.records.effort import LITTLE
 from protocol.records.lz4_frame import compress_frame
@@ -290,6 +292,38 @@ def subscriptions() -> Iterator[Attack]:
         ]
         frames = [request_frame(request, 1, 1) for request in (*joins, *leaves)]
         yield Attack(f"subscriptions to all topics, {assignor}", frames)
+
+
+def texts() -> Iterator[Attack]:
+    """That are as long as a string can be: regular expressions, each another one, and list settings."""
+    expressions = ["(?i)" + "[a-z]" * 6_499 + str(number) for number in range(5)]
+    joins = [
+        ConsumerGroupHeartbeatRequest(
+            group_id=f"by expression {number}",
+            member_id="member",
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_regex=expression,
+            topic_partitions=[],
+        )
+        for number, expression in enumerate(expressions)
+    ]
+    leaves = [
+        ConsumerGroupHeartbeatRequest(group_id=join.group_id, member_id=join.member_id, member_epoch=-1)
+        for join in joins
+    ]
+    yield Attack("expressions of groups", [request_frame(request, 1, 1) for request in (*joins, *leaves)])
+    listings = [ListTransactionsRequest(transactional_id_pattern=expression) for expression in expressions]
+    yield Attack("expressions of transactions", [request_frame(request, 2, 1) for request in listings])
+    value = ",".join(map(str, range(5_600)))
+    for operation in (2, 3):
+        configs = [
+            IncrementalAlterableConfig(name=name, config_operation=operation, value=value)
+            for name, row in BROKER_ROWS.items()
+            if row[0] == "LIST"
+        ]
+        resource = IncrementalAlterConfigsResource(resource_type=4, resource_name="", configs=configs)
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
+        yield Attack(f"list settings, operation {operation}", [request_frame(request, 1, 1)])
 
 
 def packed(codec: int, payload: bytes) -> bytearray:
