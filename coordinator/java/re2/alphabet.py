@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from functools import cache
 from unicodedata import category, name
 
-from coordinator.java.re2.nodes import TOPIC_NAMES, Chars
+from coordinator.java.re2.nodes import MOST_HELD, TOO_LARGE, TOPIC_NAMES, Chars, PatternSyntaxError
 
 Takes = Callable[[str], bool]
 
@@ -28,16 +28,25 @@ class Alphabet:
     A class that an expression repeats is made once for the expression (`begin` forgets those of the one before).
     """
 
-    __slots__ = ("_cased", "_known", "_sorted", "chars")
+    __slots__ = ("_cased", "_held", "_known", "_sorted", "chars")
 
     def __init__(self, chars: Chars) -> None:
         self.chars = chars
         self._sorted = sorted(chars)
         self._cased: list[tuple[str, str]] | None = None
         self._known: dict[Hashable, Chars] = {}
+        self._held = 0
 
     def begin(self) -> None:
         self._known.clear()
+        self._held = 0
+
+    def held(self, chars: Chars) -> Chars:
+        """A class that an expression is to hold. Raises PatternSyntaxError where all of them hold too much."""
+        self._held += len(chars)
+        if self._held > MOST_HELD:
+            raise PatternSyntaxError(TOO_LARGE)
+        return chars
 
     def taken(self, key: Hashable, takes: Takes, *, folds: bool) -> Chars:
         """`folds`: a character is taken too where another case of it is. `key` names the class."""
@@ -47,13 +56,13 @@ class Alphabet:
                 known = frozenset(char for char in self.chars if any(map(takes, cases(char))))
             else:
                 known = frozenset(filter(takes, self.chars))
-            self._known[key, folds] = known
+            self._known[key, folds] = self.held(known)
         return known
 
     def __sub__(self, chars: Chars) -> Chars:
         known = self._known.get(chars)
         if known is None:
-            known = self._known[chars] = self.chars - chars
+            known = self._known[chars] = self.held(self.chars - chars)
         return known
 
     def span(self, first: str, last: str, *, folds: bool) -> Chars:

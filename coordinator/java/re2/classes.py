@@ -178,7 +178,8 @@ def bracketed(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> RegexSteps[
                 raise PatternSyntaxError(CHAR_RANGE)
         chars |= alphabet.span(low, high, folds=folds)
     cursor.next()
-    return alphabet - frozenset(chars) if negated else frozenset(chars)
+    taken = alphabet.held(frozenset(chars))
+    return alphabet - taken if negated else taken
 
 
 def _class_char(cursor: Cursor) -> str:

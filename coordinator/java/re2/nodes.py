@@ -27,6 +27,9 @@ MAX_WORK = 20_000
 """What may be read of an expression, and what may be done to compile it, where that becomes no step."""
 
 
+MOST_HELD = 2_000_000
+"""Characters in all classes of an expression, some 50 bytes each. What is matched with topics' names stays below, but
+ids may have all characters that there are, and each class of an expression nearly all of those."""
 MOST_READ_PER_STEP = 500
 """Things and members of classes that are read in one step: some 5 ms."""
 

@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 
 from coordinator.java.re2 import PatternSyntaxError, alphabet, automaton, compile_pattern, compiling
-from coordinator.java.re2.nodes import MAX_WORK, MOST_READ_PER_STEP
+from coordinator.java.re2.alphabet import TOPIC_ALPHABET
+from coordinator.java.re2.nodes import MAX_WORK, MOST_HELD, MOST_READ_PER_STEP
 from coordinator.java.re2.syntax import MAX_DEPTH
 
 MATCHING = [
@@ -196,6 +197,18 @@ def test_a_long_name_is_matched_in_steps() -> None:
 def test_a_long_expression_is_compiled_in_steps(regex: str) -> None:
     assert sum(1 for _ in compiling(regex)) == 5_000 // MOST_READ_PER_STEP + 1
     assert sum(1 for _ in compiling("a{1000}")) == 0
+
+
+@pytest.mark.limit("coordinator.java.re2.nodes.MOST_HELD")
+@pytest.mark.parametrize("regex", ["[^{}]", "[{}\\pL]"])
+def test_classes_of_a_large_alphabet_are_bounded_and_those_of_names_never_reach_it(regex: str) -> None:
+    chars = frozenset(map(chr, range(0x4E00, 0x4E00 + 20_000)))
+    many = [regex.format(chr(0x4E00 + number)) for number in range(120)]
+    compile_pattern("".join(many[:50]), chars)
+    with pytest.raises(PatternSyntaxError, match="expression too large"):
+        compile_pattern("".join(many), chars)
+    compile_pattern("".join(many))
+    assert len(TOPIC_ALPHABET.chars) * MAX_WORK < MOST_HELD
 
 
 def test_a_literal_is_found_without_asking_the_whole_alphabet(monkeypatch: pytest.MonkeyPatch) -> None:
