@@ -1,7 +1,7 @@
 """The levels of this process's loggers, by Kafka's names for them (KIP-412; Kafka: `RuntimeLoggerManager`).
 
-The loggers are those of this process, not Kafka's classes. What is altered lasts until the process ends, as in
-Kafka.
+The loggers are those of this process, not Kafka's classes: two nodes in one process share their levels, as they share
+where the lines go. What is altered lasts until the process ends, as in Kafka.
 """
 
 from __future__ import annotations
