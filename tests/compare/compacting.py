@@ -8,7 +8,7 @@ from typing import Any
 from protocol.records.batch import walk_batches
 from protocol.records.records import read_records
 
-from .config_requests import SET, TOPIC, change, changed
+from .config_requests import SET, TOPIC, change, changed, until_set
 from .play import Play
 from .requests import fetch, list_offsets
 from .scene import ScriptStuck, Topic
@@ -29,9 +29,12 @@ def compact(play: Play, topic: Topic) -> int:
     bound = _first_uncleanable_offset(play, topic)
     if bound in (0, _checkpointed(play, topic)):
         return bound
-    _alter_ratio(play, topic, "0.0")
+    _alter(play, topic, "min.cleanable.dirty.ratio", "0.0")
     play.until(f"{topic.name} is compacted up to {bound}", lambda: _checkpointed(play, topic) == bound)
-    _alter_ratio(play, topic, "1.0")
+    _until_in_force(play, topic, "min.cleanable.dirty.ratio", "1.0")
+    # Kafka's cleaner is told a moment behind those who ask. What is altered next is told once that is over; this means
+    # nothing to a topic that is compacted.
+    _until_in_force(play, topic, "retention.ms", str(bound))
     return bound
 
 
@@ -55,11 +58,16 @@ def _checkpointed(play: Play, topic: Topic) -> int:
     return 0
 
 
-def _alter_ratio(play: Play, topic: Topic, ratio: str) -> None:
-    asked = changed(change(TOPIC, topic.name, ("min.cleanable.dirty.ratio", SET, ratio)))
+def _until_in_force(play: Play, topic: Topic, name: str, value: str) -> None:
+    _alter(play, topic, name, value)
+    until_set(play, TOPIC, topic.name, name, value)
+
+
+def _alter(play: Play, topic: Topic, name: str, value: str) -> None:
+    asked = changed(change(TOPIC, topic.name, (name, SET, value)))
     answer = play.quietly("IncrementalAlterConfigs", 1, asked)
     if answer.responses[0].error_code:
-        raise ScriptStuck(f"the ratio can't be altered: {answer.responses[0].error_message}")
+        raise ScriptStuck(f"{name} can't be altered: {answer.responses[0].error_message}")
 
 
 def look(play: Play, when: str, topic: Topic) -> None:

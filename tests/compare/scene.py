@@ -131,7 +131,7 @@ class Scene:
 
         self.until(f"{', '.join(names)} are gone", gone)
 
-    def until(self, what: str, holds: Callable[[], bool], *, within_s: float = 15.0) -> None:
+    def until(self, what: str, holds: Callable[[], bool], *, within_s: float = 60.0) -> None:
         deadline_s = time.monotonic() + within_s
         while not holds():
             if time.monotonic() > deadline_s:
