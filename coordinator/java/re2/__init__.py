@@ -12,9 +12,16 @@ is taken from its Unicode name.
 
 from __future__ import annotations
 
-from coordinator.java.re2.alphabet import TOPIC_ALPHABET, Alphabet
+from coordinator.java.re2.alphabet import Alphabet
 from coordinator.java.re2.automaton import Pattern
-from coordinator.java.re2.nodes import MOST_READ_PER_STEP, Chars, PatternSyntaxError, RegexSteps, read_whole
+from coordinator.java.re2.nodes import (
+    MOST_READ_PER_STEP,
+    TOPIC_NAMES,
+    Chars,
+    PatternSyntaxError,
+    RegexSteps,
+    read_whole,
+)
 from coordinator.java.re2.syntax import parsing
 
 __all__ = ["Pattern", "PatternSyntaxError", "compile_pattern", "compiling"]
@@ -30,9 +37,7 @@ def compile_pattern(text: str, chars: Chars | None = None) -> Pattern:
 
 def compiling(text: str, chars: Chars | None = None) -> RegexSteps[Pattern]:
     """The same in steps: each is less than 20 ms where the names are those of topics."""
-    node = yield from parsing(
-        text, TOPIC_ALPHABET if chars is None else Alphabet(TOPIC_ALPHABET.chars | chars)
-    )
+    node = yield from parsing(text, Alphabet(TOPIC_NAMES if chars is None else TOPIC_NAMES | chars))
     if len(text) > MOST_READ_PER_STEP:
         yield
     return Pattern(node)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from functools import cache
 from unicodedata import category, name
 
-from coordinator.java.re2.nodes import MOST_HELD, TOO_LARGE, TOPIC_NAMES, Chars, PatternSyntaxError
+from coordinator.java.re2.nodes import MOST_HELD, TOO_LARGE, Chars, PatternSyntaxError
 
 Takes = Callable[[str], bool]
 
@@ -25,7 +25,8 @@ _ALSO = {
 class Alphabet:
     """A set is only asked about these: an expression becomes as small as what it is matched with.
 
-    A class that an expression repeats is made once for the expression (`begin` forgets those of the one before).
+    Each expression has its own: a class that it repeats is made once. Several may be read at the same time, in threads
+    and in steps.
     """
 
     __slots__ = ("_cased", "_held", "_known", "_sorted", "chars")
@@ -35,10 +36,6 @@ class Alphabet:
         self._sorted = sorted(chars)
         self._cased: list[tuple[str, str]] | None = None
         self._known: dict[Hashable, Chars] = {}
-        self._held = 0
-
-    def begin(self) -> None:
-        self._known.clear()
         self._held = 0
 
     def held(self, chars: Chars) -> Chars:
@@ -82,9 +79,6 @@ class Alphabet:
 
 def _case(pair: tuple[str, str]) -> str:
     return pair[0]
-
-
-TOPIC_ALPHABET = Alphabet(TOPIC_NAMES)
 
 
 @cache

@@ -58,7 +58,6 @@ _FLAGS = {"i": "folds", "m": "lines", "s": "all"}
 
 def parsing(text: str, alphabet: Alphabet) -> RegexSteps[Node]:
     """Raises PatternSyntaxError."""
-    alphabet.begin()
     parser = _Parser(text, alphabet)
     node = yield from parser.alternatives(0, Flags())
     if parser.cursor.more:  # at a parenthesis that closes nothing

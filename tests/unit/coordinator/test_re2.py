@@ -9,8 +9,7 @@ from itertools import pairwise
 import pytest
 
 from coordinator.java.re2 import PatternSyntaxError, alphabet, automaton, compile_pattern, compiling
-from coordinator.java.re2.alphabet import TOPIC_ALPHABET
-from coordinator.java.re2.nodes import MAX_WORK, MOST_HELD, MOST_READ_PER_STEP
+from coordinator.java.re2.nodes import MAX_WORK, MOST_HELD, MOST_READ_PER_STEP, TOPIC_NAMES, read_whole
 from coordinator.java.re2.syntax import MAX_DEPTH
 
 MATCHING = [
@@ -208,7 +207,18 @@ def test_classes_of_a_large_alphabet_are_bounded_and_those_of_names_never_reach_
     with pytest.raises(PatternSyntaxError, match="expression too large"):
         compile_pattern("".join(many), chars)
     compile_pattern("".join(many))
-    assert len(TOPIC_ALPHABET.chars) * MAX_WORK < MOST_HELD
+    assert len(TOPIC_NAMES) * MAX_WORK < MOST_HELD
+
+
+def test_expressions_that_are_read_at_the_same_time_share_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In threads, and in steps."""
+    monkeypatch.setattr(alphabet, "MOST_HELD", 2 * len(TOPIC_NAMES))
+    regex = "[^a]" + "x" * MOST_READ_PER_STEP + "[^b]"
+    first, second = compiling(regex), compiling(regex)
+    next(first)
+    next(second)
+    for reading in (first, second):
+        assert read_whole(reading).matches("a") is False
 
 
 def test_a_literal_is_found_without_asking_the_whole_alphabet(monkeypatch: pytest.MonkeyPatch) -> None:
