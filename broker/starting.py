@@ -255,4 +255,12 @@ def _register(
         may_split=True,
     )
     metadata.flush()  # the new leader epochs: before anything is synced that says them
+    left = registration.without_leader(image, node_id, log_dirs.ids)
+    if left:
+        log.warning(
+            "partitions in folders here that have no leader: %d, the first %s-%d. This node may lack records of theirs"
+            " that were acknowledged; an unclean election (kafka-leader-election) has it lead them all the same",
+            len(left),
+            *left[0],
+        )
     return BrokerIncarnation(node_id, broker_epoch)

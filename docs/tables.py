@@ -70,7 +70,7 @@ def transaction_moves() -> str:
 def transaction_requests() -> str:
     """What each request meets in each state, the transactional id, producer id and epoch being the current ones."""
 
-    def said(answer: states.Answer) -> str:
+    def said(answer: states.ErrorOrState) -> str:
         if isinstance(answer, Error):
             return "answered again" if answer is Error.NONE else answer.name
         return "→ " + states.STATE_NAMES[answer]

@@ -133,7 +133,7 @@ def lose_directory(
 
 def elect(image: ClusterImage, node_id: int, online: Collection[bytes]) -> list[Message]:
     """The node becomes leader of each partition that is without one, and that it has in one of its directories,
-    `online` being their ids. It has to be in sync, or eligible: else it may lack what was acknowledged (KIP-966)."""
+    `online` being their ids. It has to be one that may lead (`_may_lead`)."""
     return [
         records.PartitionChangeRecord(
             partition_id=index,
@@ -146,9 +146,31 @@ def elect(image: ClusterImage, node_id: int, online: Collection[bytes]) -> list[
         for topic, index, partition in _partitions(image)
         if partition.leader == NO_LEADER
         and node_id in partition.replicas
-        and (node_id in partition.isr or node_id in partition.elr)
+        and _may_lead(partition, node_id)
         and is_online(partition, node_id, online)
     ]
+
+
+def without_leader(image: ClusterImage, node_id: int, online: Collection[bytes]) -> list[tuple[str, int]]:
+    """The partitions, by topic and number, that the node has in one of its directories and that nobody leads."""
+    return [
+        (topic.name, index)
+        for topic, index, partition in _partitions(image)
+        if partition.leader == NO_LEADER
+        and node_id in partition.replicas
+        and is_online(partition, node_id, online)
+    ]
+
+
+def _may_lead(partition: PartitionImage, node_id: int) -> bool:
+    """Whether it is in sync; with nobody in sync, whether it is eligible; with nobody eligible, whether it is known to
+    have led last. Else it may lack what was acknowledged (KIP-966; Kafka: `PartitionChangeBuilder.isValidNewLeader`,
+    `canElectLastKnownLeader`)."""
+    if partition.isr:
+        return node_id in partition.isr
+    if partition.elr:
+        return node_id in partition.elr
+    return [*partition.last_known_elr] == [node_id]
 
 
 def unfence(node_id: int, broker_epoch: int) -> Message:

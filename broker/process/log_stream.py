@@ -29,7 +29,7 @@ class LogStream:
         self._encoding = encoding
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # amid a line an object may be collected that logs a line
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._dropped = 0
@@ -39,10 +39,14 @@ class LogStream:
         """Never waits. Raises `OSError` where nobody is there to read."""
         data = text.encode(self._encoding, "backslashreplace")
         with self._lock:
-            if self._writer is None:
+            if self._writer is None and not self._waiting:
                 data = self._write_what_fits(data)
             if data:
                 self._keep(data)
+            if self._writer is None and self._waiting:
+                writer = threading.Thread(target=self._write_waiting, name="log", daemon=True)
+                writer.start()  # which may fail: the next line tries again
+                self._writer = writer
 
     def flush(self) -> None:
         """Nothing is held back that could be written."""
@@ -66,10 +70,6 @@ class LogStream:
             return
         self._waiting.append(data)
         self._waiting_bytes += len(data)
-        if self._writer is None:
-            writer = threading.Thread(target=self._write_waiting, name="log", daemon=True)
-            writer.start()  # which may fail: the next line tries again
-            self._writer = writer
 
     def _write_waiting(self) -> None:
         while (data := self._next_waiting()) is not None:

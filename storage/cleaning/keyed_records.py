@@ -7,7 +7,8 @@ RECORDS_AT_ONCE = 1000
 """Some milliseconds' worth."""
 
 KeyedRecord = tuple[int, int, bytes | None, int]
-"""Where the record ends, its offset delta, its key, and 1 where its value is null."""
+"""Where the record ends, its offset delta, its key, and 1 where its value is null. A delta below 0, which is nonsense
+but may be there, counts as 0, so that no record seems to lie before its batch."""
 
 
 def read_keyed_records(data: bytes, pos: int, count: int) -> list[KeyedRecord]:
@@ -38,9 +39,11 @@ def read_keyed_records(data: bytes, pos: int, count: int) -> list[KeyedRecord]:
             byte = data[at]
             if byte < 0x80:
                 at += 1
-                delta = (byte >> 1) ^ -(byte & 1)
+                delta = 0 if byte & 1 else byte >> 1
             else:
                 delta, at = read_varint(data, at)
+                if delta < 0:
+                    delta = 0
             byte = data[at]
             at += 1
             if byte > 0x7F:

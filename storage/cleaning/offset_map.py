@@ -75,8 +75,10 @@ class OffsetMap:
 
     def __init__(self, max_keys: int, first_offset: int, offsets: int) -> None:
         """Room for `max_keys`, or less where there are only so many offsets from the first on. Raises `MemoryError`."""
-        self.max_keys = max(1, max_keys)
-        self._slots = _slots_for(min(self.max_keys, max(1, offsets)), self.max_keys)
+        most_keys = max(1, max_keys)
+        self._slots = _slots_for(min(most_keys, max(1, offsets)), most_keys)
+        # one is left free, by which a search ends: at one offset there may be records of several keys
+        self.max_keys = min(most_keys, self._slots - 1)
         # zeros, of which the kernel provides only what is touched
         try:
             self._hashes = mmap.mmap(-1, self._slots * _HASH_BYTES)

@@ -1,10 +1,18 @@
 """Which partitions a node leads once it has started."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
 import pytest
 
 from broker.controller import registration
 from broker.controller.image import NO_LEADER, ClusterImage
+from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
+from protocol.messages.topics import CreatableTopic
+from tests.support.topics import topics_of
+from tests.support.whole_server import crash, started
 
 NODE = 1
 OTHER = 2
@@ -12,7 +20,7 @@ DIRECTORY = bytes(range(16))
 TOPIC_ID = b"T" * 16
 
 
-def image_of(isr: list[int], elr: list[int]) -> ClusterImage:
+def image_of(isr: list[int], elr: list[int], last_known: list[int] | None = None) -> ClusterImage:
     """A partition of both nodes that nobody leads."""
     image = ClusterImage()
     image.apply(records.TopicRecord(name="t", topic_id=TOPIC_ID))
@@ -23,6 +31,7 @@ def image_of(isr: list[int], elr: list[int]) -> ClusterImage:
             replicas=[NODE, OTHER],
             isr=isr,
             eligible_leader_replicas=elr,
+            last_known_elr=last_known,
             leader=NO_LEADER,
             directories=[DIRECTORY, DIRECTORY],
         )
@@ -31,20 +40,63 @@ def image_of(isr: list[int], elr: list[int]) -> ClusterImage:
 
 
 @pytest.mark.parametrize(
-    ("isr", "elr"), [([NODE, OTHER], []), ([NODE], []), ([], [NODE]), ([], [OTHER, NODE])]
+    ("isr", "elr", "last_known"),
+    [
+        ([NODE, OTHER], [], []),
+        ([NODE], [OTHER], []),
+        ([], [OTHER, NODE], []),
+        ([], [], [NODE]),  # so Kafka leaves it once it came back unclean
+    ],
 )
-def test_a_replica_in_sync_or_eligible_becomes_leader(isr: list[int], elr: list[int]) -> None:
-    image = image_of(isr, elr)
+def test_a_replica_that_may_lead_is_elected(isr: list[int], elr: list[int], last_known: list[int]) -> None:
+    image = image_of(isr, elr, last_known)
     [change] = registration.elect(image, NODE, [DIRECTORY])
     image.apply(change)
     partition = image.topics["t"].partitions[0]
-    assert (partition.leader, partition.isr, partition.elr) == (NODE, [NODE], [])
+    assert (partition.leader, partition.isr) == (NODE, [NODE])
+    assert (partition.elr, partition.last_known_elr) == ([], [])
+    assert registration.without_leader(image, NODE, [DIRECTORY]) == []
 
 
-@pytest.mark.parametrize(("isr", "elr"), [([OTHER], []), ([], [OTHER]), ([], [])])
-def test_a_replica_that_may_lack_what_was_acknowledged_does_not(isr: list[int], elr: list[int]) -> None:
-    assert registration.elect(image_of(isr, elr), NODE, [DIRECTORY]) == []
+@pytest.mark.parametrize(
+    ("isr", "elr", "last_known"),
+    [
+        ([OTHER], [], []),
+        ([OTHER], [NODE], [NODE]),
+        ([], [OTHER], [NODE]),
+        ([], [], []),
+        ([], [], [OTHER]),
+        ([], [], [NODE, OTHER]),
+    ],
+)
+def test_a_replica_that_may_lack_what_was_acknowledged_is_not(
+    isr: list[int], elr: list[int], last_known: list[int]
+) -> None:
+    image = image_of(isr, elr, last_known)
+    assert registration.elect(image, NODE, [DIRECTORY]) == []
+    assert registration.without_leader(image, NODE, [DIRECTORY]) == [("t", 0)]
 
 
 def test_nor_one_whose_directory_is_offline() -> None:
     assert registration.elect(image_of([NODE], []), NODE, []) == []
+    assert registration.without_leader(image_of([NODE], []), NODE, []) == []
+
+
+async def test_a_start_says_which_partitions_it_leaves_without_a_leader(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await started(tmp_path)
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=2, replication_factor=1)])
+    topic_id = node.metadata.image.topics["t"].topic_id
+    lost = records.PartitionChangeRecord(topic_id=topic_id, partition_id=1, isr=[OTHER], leader=NO_LEADER)
+    node.metadata.append([lost])
+    node.metadata.flush()
+    crash(node)
+    node = await started(tmp_path)
+    [line] = [each.getMessage() for each in caplog.records if "have no leader" in each.getMessage()]
+    assert ": 1, the first t-1." in line
+    assert node.partitions.get("t", 0).leader().log.log_end_offset == 0
+    with pytest.raises(KafkaError) as refused:
+        node.partitions.get("t", 1).leader()
+    assert refused.value.error is Error.NOT_LEADER_OR_FOLLOWER
+    await node.stop()

@@ -100,6 +100,43 @@ def test_what_comes_behind_a_dropped_line_is_dropped_until_that_is_told(pipe: tu
                 break
 
 
+def test_an_object_that_logs_as_it_is_collected_amid_a_line_holds_up_nobody(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = pipe
+    stream = LogStream(writer, "utf-8")
+    written = []
+
+    def collecting(descriptor: int, data: bytes) -> int:
+        if not written:
+            written.append(data)
+            stream.write("of the object\n")
+        return os_write(descriptor, data)
+
+    os_write = os.write
+    monkeypatch.setattr(os, "write", collecting)
+    stream.write("whole\n")
+    assert os.read(reader, 100) == b"of the object\nwhole\n"
+
+
+def test_where_no_thread_can_be_started_the_next_line_tries_again(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = pipe
+    stream = LogStream(writer, "utf-8")
+    first = "long " * 40_000 + "\n"
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(RuntimeError):
+            stream.write(first)
+    stream.write("next\n")
+    assert taken(reader, len(first) + 5) == (first + "next\n").encode()
+
+
 def test_once_the_reader_has_caught_up_lines_go_straight_out_again(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     stream = LogStream(writer, "utf-8")

@@ -14,6 +14,7 @@ from storage.log.partition_log import PartitionLog
 from storage.producers.producer_state import CachedBatch, Producer
 from tests.support.cleaning import clean_log, plan_of
 from tests.support.partition_logs import NOW_MS, append, batches, names
+from tests.support.record_bytes import batch, record
 from tests.unit.storage.cleaning.compacted_logs import (
     closed,
     compacted_log,
@@ -85,6 +86,27 @@ def test_a_compressed_batch_is_compressed_again(log: PartitionLog, codec: int) -
     assert header.compression == codec
     assert [record.offset for record in records] == list(range(150, 200))
     assert header.last_offset == 199
+
+
+@pytest.mark.parametrize("delta", [-2, -200])
+def test_a_record_whose_offset_would_lie_before_its_batch_stays(log: PartitionLog, delta: int) -> None:
+    """Kafka takes such a batch uncompressed, and so do we."""
+    put(log, "x=1", "y=1", "z=1")
+    append(log, batch([record(0, key=b"a"), record(delta, key=b"b")]))
+    put(log, "a=2")
+    clean_log(closed(log))
+    assert [[found.key for found in records] for _header, records in stored(log)] == [
+        [b"x", b"y", b"z"],
+        [b"b"],
+        [b"a"],
+    ]
+
+
+def test_more_keys_than_offsets_end_the_pass_where_the_map_is_full(log: PartitionLog) -> None:
+    append(log, batch([record(9, key=b"k%d" % number) for number in range(10)]))
+    result = clean_log(closed(log), first_dirty=8)
+    assert result.first_dirty_offset == 10
+    assert [len(records) for _header, records in stored(log)] == [10]
 
 
 def test_records_without_a_key_go(log: PartitionLog) -> None:

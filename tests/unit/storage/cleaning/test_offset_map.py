@@ -134,3 +134,12 @@ def test_keys_that_are_at_hand_no_more_are_found_again(monkeypatch: pytest.Monke
     assert found.count == 30
     assert found.has_latest_within(60, 60)
     assert not found.has_latest_within(0, 59)
+
+
+def test_more_keys_than_offsets_fill_the_map() -> None:
+    """As where several records lie at one offset: whoever looks for a key comes to an end."""
+    found = OffsetMap(1000, 0, 2)
+    taken = [found.put(b"%d" % number, 1) for number in range(10)]
+    assert taken == sorted(taken, reverse=True)
+    assert not taken[-1]
+    assert [found.get(b"%d" % number) for number in range(10)] == [1 if each else NOT_FOUND for each in taken]
