@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 import time
 import traceback
@@ -12,6 +13,9 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.simulation.simulation import simulate
+
+LIMIT_S = 120
+"""What one seed may take, which needs a fifth of a second: one that never ends would hide all behind it."""
 
 
 def main() -> int:
@@ -45,11 +49,23 @@ def _told(counts: Counter[str]) -> str:
     return ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
 
 
+class _TakesTooLongError(BaseException):
+    """Past what the code under test catches."""
+
+
+def _stop(*_: object) -> None:
+    raise _TakesTooLongError(f"not at its end after {LIMIT_S} s")
+
+
 def _try(seed: int) -> tuple[int, str, list[str], Counter[str]]:
+    signal.signal(signal.SIGALRM, _stop)
+    signal.alarm(LIMIT_S)
     try:
         result = simulate(seed)
     except BaseException as error:
-        return seed, "", [traceback.format_exc(limit=-4) or repr(error)], Counter()
+        return seed, "", [traceback.format_exc(limit=-12) or repr(error)], Counter()
+    finally:
+        signal.alarm(0)
     counts = result.work.counts + Counter(deaths=result.crashes)
     return seed, result.deaths.value, result.anomalies, counts
 

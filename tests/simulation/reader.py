@@ -6,12 +6,14 @@ import asyncio
 
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.records.batch import walk_batches
 from protocol.records.records import ABORT, read_control_type, read_records
 from tests.simulation.wire_client import NoAnswer, WireClient
 from tests.simulation.work import Place, Work
 
 READ_COMMITTED = 1
+EARLIEST_TIMESTAMP = -2
 
 
 class Reader:
@@ -45,11 +47,28 @@ class Reader:
         """What there is for it now, from the first offset on."""
         self.offset = 0
         self.values = {}
+        if self.work.may_lose:  # the first segment too
+            assert await self.client.insist(self._go_to_start) is Error.NONE
         while True:
+            before = self.offset
             error = await self.client.insist(self.poll)
             assert error is Error.NONE, error
-            if self.offset >= (self.last_stable_offset if self.committed else self.high_watermark):
+            bound = self.last_stable_offset if self.committed else self.high_watermark
+            if self.offset >= bound:
                 return self.values
+            if self.offset == before:
+                # a power loss took the end of a segment, and a transaction behind it never ends
+                if not self.work.may_lose:
+                    self.work.complain(f"{self.place}: there is nothing to read from {before} up to {bound}")
+                return self.values
+
+    async def _go_to_start(self) -> Error:
+        topic, index = self.place
+        earliest = ListOffsetsPartition(partition_index=index, timestamp=EARLIEST_TIMESTAMP)
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[earliest])])
+        answer = (await self.client.ask(request, 7)).topics[0].partitions[0]
+        self.offset = answer.offset
+        return Error(answer.error_code)
 
     async def poll(self, max_wait_ms: int = 0) -> Error:
         topic, index = self.place
