@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.dynamic_settings import set_dynamic
 from broker.controller.image import BROKER_RESOURCE
-from broker.controller.steps import at_once
+from protocol.steps import at_once
 
 if TYPE_CHECKING:
     from broker.cleaner.log_cleaner import LogCleaner
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.steps import Steps
     from broker.coordination.groups import Groups
     from broker.coordination.transactions import Transactions
     from broker.disks.log_dirs import LogDirs
     from broker.network.connection_limits import ConnectionLimits
     from broker.quotas.client_quotas import ClientQuotas
     from broker.replicas.partitions import Partitions
+    from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.server")
 

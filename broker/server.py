@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.placement import Placement
     from broker.controller.registration import BrokerIncarnation
-    from broker.controller.steps import Steps
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
     from broker.fault_handler import FaultHandler
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.endpoints import Endpoints
     from broker.security.authorizer import Authorizer
+    from protocol.steps import Steps
 
 
 class Opened(NamedTuple):

@@ -15,14 +15,15 @@ from broker.controller import config_decisions
 from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
 from broker.controller.controller_result import ControllerResult
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
+from broker.controller.pause import Pause
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST, too_many_records
-from broker.controller.steps import Pause, Steps
 from protocol.errors import Error, KafkaError
 from protocol.messages.configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResource,
 )
+from protocol.steps import Steps
 from protocol.wire.schema import Message
 
 CHARACTERS_PER_ENTRY = 200

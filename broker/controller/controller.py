@@ -19,10 +19,11 @@ from typing import TypeAlias, TypeVar
 from broker.controller.controller_result import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
-from broker.controller.steps import PER_STEP, Steps, at_once
+from broker.controller.pause import PER_STEP
 from coordinator.commit_waiters import Failed
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
+from protocol.steps import Steps, at_once
 
 logger = logging.getLogger("barnabas.controller")
 

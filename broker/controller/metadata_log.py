@@ -30,12 +30,12 @@ from broker.controller.record_batches import batch_of, encoded, too_large_to_wri
 from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION, fitted
 from broker.controller.replaying import apply_batch, contradiction, replay_snapshot
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
-from broker.controller.steps import CarryOut, Steps, at_once
 from coordinator.ports import WhenCommitted
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.records.records import build_control_batch, read_records
+from protocol.steps import Steps, at_once
 from protocol.wire.schema import Message
 from storage.background import Lane
 from storage.log.partition_log import PartitionLog
@@ -72,7 +72,9 @@ class MetadataLog:
         self.quorum = Quorum()
         self.snapshots = MetadataSnapshots(log, policy or SnapshotPolicy(), log.background)
         self.on_change: Callable[[], Steps[None] | None] = lambda: None
-        self.carry_out: CarryOut = at_once
+        self.carry_out: Callable[[Steps[None]], None] = at_once
+        """To the end: in this call where there is one. What the first step raises is raised; what fails later is the
+        node's to know."""
         self.replicate: Callable[[int], None] = self.commit
         self.is_leader = False
         self._clock = clock

@@ -1,33 +1,12 @@
-"""What is long in the controller goes in steps: a generator yields None wherever others may be served.
+"""When those who decide pause, so that others may be served (`protocol.steps`).
 
 Nobody else changes the metadata meanwhile: decisions wait for one another (`controller.Controller`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import TypeAlias, TypeVar
-
-T = TypeVar("T")
-
-Steps: TypeAlias = Generator[None, None, T]
-
-CarryOut: TypeAlias = Callable[[Steps[None]], None]
-"""Carries the steps out to the end: in this call where there is one. What the first one raises is raised; what fails
-later is the node's to know."""
-
 PER_STEP = 500
 """Entries, records or partitions that one step goes through: some milliseconds."""
-
-
-def at_once(steps: Steps[T]) -> T:
-    """What the steps return."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 class Pause:

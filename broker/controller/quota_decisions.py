@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from broker.controller.image import ClusterImage
+from broker.controller.pause import Pause
 from broker.controller.record_bounds import check_records
-from broker.controller.steps import Pause, Steps
 from broker.quotas.client_quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -22,6 +22,7 @@ from broker.quotas.client_quotas import (
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.quotas import AlterEntryData, ComponentData, OpData
+from protocol.steps import Steps
 from protocol.wire.schema import Message
 
 USER = "user"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from broker.controller.pause import PER_STEP
 from broker.controller.record_serde import encode_metadata_record
 from broker.controller.record_versions import written_version
-from broker.controller.steps import PER_STEP, Steps
 from protocol.errors import Error, KafkaError
 from protocol.records.records import build_batch
+from protocol.steps import Steps
 from protocol.wire.schema import Message
 
 

@@ -143,23 +143,26 @@ def elect(image: ClusterImage, node_id: int, online: Collection[bytes]) -> list[
             eligible_leader_replicas=[] if partition.elr else None,
             last_known_elr=[] if partition.last_known_elr else None,
         )
-        for topic, index, partition in _partitions(image)
-        if partition.leader == NO_LEADER
-        and node_id in partition.replicas
-        and _may_lead(partition, node_id)
-        and is_online(partition, node_id, online)
+        for topic, index, partition in _leaderless(image, node_id, online)
+        if _may_lead(partition, node_id)
     ]
 
 
 def without_leader(image: ClusterImage, node_id: int, online: Collection[bytes]) -> list[tuple[str, int]]:
     """The partitions, by topic and number, that the node has in one of its directories and that nobody leads."""
-    return [
-        (topic.name, index)
-        for topic, index, partition in _partitions(image)
-        if partition.leader == NO_LEADER
-        and node_id in partition.replicas
-        and is_online(partition, node_id, online)
-    ]
+    return [(topic.name, index) for topic, index, _ in _leaderless(image, node_id, online)]
+
+
+def _leaderless(
+    image: ClusterImage, node_id: int, online: Collection[bytes]
+) -> Iterable[tuple[TopicImage, int, PartitionImage]]:
+    for topic, index, partition in _partitions(image):
+        if (
+            partition.leader == NO_LEADER
+            and node_id in partition.replicas
+            and is_online(partition, node_id, online)
+        ):
+            yield topic, index, partition
 
 
 def _may_lead(partition: PartitionImage, node_id: int) -> bool:

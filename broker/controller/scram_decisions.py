@@ -12,10 +12,11 @@ from collections.abc import Container, Sequence
 from typing import TypeAlias
 
 from broker.controller.image import ClusterImage
-from broker.controller.steps import Pause, Steps
+from broker.controller.pause import Pause
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion
+from protocol.steps import Steps
 from protocol.wire.schema import Message
 
 # mechanism → its hash (ScramMechanism)

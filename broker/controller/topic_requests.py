@@ -13,13 +13,14 @@ from broker.config.checks.table import Occasion, Proposal, check
 from broker.controller import topic_decisions
 from broker.controller.auto_topic_creation import AutoTopicCreation, Created
 from broker.controller.controller_result import ControllerResult, by_item
+from broker.controller.pause import Pause
 from broker.controller.placement import Placement
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST, check_records, too_many_records
-from broker.controller.steps import Pause, Steps
 from broker.controller.topic_decisions import TakeQuota
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
+from protocol.steps import Steps
 from protocol.wire.schema import Message
 
 if TYPE_CHECKING:

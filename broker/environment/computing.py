@@ -163,9 +163,8 @@ class _Work:
     def carry_out(self) -> None:
         compute, self.compute = self.compute, None
         assert compute is not None
-        began_s = (
-            time.thread_time()
-        )  # the thread's own, which stands while it waits: no time of the node's clock
+        # the thread's own, which stands while it waits: no time of the node's clock
+        began_s = time.thread_time()
         try:
             self.value = compute()
         except BaseException as error:

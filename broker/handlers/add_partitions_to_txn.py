@@ -9,11 +9,11 @@ difference: a list of no transactions is answered with an empty one, where Kafka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.steps import Pause, at_once
+from broker.controller.pause import Pause
 from broker.controller.topic_names import is_internal
 from broker.coordination.fencing import as_known
 from broker.network.later import Later
@@ -30,6 +30,7 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from protocol.steps import at_once
 from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
+    from protocol.steps import Steps
 
 PRODUCER_FENCED_VERSION = 2
 BATCH_VERSION = 4  # brokers', of transactions version 2
@@ -254,7 +256,7 @@ def _by_topic(errors: Mapping[TopicPartition, Error]) -> TopicResults:
     return at_once(_by_topic_in_steps(errors))
 
 
-def _by_topic_in_steps(errors: Mapping[TopicPartition, Error]) -> Generator[None, None, TopicResults]:
+def _by_topic_in_steps(errors: Mapping[TopicPartition, Error]) -> Steps[TopicResults]:
     topics: dict[str, AddPartitionsToTxnTopicResult] = {}
     pause = Pause(PER_TURN)
     for (name, index), error in errors.items():

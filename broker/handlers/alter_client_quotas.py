@@ -5,12 +5,11 @@ Quotas are enforced from the next request on (`broker.quotas`).
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from broker.controller.controller_result import ControllerResult
+from broker.controller.pause import Pause
 from broker.controller.quota_decisions import IP, Outcomes, altered
-from broker.controller.steps import Pause
 from broker.network.addresses import Addresses, HostNames
 from broker.network.later import Later
 from broker.network.turns import PER_TURN
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from broker.network.turns import RequestSteps, Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
+    from protocol.steps import Steps
 
 
 MOST_HOST_NAMES = 1_000
@@ -66,7 +66,7 @@ def handle(
                 )
             return addresses[host] is not None
 
-        def decide(image: ClusterImage) -> Generator[None, None, ControllerResult[Outcomes]]:
+        def decide(image: ClusterImage) -> Steps[ControllerResult[Outcomes]]:
             decided, outcomes = yield from altered(image, request.entries, is_host)
             return ControllerResult(
                 [] if request.validate_only else decided,

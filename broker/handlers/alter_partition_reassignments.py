@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.controller_result import ControllerResult
+from broker.controller.pause import Pause
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
 from broker.controller.replica_decisions import Electorate, reassigned
-from broker.controller.steps import Pause
 from broker.network.later import Later
 from broker.security.authorizer import Operation
 from broker.security.denials import cluster_refusal
@@ -26,10 +26,10 @@ from protocol.wire.schema import Message
 if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
-    from broker.controller.steps import Steps
     from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
+    from protocol.steps import Steps
 
 
 def handle(

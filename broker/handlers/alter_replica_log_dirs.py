@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.steps import Pause
+from broker.controller.pause import Pause
 from broker.replicas.partitions import FAULTS
 from broker.security.authorizer import Operation
 from broker.security.denials import allows_on_cluster

@@ -22,9 +22,9 @@ from protocol.messages.scram import (
 if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
-    from broker.controller.steps import Steps
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
+    from protocol.steps import Steps
 
 
 def handle(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.controller.steps import Pause
+from broker.controller.pause import Pause
 from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
 from broker.security.denials import denied

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.controller.steps import Pause
+from broker.controller.pause import Pause
 from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
 from broker.security.denials import allows_on_cluster, denied

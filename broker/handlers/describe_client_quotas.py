@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.controller.pause import Pause
 from broker.controller.quota_decisions import matching
-from broker.controller.steps import Pause
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.quotas import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from broker.controller.steps import Pause
+from broker.controller.pause import Pause
 from broker.security.authorizer import Operation
 from broker.security.denials import allows_on_cluster
 from protocol.errors import Error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.steps import Pause
+from broker.controller.pause import Pause
 from broker.security.authorizer import AUTHORIZATION_FAILED, CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.assigned_directories import offline_replicas
-from broker.controller.steps import Pause
+from broker.controller.pause import Pause
 from broker.controller.topic_names import invalid_name_reason, is_internal
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import Operation, ResourceType

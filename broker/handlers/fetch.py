@@ -99,14 +99,9 @@ def handle(
             fetch = LongFetch(partitions, parameters, plan, may_read, scheduler)
             return turns.answer(_in_turns(fetch, answers, context, request), context)
         reading = Reading(partitions, parameters, plan.targets, may_read)
-    if reading.found and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+    if _fails(request, reading):
         return _fail_all(request, by_id)
-    if (
-        reading.must_answer
-        or reading.bytes_read >= parameters.min_bytes
-        or request.max_wait_ms <= 0
-        or not reading.found
-    ):
+    if not reading.may_wait:
         return answers.answer(context, plan, reading.results, parameters)
     later: Later[FetchResponse] = Later()
 
@@ -130,14 +125,9 @@ def _in_turns(
     """As `handle`, of many partitions."""
     yield None
     reading = yield from fetch.read()
-    if reading.found and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+    if _fails(request, reading):
         return _fail_all(request, fetch.parameters.by_id)
-    if not (
-        reading.must_answer
-        or reading.bytes_read >= fetch.parameters.min_bytes
-        or request.max_wait_ms <= 0
-        or not reading.found
-    ):
+    if reading.may_wait:
         yield from fetch.wait()
     return (yield from answers.answer_in_turns(context, fetch.plan, reading.results, fetch.parameters))
 
@@ -152,6 +142,11 @@ def _max_bytes(
         if most is not None:
             return int(min(allowed, most))
     return allowed
+
+
+def _fails(request: FetchRequest, reading: Reading) -> bool:
+    """Of an isolation level that there isn't; who reads nothing isn't asked for it."""
+    return bool(reading.found) and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED)
 
 
 def _fail_all(request: FetchRequest, by_id: bool) -> FetchResponse:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.steps import Pause
+from broker.controller.pause import Pause
 from broker.network.turns import PER_TURN
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.java.re2 import Pattern, PatternSyntaxError, compile_pattern
@@ -73,7 +73,7 @@ def _listed(
         for metadata in [*shard.transactions.values()]:
             if pause.is_due():
                 yield None
-            if not any(shard.list_transactions(wanted, (metadata,))):
+            if not shard.is_listed(metadata, wanted):
                 continue
             transactional_id = metadata.transactional_id
             if pattern is not None and not (yield from _matches(pattern, transactional_id, pause)):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.controller.steps import Pause, Steps
+from broker.controller.pause import Pause
 from broker.network.addresses import Addresses, HostNames
 from broker.quotas.connection_rates import ConnectionRates
 from broker.quotas.limits import MISSING, Limits, Name
@@ -19,6 +19,7 @@ from broker.quotas.measures import Measures
 from broker.quotas.rates import Rate, TokenBucket, Windows
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ClientQuotaRecord
+from protocol.steps import Steps
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig

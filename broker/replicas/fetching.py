@@ -129,6 +129,17 @@ class Reading:
         if parameters.from_follower:
             self._learn_positions()
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether the answer is to wait for more: it has time, and nothing is to be said yet."""
+        parameters = self.parameters
+        return (
+            not self.must_answer
+            and self.bytes_read < parameters.min_bytes
+            and parameters.max_wait_ms > 0
+            and bool(self.found)
+        )
+
     def read(self) -> None:
         """Read what was found, anew: `results` is what is there now."""
         self._begin()

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.controller.assigned_directories import MIGRATING, UNASSIGNED, directory_of
-from broker.controller.steps import Pause, at_once
+from broker.controller.pause import Pause
 from broker.replicas.partition import HostedTopic, Partition
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
+from protocol.steps import at_once
 from storage.checkpoints import CheckpointError
 from storage.log.log_config import LogConfig
 from storage.log.recovery import InconsistentTopicIdError
@@ -22,10 +23,10 @@ from storage.log.segment_recovery import UnsupportedFormatError
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage, TopicChanges, TopicImage
-    from broker.controller.steps import Steps
     from broker.environment.chance import Chance
     from broker.environment.clock import Clock
     from coordinator.commit_waiters import Failed
+    from protocol.steps import Steps
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog
 

@@ -5,7 +5,7 @@ Source: `TransactionCoordinator.handleDescribeTransactions`, `TransactionStateMa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from coordinator.transaction.state_manager import TransactionStateManager
@@ -23,6 +23,15 @@ class TransactionFilter:
     producer_ids: frozenset[int] = frozenset()
     states: frozenset[TransactionState] | None = None  # None: any
     longer_than_ms: int = -1  # negative: any
+
+    def passes(self, metadata: TransactionMetadata, now_ms: int) -> bool:
+        """Whether it lets the transaction through. An Empty one began long ago, as its start is −1."""
+        return (
+            metadata.state is not DEAD
+            and (not self.producer_ids or metadata.producer_id in self.producer_ids)
+            and (self.states is None or metadata.state in self.states)
+            and (self.longer_than_ms < 0 or now_ms - metadata.start_timestamp_ms > self.longer_than_ms)
+        )
 
 
 def states_named(names: Collection[str]) -> tuple[frozenset[TransactionState] | None, list[str]]:
@@ -42,20 +51,3 @@ def describe(manager: TransactionStateManager, transactional_id: str) -> Transac
     if metadata is None or metadata.state is DEAD:
         raise KafkaError(Error.TRANSACTIONAL_ID_NOT_FOUND)
     return metadata
-
-
-def list_transactions(
-    manager: TransactionStateManager,
-    wanted: TransactionFilter,
-    among: Iterable[TransactionMetadata] | None = None,
-) -> Iterator[TransactionMetadata]:
-    """See `TransactionShard.list_transactions`."""
-    now_ms = manager.runtime.now_ms()
-    for metadata in manager.transactions.values() if among is None else among:
-        if (
-            metadata.state is not DEAD
-            and (not wanted.producer_ids or metadata.producer_id in wanted.producer_ids)
-            and (wanted.states is None or metadata.state in wanted.states)
-            and (wanted.longer_than_ms < 0 or now_ms - metadata.start_timestamp_ms > wanted.longer_than_ms)
-        ):
-            yield metadata

@@ -7,7 +7,7 @@ Source: `TransactionCoordinator`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection
 
 from coordinator.ports import Markers, Runtime, WhenCommitted
 from coordinator.transaction import adding, admin
@@ -140,12 +140,9 @@ class TransactionShard:
         """
         return admin.describe(self._manager, transactional_id)
 
-    def list_transactions(
-        self, wanted: admin.TransactionFilter, among: Iterable[TransactionMetadata] | None = None
-    ) -> Iterator[TransactionMetadata]:
-        """Those of all, or of some, that the filter lets through, in no order. An Empty one began long ago, as its
-        start is −1."""
-        return admin.list_transactions(self._manager, wanted, among)
+    def is_listed(self, metadata: TransactionMetadata, wanted: admin.TransactionFilter) -> bool:
+        """Whether ListTransactions answers this one of `transactions`, by its filter."""
+        return wanted.passes(metadata, self._manager.runtime.now_ms())
 
     # ---- what the broker asks
 

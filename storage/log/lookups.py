@@ -14,6 +14,7 @@ from protocol.records.batch import BATCH_OVERHEAD, BatchHeader, CorruptRecordErr
 from protocol.records.compression import CodecUnavailableError, DecompressionError
 from protocol.records.effort import ANY, Effort, TooMuchEffortError
 from protocol.records.records import parse_stretch
+from protocol.steps import Steps
 from protocol.wire.primitives import Bytes
 from protocol.wire.varint import VarintTooLongError
 from storage.log.log_state import LogState
@@ -173,9 +174,7 @@ def search_for_max_timestamp(log: LogState) -> Search:
     return (yield _search_of(segment, (position, header), header.max_timestamp, 0))
 
 
-def _latest_batch(
-    log: LogState, segment: Segment, passed: _Passed
-) -> Generator[None, None, tuple[int, BatchHeader] | None]:
+def _latest_batch(log: LogState, segment: Segment, passed: _Passed) -> Steps[tuple[int, BatchHeader] | None]:
     """Position and header of the first batch that has the largest timestamp of the segment's records; None without
     one."""
     max_timestamp_ms = segment.load_max_timestamp()

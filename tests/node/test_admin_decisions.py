@@ -18,9 +18,9 @@ from broker.controller.registration import (
     register_broker,
     take_leadership_away,
 )
-from broker.controller.steps import at_once
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
+from protocol.steps import at_once
 from protocol.wire.schema import Message
 
 NODE = 1

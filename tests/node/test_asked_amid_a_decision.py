@@ -10,10 +10,10 @@ import pytest
 from broker.controller import topic_decisions
 from broker.controller.controller_result import ControllerResult
 from broker.controller.image import ClusterImage
-from broker.controller.steps import Steps
 from broker.handlers import find_coordinator, metadata
 from broker.network.later import Later
 from broker.server import Server
+from protocol.steps import Steps
 from tests.node.metadata_requests import Request, Requests, asked, begun, told
 from tests.support.submitting import unexpected
 from tests.support.whole_server import take_turns

@@ -27,6 +27,15 @@ def taken(reader: int, size: int) -> bytes:
     return found
 
 
+def lines_until_missing(reader: int) -> list[str]:
+    """What is read, up to the line that tells of others that are missing."""
+    found: list[str] = []
+    with os.fdopen(os.dup(reader), "rb") as log:
+        while not found or "missing" not in found[-1]:
+            found.append(log.readline().decode())
+    return found
+
+
 def lines(count: int) -> list[str]:
     return [f"{number:06d} {'x' * 120}\n" for number in range(count)]
 
@@ -73,13 +82,7 @@ def test_past_the_bound_lines_are_dropped_and_their_number_is_told(pipe: tuple[i
     written = lines(12_000)
     for line in written:
         stream.write(line)
-    with os.fdopen(os.dup(reader), "rb") as log:
-        found = []
-        for line in log:
-            found.append(line.decode())
-            if "missing" in line.decode():
-                break
-    kept, told = found[:-1], found[-1]
+    *kept, told = lines_until_missing(reader)
     assert kept == written[: len(kept)]
     assert MOST_WAITING_BYTES < len("".join(kept)) < MOST_WAITING_BYTES + 200_000
     assert told == f"{len(written) - len(kept)} lines of the log are missing here: nobody read it\n"
@@ -93,11 +96,7 @@ def test_what_comes_behind_a_dropped_line_is_dropped_until_that_is_told(pipe: tu
         stream.write(line)
     taken(reader, len("".join(written[:4_000])))  # and there would be room again
     stream.write("behind the gap\n")
-    with os.fdopen(os.dup(reader), "rb") as log:
-        for line in log:
-            assert line != b"behind the gap\n"
-            if b"missing" in line:
-                break
+    assert "behind the gap\n" not in lines_until_missing(reader)
 
 
 def test_an_object_that_logs_as_it_is_collected_amid_a_line_holds_up_nobody(

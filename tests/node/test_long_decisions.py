@@ -13,7 +13,6 @@ from broker.controller.controller import Controller
 from broker.controller.controller_result import ControllerResult
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_log import MetadataLog
-from broker.controller.steps import Steps, at_once
 from broker.coordination.producer_id_blocks import ProducerIdBlocks
 from broker.disks.failures import LogDirFailures
 from broker.handlers import metadata as metadata_handler
@@ -22,6 +21,7 @@ from broker.server import Server
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
+from protocol.steps import Steps, at_once
 from protocol.wire.schema import Message
 from tests.node.metadata_logs import begin
 from tests.node.metadata_requests import Request, asked

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller import controller, record_batches, steps
+from broker.controller import controller, pause, record_batches
 from broker.controller.controller import Controller
 from broker.controller.image_records import image_records
 from broker.controller.record_serde import encode_metadata_record
@@ -42,7 +42,7 @@ REQUESTS = 40
 @pytest.fixture(autouse=True)
 def _pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever may go in steps pauses behind each entry."""
-    monkeypatch.setattr(steps.Pause.__init__, "__defaults__", (1,))
+    monkeypatch.setattr(pause.Pause.__init__, "__defaults__", (1,))
     monkeypatch.setattr(controller, "PER_STEP", 0)
     monkeypatch.setattr(record_batches, "PER_STEP", 1)
 

@@ -14,10 +14,10 @@ from broker.controller.registration import (
     min_insync_replicas,
     register_broker,
 )
-from broker.controller.steps import at_once
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion
+from protocol.steps import at_once
 from protocol.wire.schema import Message
 
 NODE = 1

@@ -26,7 +26,7 @@ from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from coordinator.java.re2 import Pattern
-    from coordinator.java.re2.nodes import RegexSteps
+    from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.groups")
 
@@ -78,7 +78,7 @@ class _Resolution:
         self.compiled = compiled  # those that a heartbeat has just compiled
         self.found: dict[str, list[str]] = {}
         self.regex = ""
-        self.compiling: RegexSteps[Pattern | None] | None = None
+        self.compiling: Steps[Pattern | None] | None = None
         self.pattern: Pattern | None = None
         self.next_name = 0
 
@@ -101,7 +101,7 @@ class _Resolution:
                     self.compiling = _compiling(self.regex)
         return False
 
-    def _compile(self, compiling: RegexSteps[Pattern | None]) -> int:
+    def _compile(self, compiling: Steps[Pattern | None]) -> int:
         """One step; the work that was done."""
         try:
             next(compiling)
@@ -251,7 +251,7 @@ def _checked(regex: str) -> Pattern:
         ) from None
 
 
-def _compiling(regex: str) -> RegexSteps[Pattern | None]:
+def _compiling(regex: str) -> Steps[Pattern | None]:
     """None: one that a log has and that isn't served any more; it matches nothing."""
     from coordinator.java.re2 import PatternSyntaxError, compiling
 

@@ -19,10 +19,9 @@ from coordinator.java.re2.nodes import (
     TOPIC_NAMES,
     Chars,
     PatternSyntaxError,
-    RegexSteps,
-    read_whole,
 )
 from coordinator.java.re2.syntax import parsing
+from protocol.steps import Steps, at_once
 
 __all__ = ["Pattern", "PatternSyntaxError", "compile_pattern", "compiling"]
 
@@ -32,10 +31,10 @@ def compile_pattern(text: str, chars: Chars | None = None) -> Pattern:
 
     What is found along the way is remembered with it: keep it for as many names as there are, and no longer.
     """
-    return read_whole(compiling(text, chars))
+    return at_once(compiling(text, chars))
 
 
-def compiling(text: str, chars: Chars | None = None) -> RegexSteps[Pattern]:
+def compiling(text: str, chars: Chars | None = None) -> Steps[Pattern]:
     """The same in steps: each is less than 20 ms where the names are those of topics."""
     node = yield from parsing(text, Alphabet(TOPIC_NAMES if chars is None else TOPIC_NAMES | chars))
     if len(text) > MOST_READ_PER_STEP:

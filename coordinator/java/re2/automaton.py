@@ -25,6 +25,7 @@ from coordinator.java.re2.nodes import (
     Repeat,
     Sequence,
 )
+from protocol.steps import Steps, at_once
 
 MAX_REMEMBERED = 5_000
 MOST_WORK_PER_STEP = 50_000
@@ -67,14 +68,9 @@ class Pattern:
 
     def matches(self, name: str) -> bool:
         """Whether the pattern matches the whole name. `work` grows by the characters that were looked at."""
-        steps = self.matching(name)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+        return at_once(self.matching(name))
 
-    def matching(self, name: str) -> Generator[None, None, bool]:
+    def matching(self, name: str) -> Steps[bool]:
         """The same in steps of `MOST_WORK_PER_STEP`, for names that may be long."""
         if not name:
             return bool(self._ways_between(_EDGE, _EDGE)[-1] & 1)

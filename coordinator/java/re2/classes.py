@@ -9,7 +9,8 @@ from unicodedata import category
 
 from coordinator.java.re2.alphabet import Alphabet, Takes, script_of
 from coordinator.java.re2.cursor import Cursor
-from coordinator.java.re2.nodes import MOST_READ_PER_STEP, WORD, Chars, PatternSyntaxError, RegexSteps
+from coordinator.java.re2.nodes import MOST_READ_PER_STEP, WORD, Chars, PatternSyntaxError
+from protocol.steps import Steps
 
 INVALID_ESCAPE = "invalid escape sequence"
 TRAILING_BACKSLASH = "trailing backslash at end of expression"
@@ -148,7 +149,7 @@ def _hexadecimal(cursor: Cursor) -> str:
     return chr(value)
 
 
-def bracketed(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> RegexSteps[Chars]:
+def bracketed(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Steps[Chars]:
     """`[...]`. Raises PatternSyntaxError."""
     cursor.next()
     negated = cursor.take("^")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
 
 Chars = frozenset[str]
 
@@ -32,21 +30,6 @@ MOST_HELD = 2_000_000
 ids may have all characters that there are, and each class of an expression nearly all of those."""
 MOST_READ_PER_STEP = 500
 """Things and members of classes that are read in one step: some 5 ms."""
-
-T = TypeVar("T")
-
-RegexSteps = Generator[None, None, T]
-"""Reads in steps what may be long."""
-
-
-def read_whole(reading: RegexSteps[T]) -> T:
-    """What it comes to."""
-    while True:
-        try:
-            next(reading)
-        except StopIteration as end:
-            found: T = end.value
-            return found
 
 
 class Assertion(Enum):

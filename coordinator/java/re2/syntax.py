@@ -17,10 +17,10 @@ from coordinator.java.re2.nodes import (
     Node,
     One,
     PatternSyntaxError,
-    RegexSteps,
     Repeat,
     Sequence,
 )
+from protocol.steps import Steps
 
 INTERNAL_ERROR = "regexp/syntax: internal error"
 MISSING_PAREN = "missing closing )"
@@ -56,7 +56,7 @@ class Flags:
 _FLAGS = {"i": "folds", "m": "lines", "s": "all"}
 
 
-def parsing(text: str, alphabet: Alphabet) -> RegexSteps[Node]:
+def parsing(text: str, alphabet: Alphabet) -> Steps[Node]:
     """Raises PatternSyntaxError."""
     parser = _Parser(text, alphabet)
     node = yield from parser.alternatives(0, Flags())
@@ -72,7 +72,7 @@ class _Parser:
         self.names: set[str] = set()
         self.things = 0
 
-    def alternatives(self, depth: int, flags: Flags) -> RegexSteps[Node]:
+    def alternatives(self, depth: int, flags: Flags) -> Steps[Node]:
         """Up to the end, or to the parenthesis that closes."""
         if depth > MAX_DEPTH:
             raise PatternSyntaxError("expression nests too deeply")
@@ -119,7 +119,7 @@ class _Parser:
             raise PatternSyntaxError(TOO_LARGE)
         return self.things % MOST_READ_PER_STEP == 0
 
-    def _group(self, depth: int, flags: Flags) -> RegexSteps[Node]:
+    def _group(self, depth: int, flags: Flags) -> Steps[Node]:
         node = yield from self.alternatives(depth + 1, flags)
         if not self.cursor.take(")"):
             raise PatternSyntaxError(MISSING_PAREN)
@@ -189,7 +189,7 @@ class _Parser:
 
     # --- one thing ------------------------------------------------------------------------------------------
 
-    def _atom(self, flags: Flags) -> RegexSteps[list[Node]]:
+    def _atom(self, flags: Flags) -> Steps[list[Node]]:
         cursor, alphabet = self.cursor, self.alphabet
         if cursor.at("["):
             return [One((yield from classes.bracketed(alphabet, cursor, folds=flags.folds)))]
@@ -204,7 +204,7 @@ class _Parser:
             return [Assertion.END_OF_LINE if flags.lines else Assertion.END]
         return [One(alphabet.literal(char, folds=flags.folds))]
 
-    def _escaped(self, flags: Flags) -> RegexSteps[list[Node]]:
+    def _escaped(self, flags: Flags) -> Steps[list[Node]]:
         cursor, alphabet = self.cursor, self.alphabet
         following = cursor.text[cursor.pos + 1 : cursor.pos + 2]
         if following in _ASSERTIONS:

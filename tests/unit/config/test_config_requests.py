@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.controller.config_requests import CHARACTERS_PER_ENTRY, ConfigRequest
-from broker.controller.steps import PER_STEP
+from broker.controller.pause import PER_STEP
 from protocol.messages.configs import IncrementalAlterableConfig, IncrementalAlterConfigsResource
 
 TOPIC = 2

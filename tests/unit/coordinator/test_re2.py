@@ -9,8 +9,9 @@ from itertools import pairwise
 import pytest
 
 from coordinator.java.re2 import PatternSyntaxError, alphabet, automaton, compile_pattern, compiling
-from coordinator.java.re2.nodes import MAX_WORK, MOST_HELD, MOST_READ_PER_STEP, TOPIC_NAMES, read_whole
+from coordinator.java.re2.nodes import MAX_WORK, MOST_HELD, MOST_READ_PER_STEP, TOPIC_NAMES
 from coordinator.java.re2.syntax import MAX_DEPTH
+from protocol.steps import at_once
 
 MATCHING = [
     ("orders", "orders", True),
@@ -218,7 +219,7 @@ def test_expressions_that_are_read_at_the_same_time_share_no_bound(monkeypatch: 
     next(first)
     next(second)
     for reading in (first, second):
-        assert read_whole(reading).matches("a") is False
+        assert at_once(reading).matches("a") is False
 
 
 def test_a_literal_is_found_without_asking_the_whole_alphabet(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,10 @@ from coordinator.group.client import Client
 from coordinator.group.consumer import regexes
 from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
 from coordinator.java import re2
-from coordinator.java.re2.nodes import Chars, RegexSteps
+from coordinator.java.re2.nodes import Chars
 from protocol.errors import Error
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
+from protocol.steps import Steps
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 
 
@@ -156,7 +157,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     steps: list[str] = []
     compiling = re2.compiling
 
-    def stepped(text: str, chars: Chars | None = None) -> RegexSteps[re2.Pattern]:
+    def stepped(text: str, chars: Chars | None = None) -> Steps[re2.Pattern]:
         reading = compiling(text, chars)
         while True:
             steps.append(text)
