@@ -156,7 +156,7 @@ class LogCleaner:
         self._round = None
         if not self._under_way:
             self._passes.rest()
-        if len(self._under_way) < self._settings.threads:
+        if self._may_begin():
             self._soon(max(self._settings.backoff_s, BACKOFF_OF_ZERO_S))
 
     def _a_round(self) -> Iterator[None]:
@@ -174,11 +174,17 @@ class LogCleaner:
             yield
         # the dirtiest last; that one is overdue gives it no precedence
         wanted.sort(key=lambda found: found[0])
-        while wanted and len(self._under_way) < self._settings.threads:
+        while wanted and self._may_begin():
             self._begin_wanted(wanted.pop()[1])
             yield
         for partition in self._compacted():
             yield from self._retain(partition)
+
+    def _may_begin(self) -> bool:
+        """What was gone through and waits for the disk to be put in place keeps nobody, but for as many as that."""
+        threads = self._settings.threads
+        passing = sum(cleaning.is_passing for cleaning in self._under_way.values())
+        return passing < threads and len(self._under_way) < 2 * threads
 
     def _compacted(self) -> list[Partition]:
         return [
@@ -281,7 +287,7 @@ class LogCleaner:
             self._resting[partition] = self._clock.monotonic_s() + RETRY_S
             _tell_all(self._answered.pop(partition, ()), error)
             return
-        cleaning = Cleaning(partition, plan, self._clock, self._outcome)
+        cleaning = Cleaning(partition, plan, self._clock, self.look, self._outcome)
         self._under_way[partition] = cleaning
         cleaning.begin(self._passes, self._throttle)
 

@@ -27,17 +27,31 @@ class Cleaning:
     While it lasts the log knows how to end it (`PartitionLog.end_cleaning`).
     """
 
-    def __init__(self, partition: Partition, plan: CleaningPlan, clock: Clock, outcome: Outcome) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        plan: CleaningPlan,
+        clock: Clock,
+        passed: Callable[[], None],
+        outcome: Outcome,
+    ) -> None:
+        """`passed` is told once the log has been gone through: what is left to do is to put it in place."""
         self.partition = partition
         self.plan = plan
         self.begun_s = clock.monotonic_s()
         self._log = partition.log
+        self._passed = passed
         self._outcome: Outcome | None = outcome
         self._pass: Pass | None = None
         self._ready: deque[CleanedSegment] = deque()
         """Not put in place yet: a log takes one after the other."""
         self._is_replacing = False
         self._result: CleaningResult | None = None
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the log is being gone through still."""
+        return self._pass is not None
 
     @property
     def name(self) -> str:
@@ -73,6 +87,7 @@ class Cleaning:
     def finished(self, result: CleaningResult) -> None:
         self._pass = None
         self._result = result
+        self._passed()
         self._replace_next()
 
     def failed(self, error: Exception) -> None:

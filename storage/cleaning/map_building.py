@@ -94,11 +94,6 @@ class MapBuilding:
         except CorruptRecordError as failure:
             raise reading.error(failure) from failure
         first_dirty_offset = self._plan.first_dirty_offset
-        base_offset, last_delta = header.base_offset, header.last_offset_delta
-        put = self._map.put
-        for pos, delta, key, _is_tombstone in records:  # noqa: B007
-            # a delta that points behind its batch would make later records of the key look superseded
-            offset = base_offset + (delta if delta < last_delta else last_delta)
-            if key is not None and offset >= first_dirty_offset and not put(key, offset):
-                return -1
-        return pos
+        if not self._map.put(records, header.base_offset, header.last_offset, first_dirty_offset):
+            return -1
+        return records[-1][0] if records else pos

@@ -6,17 +6,20 @@ an open table needs. Source: org.apache.kafka.storage.internals.log SkimpyOffset
 
 import hashlib
 import mmap
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain, count
 from math import isqrt
 from struct import Struct
 
+from storage.cleaning.keyed_records import KeyedRecord
+
 ENTRY_BYTES = 24
 NOT_FOUND = -1
 
 _HASH_BYTES = 16
-_OFFSET = Struct("<q")
+_OFFSET_BYTES = 8
 _STEP = Struct("<I")
 _NO_HASH = bytes(_HASH_BYTES)
 _MOST_MARKS = 1 << 24
@@ -65,6 +68,7 @@ class OffsetMap:
         "_familiar",
         "_first_offset",
         "_hashes",
+        "_mapped",
         "_marks",
         "_offsets",
         "_slots",
@@ -82,85 +86,85 @@ class OffsetMap:
         # zeros, of which the kernel provides only what is touched
         try:
             self._hashes = mmap.mmap(-1, self._slots * _HASH_BYTES)
-            self._offsets = mmap.mmap(-1, self._slots * _OFFSET.size)
+            self._mapped = mmap.mmap(-1, self._slots * _OFFSET_BYTES)
         except OSError as failure:  # which would pass for one of the disk
             raise MemoryError(f"an offset map of {self._slots} slots: {failure}") from failure
+        # each one more than it is, so that a free slot has none
+        self._offsets = memoryview(self._mapped).cast("q")
         self._first_offset = first_offset
         self._marks = bytearray(min(max(0, offsets), _MOST_MARKS))
         self._familiar: dict[bytes, int] = {}
         self.count = 0
         self.latest = -1
 
-    def put(self, key: bytes, offset: int) -> bool:
-        """The key has a record at the offset, not before any that was put. False, and nothing done, where the map is
-        full: even a key that is in it isn't taken any more, as in Kafka."""
-        known = self.count
-        if known >= self.max_keys:
-            return False
-        slot = self._familiar.get(key, -1)
-        if slot < 0:
-            slot = self._slot_for(key)
-        marks = self._marks
-        if self.count == known:
-            mark = _OFFSET.unpack_from(self._offsets, slot * 8)[0] - self._first_offset
-            if mark < len(marks) and marks[mark] == 1:
-                marks[mark] = 0
-        mark = offset - self._first_offset
-        if mark < len(marks):
-            # 2 stays: records of a batch that is out of order, at one offset
-            marks[mark] = 2 if marks[mark] else 1
-        _OFFSET.pack_into(self._offsets, slot * 8, offset)
-        self.latest = offset
+    def put(
+        self, records: Iterable[KeyedRecord], base_offset: int, last_offset: int, from_offset: int
+    ) -> bool:
+        """Records of the batch with these first and last offsets, none of them before any that was put. One without a
+        key is passed over, as is one before `from_offset`. False where the map is full, and the rest isn't put: not
+        even a key that is in it is taken any more, as in Kafka."""
+        familiar, offsets, marks = self._familiar, self._offsets, self._marks
+        first_offset, marked = self._first_offset, len(marks)
+        left = self.max_keys - self.count
+        for _, delta, key, _ in records:
+            offset = base_offset + delta
+            if offset > last_offset:
+                # a delta that points behind its batch would make later records of the key look superseded
+                offset = last_offset
+            if key is None or offset < from_offset:
+                continue
+            if not left:
+                return False
+            slot = familiar.get(key)
+            if slot is None:
+                slot = self._slot_for(key)
+            behind = offsets[slot]
+            if behind:
+                mark = behind - 1 - first_offset
+                if mark < marked and marks[mark] == 1:
+                    marks[mark] = 0
+            else:
+                self.count += 1
+                left -= 1
+            mark = offset - first_offset
+            if mark < marked:
+                # 2 stays: records of a batch that is out of order, at one offset
+                marks[mark] = 2 if marks[mark] else 1
+            offsets[slot] = offset + 1
+            self.latest = offset
         return True
 
     def _slot_for(self, key: bytes) -> int:
-        """Its own, or a free one, which is taken with that."""
+        """Its own, or one that is free and becomes its own."""
         hashed = md5(key).digest()
-        hashes = self._hashes
-        slots = self._slots
-        step = 0
-        slot = hash(hashed) % slots
+        slot = self._slot_of(hashed)
         at = slot * _HASH_BYTES
-        found = hashes[at : at + _HASH_BYTES]
-        while found != hashed:
-            if found == _NO_HASH:
-                hashes[at : at + _HASH_BYTES] = hashed
-                self.count += 1
-                break
-            if not step:
-                step = 1 + _STEP.unpack_from(hashed)[0] % (slots - 1)
-            slot += step
-            if slot >= slots:
-                slot -= slots
-            at = slot * _HASH_BYTES
-            found = hashes[at : at + _HASH_BYTES]
+        self._hashes[at : at + _HASH_BYTES] = hashed
         if len(key) <= _FAMILIAR_BYTES:
             if len(self._familiar) == _MOST_FAMILIAR:
                 self._familiar.clear()
             self._familiar[key] = slot
         return slot
 
-    def get(self, key: bytes) -> int:
-        """The offset of the key's latest record, `NOT_FOUND` of a key that isn't in the map."""
-        hashed = md5(key).digest()
-        hashes = self._hashes
-        slots = self._slots
+    def _slot_of(self, hashed: bytes) -> int:
+        """Its own, or else the free one at which the search for it ends."""
+        hashes, slots = self._hashes, self._slots
         step = 0
         slot = hash(hashed) % slots
-        at = slot * _HASH_BYTES
-        found = hashes[at : at + _HASH_BYTES]
-        while found != hashed:
-            if found == _NO_HASH:
-                return NOT_FOUND
+        while True:
+            at = slot * _HASH_BYTES
+            found = hashes[at : at + _HASH_BYTES]
+            if found in (hashed, _NO_HASH):
+                return slot
             if not step:
                 step = 1 + _STEP.unpack_from(hashed)[0] % (slots - 1)
             slot += step
             if slot >= slots:
                 slot -= slots
-            at = slot * _HASH_BYTES
-            found = hashes[at : at + _HASH_BYTES]
-        offset: int = _OFFSET.unpack_from(self._offsets, slot * 8)[0]
-        return offset
+
+    def get(self, key: bytes) -> int:
+        """The offset of the key's latest record, `NOT_FOUND` of a key that isn't in the map."""
+        return self._offsets[self._slot_of(md5(key).digest())] - 1
 
     def has_latest_within(self, first_offset: int, last_offset: int) -> bool:
         """Whether one of these offsets may have the latest record of a key. False is certain: all of them are in the
@@ -178,4 +182,5 @@ class OffsetMap:
     def close(self) -> None:
         """Gives the memory back."""
         self._hashes.close()
-        self._offsets.close()
+        self._offsets.release()
+        self._mapped.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ import pytest
 from broker.cleaner.partition_cleaning import PassEndedError
 from protocol.errors import Error, KafkaError
 from protocol.records.records import ABORT, build_end_txn_marker
+from storage.background import Then
+from storage.cleaning.plan import CleanedSegment
+from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
 from tests.node.compacted import (
     append,
@@ -74,6 +78,33 @@ async def test_all_that_are_dirty_are_compacted_one_after_the_other(tmp_path: Pa
         create(node, name, min_cleanable_dirty_ratio="0.1")
         fill(node, topic=name)
     node.cleaner.look()
+    await until(lambda: all(checkpoint(node, name) == 20 for name in names))
+    assert all(records(node, name) == LAST for name in names)
+
+
+async def test_the_next_pass_need_not_wait_until_the_one_before_is_put_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(tmp_path)
+    names = ["a", "b", "c", "d"]
+    for name in names:
+        create(node, name, min_cleanable_dirty_ratio="0.1")
+        fill(node, topic=name)
+    waiting: list[Callable[[], None]] = []
+    replace = PartitionLog.replace_segments
+
+    def wait(log: PartitionLog, cleaned: CleanedSegment, then: Then) -> None:
+        waiting.append(lambda: replace(log, cleaned, then))
+
+    monkeypatch.setattr(PartitionLog, "replace_segments", wait)
+    node.cleaner.look()
+    await until(lambda: len(waiting) == 2)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert len(waiting) == 2  # no more than one for each thread, beside those that are gone through
+    monkeypatch.undo()
+    for put_in_place in waiting:
+        put_in_place()
     await until(lambda: all(checkpoint(node, name) == 20 for name in names))
     assert all(records(node, name) == LAST for name in names)
 

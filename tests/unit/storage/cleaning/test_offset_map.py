@@ -9,11 +9,15 @@ from storage.cleaning import offset_map
 from storage.cleaning.offset_map import NOT_FOUND, OffsetMap, keys_for
 
 
+def put(found: OffsetMap, key: bytes, offset: int) -> bool:
+    return found.put([(0, 0, key, 0)], offset, offset, 0)
+
+
 def test_a_key_has_the_offset_that_was_put_last() -> None:
     found = OffsetMap(100, 0, 1000)
-    assert found.put(b"a", 1)
-    assert found.put(b"b", 2)
-    assert found.put(b"a", 3)
+    assert put(found, b"a", 1)
+    assert put(found, b"b", 2)
+    assert put(found, b"a", 3)
     assert (found.get(b"a"), found.get(b"b"), found.get(b"c")) == (3, 2, NOT_FOUND)
     assert found.count == 2
     assert found.latest == 3
@@ -22,15 +26,15 @@ def test_a_key_has_the_offset_that_was_put_last() -> None:
 def test_the_empty_key_is_a_key() -> None:
     found = OffsetMap(100, 0, 1000)
     assert found.get(b"") == NOT_FOUND
-    found.put(b"", 0)
+    put(found, b"", 0)
     assert found.get(b"") == 0
 
 
 def test_a_full_map_takes_not_even_a_key_that_it_has() -> None:
     found = OffsetMap(2, 0, 1000)
-    assert found.put(b"a", 1)
-    assert found.put(b"b", 2)
-    assert not found.put(b"a", 3)
+    assert put(found, b"a", 1)
+    assert put(found, b"b", 2)
+    assert not put(found, b"a", 3)
     assert found.get(b"a") == 1
     assert found.latest == 2
 
@@ -42,7 +46,7 @@ def test_thousands_of_keys_are_told_apart_up_to_the_last_that_there_is_room_for(
     found = OffsetMap(len(set(keys)), 0, 1 << 40)
     for offset, key in enumerate(keys):
         if len(known) < found.max_keys:
-            assert found.put(key, offset)
+            assert put(found, key, offset)
             known[key] = offset
     assert {key: found.get(key) for key in keys} == known
     assert found.count == len(known)
@@ -51,7 +55,7 @@ def test_thousands_of_keys_are_told_apart_up_to_the_last_that_there_is_room_for(
 def test_there_is_no_more_room_than_there_are_offsets() -> None:
     found = OffsetMap(10**9, 0, 3)
     for offset in range(3):
-        found.put(b"%d" % offset, offset)
+        put(found, b"%d" % offset, offset)
     assert [found.get(b"%d" % offset) for offset in range(3)] == [0, 1, 2]
 
 
@@ -78,7 +82,7 @@ def test_memory_that_is_not_to_be_had_is_no_error_of_a_disk(monkeypatch: pytest.
 
 def test_the_map_of_kafkas_default_buffer_takes_no_more_than_the_buffer() -> None:
     found = OffsetMap(keys_for(134_217_728, 0.9), 0, 1 << 40)
-    assert len(found._hashes) + len(found._offsets) <= 134_217_728
+    assert len(found._hashes) + found._offsets.nbytes <= 134_217_728
     found.close()
 
 
@@ -86,7 +90,7 @@ def test_the_map_of_kafkas_default_buffer_takes_no_more_than_the_buffer() -> Non
 def test_a_map_of_any_size_can_be_filled_and_still_says_what_is_not_in_it(room: int) -> None:
     found = OffsetMap(room, 0, room)
     for offset in range(room):
-        assert found.put(b"%d" % offset, offset)
+        assert put(found, b"%d" % offset, offset)
     assert [found.get(b"%d" % offset) for offset in range(room)] == [*range(room)]
     assert all(found.get(b"no %d" % number) == NOT_FOUND for number in range(100))
 
@@ -95,7 +99,7 @@ def test_offsets_without_the_latest_record_of_a_key_are_known() -> None:
     found = OffsetMap(10, 100, 6)
     assert found.has_latest_within(100, 100)  # for all that is known
     for offset, key in [(100, b"a"), (101, b"b"), (103, b"a"), (104, b"b")]:
-        found.put(key, offset)
+        put(found, key, offset)
     assert not found.has_latest_within(100, 102)
     assert found.has_latest_within(100, 103)
     assert found.has_latest_within(104, 104)
@@ -109,7 +113,7 @@ def test_offsets_without_the_latest_record_of_a_key_are_known() -> None:
 def test_of_two_records_at_one_offset_neither_is_forgotten() -> None:
     found = OffsetMap(10, 0, 10)
     for offset, key in [(3, b"a"), (3, b"b"), (4, b"a")]:
-        found.put(key, offset)
+        put(found, key, offset)
     assert found.has_latest_within(3, 3)
 
 
@@ -117,7 +121,7 @@ def test_offsets_past_so_many_are_not_told_apart(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(offset_map, "_MOST_MARKS", 3)
     found = OffsetMap(10, 0, 10)
     for offset in range(5):
-        found.put(b"a", offset)
+        put(found, b"a", offset)
     assert not found.has_latest_within(0, 2)
     assert found.has_latest_within(3, 3)
     assert found.get(b"a") == 4
@@ -128,7 +132,7 @@ def test_keys_that_are_at_hand_no_more_are_found_again(monkeypatch: pytest.Monke
     found = OffsetMap(50, 0, 100)
     keys = [b"%d" % number + bytes(number * 3) for number in range(30)]  # some are too long to be
     for offset in range(90):
-        assert found.put(keys[offset % 30], offset)
+        assert put(found, keys[offset % 30], offset)
         assert len(found._familiar) <= 4
     assert [found.get(key) for key in keys] == [*range(60, 90)]
     assert found.count == 30
@@ -139,7 +143,7 @@ def test_keys_that_are_at_hand_no_more_are_found_again(monkeypatch: pytest.Monke
 def test_more_keys_than_offsets_fill_the_map() -> None:
     """As where several records lie at one offset: whoever looks for a key comes to an end."""
     found = OffsetMap(1000, 0, 2)
-    taken = [found.put(b"%d" % number, 1) for number in range(10)]
+    taken = [put(found, b"%d" % number, 1) for number in range(10)]
     assert taken == sorted(taken, reverse=True)
     assert not taken[-1]
     assert [found.get(b"%d" % number) for number in range(10)] == [1 if each else NOT_FOUND for each in taken]
