@@ -165,7 +165,7 @@ class LogCleaner:
         self._resting = {each: until_s for each, until_s in self._resting.items() if until_s > now_s}
         self.uncleanable = {each: why for each, why in self.uncleanable.items() if not each.is_gone}
         wanted: list[tuple[float, Partition]] = []
-        for partition in self._compacted():
+        for partition in self._partitions.all_compacted():
             if partition not in self._resting and self._may_be_cleaned(partition):
                 yield from self._read_times(partition)
                 cleanable = self._judge(partition) if self._may_be_cleaned(partition) else None
@@ -177,7 +177,7 @@ class LogCleaner:
         while wanted and self._may_begin():
             self._begin_wanted(wanted.pop()[1])
             yield
-        for partition in self._compacted():
+        for partition in self._partitions.all_compacted():
             yield from self._retain(partition)
 
     def _may_begin(self) -> bool:
@@ -185,14 +185,6 @@ class LogCleaner:
         threads = self._settings.threads
         passing = sum(cleaning.is_passing for cleaning in self._under_way.values())
         return passing < threads and len(self._under_way) < 2 * threads
-
-    def _compacted(self) -> list[Partition]:
-        return [
-            partition
-            for topic in self._partitions.by_name.values()
-            if topic.config.compacts
-            for partition in topic.partitions.values()
-        ]
 
     def _may_be_cleaned(self, partition: Partition) -> bool:
         """Whether nothing speaks against touching its segments."""

@@ -97,6 +97,15 @@ class Partitions:
     def all(self) -> list[Partition]:
         return [partition for topic in self.by_name.values() for partition in topic.partitions.values()]
 
+    def all_compacted(self) -> list[Partition]:
+        """Those of topics that are compacted."""
+        return [
+            partition
+            for topic in self.by_name.values()
+            if topic.config.compacts
+            for partition in topic.partitions.values()
+        ]
+
     def follow(self, image: ClusterImage) -> Steps[TopicChanges]:
         """Make the partitions what the metadata says, as far as it changed since the last call: what is returned.
 

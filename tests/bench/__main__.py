@@ -13,7 +13,6 @@ measures all of these and nothing else.
 from __future__ import annotations
 
 import argparse
-import compileall
 import contextlib
 import gc
 import itertools
@@ -22,11 +21,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-import barnabas
-from barnabas.broker import LAUNCHER
 from tests.bench import groups, many, measures, transactions
+from tests.bench.checkouts import CONFIG, ROOT, START_TIMEOUT_S, OfCheckout, compile_checkout
 from tests.bench.report import Row, as_json, table
 from tests.support.apache_kafka import why_unavailable
 from tests.support.kafka_server import KafkaServer, Server
@@ -51,53 +50,23 @@ ROWS = [
     *many.ROWS,
 ]
 
-ROOT = Path(__file__).parents[2]
-
 LAUNCHES = {"launch", "launch-commit", "launch-group", "rss", "pss"}
 MANY = {row.key for row in many.ROWS}
 MANY_ROUNDS = 3
-START_TIMEOUT_S = 300.0
 IDLE_S = 3.0
 REMOVAL_S = 5.0
-CONFIG = {
-    # Deleted topics must not fill the page cache for the minute that is the default.
-    "log.segment.delete.delay.ms": 100,
-    # barnabas's default; Apache Kafka would let each first member of a group wait for others for three seconds.
-    "group.initial.rebalance.delay.ms": 0,
-}
 
 Figures = dict[str, list[float]]
 MakeServer = Callable[[Path], Server]
 
 
-class OfCheckout(barnabas.Broker):
-    """The broker of another checkout, started as this one's is."""
-
-    def __init__(self, checkout: Path, folder: Path) -> None:
-        super().__init__(data=folder, config=CONFIG, startup_timeout_s=START_TIMEOUT_S)
-        self._launcher = checkout / LAUNCHER.relative_to(ROOT)
-
-    def _command(self, control_fd: int) -> list[str]:
-        command = super()._command(control_fd)
-        command[command.index(str(LAUNCHER))] = str(self._launcher)
-        return command
-
-
 def main() -> int:
     options = _options()
-    # pip compiles what it installs; a checkout that is measured is compiled as well.
-    for checkout, folder in itertools.product(
-        [ROOT, *([options.beside] if options.beside else [])],
-        ("barnabas", "broker", "coordinator", "protocol", "storage"),
-    ):
-        compileall.compile_dir(checkout / folder, quiet=1)
-    makers: dict[str, MakeServer] = {
-        "barnabas": lambda folder: barnabas.Broker(
-            data=folder, config=CONFIG, startup_timeout_s=START_TIMEOUT_S
-        )
-    }
+    compile_checkout(ROOT)
+    makers: dict[str, MakeServer] = {"barnabas": partial(OfCheckout, ROOT)}
     if options.beside:
-        makers["beside"] = lambda folder: OfCheckout(options.beside, folder)
+        compile_checkout(options.beside)
+        makers["beside"] = partial(OfCheckout, options.beside)
     reason = "it was not asked for" if options.alone else why_unavailable()
     if reason:
         print(f"Apache Kafka is left out: {reason}")

@@ -70,7 +70,7 @@ def everything(bootstrap: str, topic: str) -> dict[str, float]:
     return figures
 
 
-def commits(bootstrap: str, topic: str) -> float:
+def commits(bootstrap: str, topic: str, count: int = COMMITS) -> float:
     """Synchronous commits of one offset a second, one after the other, by a consumer that assigned itself its
     partition."""
     consumer = Consumer(
@@ -84,11 +84,11 @@ def commits(bootstrap: str, topic: str) -> float:
     consumer.assign([TopicPartition(topic, 0, 0)])
     consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
     started_s = time.perf_counter()
-    for offset in range(COMMITS):
+    for offset in range(count):
         consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     took_s = time.perf_counter() - started_s
     consumer.close()
-    return COMMITS / took_s
+    return count / took_s
 
 
 def rebalance(bootstrap: str, topic: str, members: int) -> float:

@@ -90,11 +90,11 @@ def produce_with_confluent(bootstrap: str, topic: str) -> Pace:
     return Pace(count * RECORD_BYTES / 1e6, time.perf_counter() - started_s)
 
 
-def produce_ready_batches(bootstrap: str, topic: str) -> Pace:
+def produce_ready_batches(bootstrap: str, topic: str, megabytes: int = PRODUCED_RAW_MB) -> Pace:
     """Ready Produce requests (acks=all), a batch of a megabyte each, five in flight on one connection."""
     batch, count_in_batch = _batch_of_a_megabyte()
     frame = produce_frame(topic, batch, acks=-1)
-    times = PRODUCED_RAW_MB * 1_000_000 // (count_in_batch * RECORD_BYTES)
+    times = megabytes * 1_000_000 // (count_in_batch * RECORD_BYTES)
     client = Client.of(bootstrap)
     started_s = time.perf_counter()
     produce_in_flight(client, frame, times, IN_FLIGHT)
@@ -105,30 +105,30 @@ def produce_ready_batches(bootstrap: str, topic: str) -> Pace:
 
 def fetch_raw(bootstrap: str, topic: str) -> Pace:
     """Fetch requests of up to 1 MiB, each sent when the answer before has come, on one connection."""
-    end_offset = _end_offset(bootstrap, topic)
+    end = end_offset(bootstrap, topic)
     client = Client.of(bootstrap)
     started_s = time.perf_counter()
-    for _ in fetch_batches(client, topic, end_offset, PARTITION_MAX_BYTES):
+    for _ in fetch_batches(client, topic, end, PARTITION_MAX_BYTES):
         pass
     took_s = time.perf_counter() - started_s
     client.close()
-    return Pace(end_offset * RECORD_BYTES / 1e6, took_s)
+    return Pace(end * RECORD_BYTES / 1e6, took_s)
 
 
 def fetch_with_confluent(bootstrap: str, topic: str) -> Pace:
     """One confluent-kafka consumer, which makes a Python object of each record."""
-    end_offset = _end_offset(bootstrap, topic)
+    end = end_offset(bootstrap, topic)
     consumer = _consumer(bootstrap)
     started_s = time.perf_counter()
     consumer.assign([TopicPartition(topic, 0, 0)])
     read = 0
-    while read < end_offset:
+    while read < end:
         messages = consumer.consume(10_000, timeout=0.05)
-        assert messages or time.perf_counter() - started_s < PATIENCE_S, f"only {read} of {end_offset} came"
+        assert messages or time.perf_counter() - started_s < PATIENCE_S, f"only {read} of {end} came"
         read += len(messages)
     took_s = time.perf_counter() - started_s
     consumer.close()
-    return Pace(end_offset * RECORD_BYTES / 1e6, took_s)
+    return Pace(end * RECORD_BYTES / 1e6, took_s)
 
 
 def single_records_with_confluent(bootstrap: str, topic: str) -> Pace:
@@ -150,16 +150,16 @@ def single_records_with_confluent(bootstrap: str, topic: str) -> Pace:
     return Pace(SINGLE_RECORDS, time.perf_counter() - started_s)
 
 
-def single_records_raw(bootstrap: str, topic: str) -> Pace:
+def single_records_raw(bootstrap: str, topic: str, count: int = SINGLE_RECORDS) -> Pace:
     """Requests of one 1 KiB record each, acks=1, each sent when the answer before has come."""
     batch = bytes(records.build_batch([(_now_ms(), None, os.urandom(RECORD_BYTES), ())]))
     frame = produce_frame(topic, batch, acks=1)
     client = Client.of(bootstrap)
     started_s = time.perf_counter()
-    produce_in_flight(client, frame, SINGLE_RECORDS, 1)
+    produce_in_flight(client, frame, count, 1)
     took_s = time.perf_counter() - started_s
     client.close()
-    return Pace(SINGLE_RECORDS, took_s)
+    return Pace(count, took_s)
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
@@ -198,8 +198,8 @@ def _consumer(bootstrap: str) -> Consumer:
     return Consumer({**config, "queued.min.messages": 1_000_000})
 
 
-def _end_offset(bootstrap: str, topic: str) -> int:
+def end_offset(bootstrap: str, topic: str) -> int:
     consumer = _consumer(bootstrap)
-    _, end_offset = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S)
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S)
     consumer.close()
-    return int(end_offset)
+    return int(end)

@@ -84,6 +84,11 @@ def eight_producers(bootstrap: str, topic: str) -> Pace:
     return Pace(PRODUCERS * EIGHT_PRODUCERS, time.perf_counter() - started_s)
 
 
+def some(bootstrap: str, topic: str, count: int) -> None:
+    """So many, one after the other."""
+    _transactions(_producer(bootstrap), topic, os.urandom(RECORD_BYTES), count)
+
+
 def first_committed(bootstrap: str) -> None:
     """A topic of its own, a transactional producer, one record, its commit: `__transaction_state` is made on the
     way.

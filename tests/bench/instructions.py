@@ -1,0 +1,127 @@
+"""`python -m tests.bench.instructions --beside CHECKOUT`: what a request costs in instructions of the processor.
+
+Valgrind counts those of the broker's process, outside of the kernel. They are the same to one in a thousand whatever
+else the machine does, so that a change of a hundredth shows, which no clock does where others share the machine. What
+is waited for, the kernel and the memory cost as well, and aren't in it.
+
+Each thing is done few times by one broker and many times by another: what it costs is the difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench import groups, measures, transactions
+from tests.bench.checkouts import ROOT, OfCheckout, compile_checkout
+from tests.support.ready_requests import fetch_batches
+from tests.support.wire import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """`do(bootstrap, topic, times)`, which is done `few` and `many` times."""
+
+    title: str
+    do: Callable[[str, str, int], object]
+    few: int
+    many: int
+
+
+def _produced(bootstrap: str, topic: str, megabytes: int) -> None:
+    measures.produce_ready_batches(bootstrap, topic, megabytes)
+
+
+def _fetched(bootstrap: str, topic: str, times: int) -> None:
+    measures.produce_ready_batches(bootstrap, topic, 10)
+    _fetch(bootstrap, topic, times, measures.end_offset(bootstrap, topic))
+
+
+def _fetched_one(bootstrap: str, topic: str, times: int) -> None:
+    groups.one_record(bootstrap, topic)
+    _fetch(bootstrap, topic, times, 1)
+
+
+def _fetch(bootstrap: str, topic: str, times: int, end_offset: int) -> None:
+    client = Client.of(bootstrap)
+    for _ in range(times):
+        for _ in fetch_batches(client, topic, end_offset, measures.PARTITION_MAX_BYTES):
+            pass
+    client.close()
+
+
+def _committed(bootstrap: str, topic: str, commits: int) -> None:
+    groups.one_record(bootstrap, topic)
+    groups.commits(bootstrap, topic, commits)
+
+
+def _nothing(bootstrap: str, topic: str, times: int) -> None:
+    """A start, one topic, a stop."""
+
+
+COUNTED = {
+    "produce-raw": Counted("produce, ready batches, each MB", _produced, 20, 220),
+    "fetch-raw": Counted("fetch, raw client, each 10 MB", _fetched, 2, 22),
+    "fetch-one": Counted("fetch of one record, each", _fetched_one, 500, 3500),
+    "single-raw": Counted("one record a request, each", measures.single_records_raw, 500, 3500),
+    "commits": Counted("commit of an offset, each", _committed, 200, 1200),
+    "transactions": Counted("transaction of one record, each", transactions.some, 100, 600),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.instructions", description=__doc__)
+    parser.add_argument("--beside", type=lambda text: Path(text).resolve(), metavar="CHECKOUT")
+    parser.add_argument("--only", nargs="+", choices=[*COUNTED], metavar="MEASURE", default=[*COUNTED])
+    options = parser.parse_args()
+    if shutil.which("valgrind") is None:
+        print("valgrind isn't there: install it by the package of that name", file=sys.stderr)
+        return 2
+    checkouts = [ROOT, *([options.beside] if options.beside else [])]
+    for checkout in checkouts:
+        compile_checkout(checkout)
+    figures = [_count(checkout, Counted("", _nothing, 0, 0), 0) for checkout in checkouts]
+    _print("start and stop", figures)
+    for key in options.only:
+        counted = COUNTED[key]
+        figures = []
+        for checkout in checkouts:
+            few, many = (_count(checkout, counted, times) for times in (counted.few, counted.many))
+            figures.append((many - few) // (counted.many - counted.few))
+        _print(counted.title, figures)
+    return 0
+
+
+def _print(title: str, figures: list[int]) -> None:
+    first, *others = figures
+    cells = "".join(f"{other:16,}  {(first - other) / other:+.1%}" for other in others)
+    print(f"{title:34}{first:16,}{cells}", flush=True)
+
+
+def _count(checkout: Path, counted: Counted, times: int) -> int:
+    """Of one broker, from its start to its end."""
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as folder:
+        written = Path(folder) / "counted"
+        under = ("valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={written}")
+        broker = OfCheckout(checkout, Path(folder) / "data", under)
+        broker.start()
+        try:
+            measures.create_topic(broker.bootstrap, "counted")
+            counted.do(broker.bootstrap, "counted", times)
+        finally:
+            broker.stop()
+        for line in written.read_text().splitlines():
+            if line.startswith("summary:"):
+                return int(line.split()[1])
+    raise RuntimeError("valgrind has counted nothing")
+
+
+if __name__ == "__main__":
+    os.environ["PYTHONHASHSEED"] = "0"  # sets and dictionaries of brokers are alike
+    sys.exit(main())
