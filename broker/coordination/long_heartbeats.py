@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from broker.network.later import Later
 from coordinator.group.client import Client
-from coordinator.group.consumer.long_heartbeat import LongHeartbeat
+from coordinator.group.consumer.long_heartbeat import DeferredHeartbeat
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
@@ -47,7 +47,7 @@ def answer(
 
     def question(shard: GroupShard) -> ConsumerGroupHeartbeatResponse:
         answer = shard.consumer_heartbeat(client, request)
-        if isinstance(answer, LongHeartbeat):
+        if isinstance(answer, DeferredHeartbeat):
             raise _MuchToDecideError
         return answer
 
@@ -101,7 +101,7 @@ def _decided(
     for _ in range(MOST_TRIES):
         _check_leads(groups, shard, request.group_id)
         heartbeat = shard.consumer_heartbeat(client, request)
-        if not isinstance(heartbeat, LongHeartbeat):
+        if not isinstance(heartbeat, DeferredHeartbeat):
             return heartbeat
         yield heartbeat.decide
         _check_leads(groups, shard, request.group_id)

@@ -27,7 +27,7 @@ from coordinator.group.consumer.classic_members import ClassicMembers
 from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
 from coordinator.group.consumer.heartbeats import Heartbeats
 from coordinator.group.consumer.leaving import Leaving
-from coordinator.group.consumer.long_heartbeat import LongHeartbeat
+from coordinator.group.consumer.long_heartbeat import DeferredHeartbeat
 from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.regexes import Regexes
 from coordinator.group.consumer.sessions import ConsumerSessions
@@ -95,7 +95,12 @@ class GroupShard:
         self._leaving = Leaving(parts, migration, self._sessions)
         steps = HeartbeatSteps(parts, self.regexes, self._sessions)
         self._heartbeats = Heartbeats(
-            parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
+            parts,
+            migration=migration,
+            leaving=self._leaving,
+            regexes=self.regexes,
+            steps=steps,
+            sessions=self._sessions,
         )
         self._classic_requests = ClassicRequests(
             self.groups,
@@ -169,7 +174,7 @@ class GroupShard:
 
     def consumer_heartbeat(
         self, client: Client, request: ConsumerGroupHeartbeatRequest
-    ) -> ConsumerGroupHeartbeatResponse | LongHeartbeat:
+    ) -> ConsumerGroupHeartbeatResponse | DeferredHeartbeat:
         """ConsumerGroupHeartbeat: the answer, or one that is much to decide. Raises KafkaError."""
         return self._heartbeats.heartbeat(client, request)
 

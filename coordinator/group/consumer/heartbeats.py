@@ -15,11 +15,13 @@ from functools import partial
 from coordinator.group.client import Client
 from coordinator.group.consumer.admission import Entry, check_room, known_or_new, take_instance
 from coordinator.group.consumer.decision import Decision
+from coordinator.group.consumer.expression_first import ExpressionFirst
 from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
 from coordinator.group.consumer.leaving import Leaving
-from coordinator.group.consumer.long_heartbeat import LongHeartbeat, is_little
+from coordinator.group.consumer.long_heartbeat import DeferredHeartbeat, LongHeartbeat, is_little
 from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned
 from coordinator.group.consumer.migration import Migration
+from coordinator.group.consumer.regexes import Regexes
 from coordinator.group.consumer.sessions import ConsumerSessions
 from coordinator.group.consumer.states import (
     ACCEPTED,
@@ -49,6 +51,7 @@ class Heartbeats:
         *,
         migration: Migration,
         leaving: Leaving,
+        regexes: Regexes,
         steps: HeartbeatSteps,
         sessions: ConsumerSessions,
     ) -> None:
@@ -60,15 +63,19 @@ class Heartbeats:
         self._timeouts_of = parts.timeouts_of
         self._migration = migration
         self._leaving = leaving
+        self._regexes = regexes
         self._steps = steps
         self._sessions = sessions
 
     def heartbeat(
         self, client: Client, request: ConsumerGroupHeartbeatRequest
-    ) -> ConsumerGroupHeartbeatResponse | LongHeartbeat:
+    ) -> ConsumerGroupHeartbeatResponse | DeferredHeartbeat:
         """The answer, or a heartbeat that is much to decide. Raises KafkaError; the group is as before then."""
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leaving.leave(request)
+        regex = request.subscribed_topic_regex or ""
+        if self._regexes.is_much_to_compile(regex) and self._may_go_over(request.group_id):
+            return ExpressionFirst(self._regexes, regex)
         decision = self._admit(request)
         if not self._in_passing(decision, request):
             decide = partial(self._decide, decision, client, request)
@@ -80,6 +87,10 @@ class Heartbeats:
         self._sessions.restart(decision.group.group_id, decision.old.member_id)
         self._journal.write(decision.records)
         return answer
+
+    def _may_go_over(self, group_id: str) -> bool:
+        classic = self._parts.store.classic.get(group_id)
+        return classic is not None and len(classic.members) > 0
 
     def _in_passing(self, decision: Decision, request: ConsumerGroupHeartbeatRequest) -> bool:
         group = decision.group

@@ -11,6 +11,7 @@ the thread of the group's partition is held meanwhile.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from coordinator.group.classic.group import ClassicGroup
@@ -51,7 +52,20 @@ def is_little(decision: Decision, request: ConsumerGroupHeartbeatRequest, topics
     return work <= MOST_IN_PASSING
 
 
-class LongHeartbeat:
+class DeferredHeartbeat(ABC):
+    """One that isn't answered in passing: part of the work is done beside the loop first."""
+
+    @abstractmethod
+    def decide(self) -> None:
+        """In whatever thread. Raises nothing: `settle` does."""
+
+    @abstractmethod
+    def settle(self) -> ConsumerGroupHeartbeatResponse | None:
+        """On the loop: the answer, or None where the heartbeat has to begin again. Raises KafkaError, as a
+        heartbeat."""
+
+
+class LongHeartbeat(DeferredHeartbeat):
     """One that waits to be decided."""
 
     def __init__(
@@ -76,7 +90,6 @@ class LongHeartbeat:
         self._error: Exception | None = None
 
     def decide(self) -> None:
-        """In whatever thread. Raises nothing: `settle` does."""
         decision = self._decision
         try:
             self._answer = self._decide()
@@ -86,7 +99,7 @@ class LongHeartbeat:
             self._error = error
 
     def settle(self) -> ConsumerGroupHeartbeatResponse | None:
-        """Takes the decision: the answer, or None where it counts no more. Raises KafkaError, as a heartbeat."""
+        """Takes the decision, if it still counts."""
         error, self._error = self._error, None
         decision = self._decision
         if self._group_of_now() != self._seen:
