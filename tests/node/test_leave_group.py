@@ -1,0 +1,78 @@
+"""LeaveGroup of many members: in turns, and answered as if it were one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.handlers import leave_group
+from broker.network import turns
+from broker.network.later import Later
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_classic import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from tests.node.test_group_handlers import OneShard
+
+
+def left(groups: OneShard, members: list[str]) -> LeaveGroupResponse:
+    request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=each) for each in members])
+    answer: Any = groups.handle(request, 5)
+    response = answer.result() if isinstance(answer, Later) else answer
+    assert isinstance(response, LeaveGroupResponse)
+    return response
+
+
+def joined(groups: OneShard, count: int) -> list[str]:
+    for _ in range(count):
+        groups.consumers.join(version=3)
+    return [*groups.shard.groups.classic["g"].members]
+
+
+def portions(groups: OneShard, monkeypatch: pytest.MonkeyPatch, at_once: int) -> list[int]:
+    """How many leave together, from here on."""
+    monkeypatch.setattr(leave_group, "PER_TURN", at_once)
+    monkeypatch.setattr(turns, "PER_TURN", at_once)
+    sizes: list[int] = []
+    leave = groups.shard.leave
+
+    def counted(request: LeaveGroupRequest) -> Any:
+        sizes.append(len(request.members))
+        return leave(request)
+
+    monkeypatch.setattr(groups.shard, "leave", counted)
+    return sizes
+
+
+def test_many_members_leave_some_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = OneShard()
+    first, second, third, fourth = joined(groups, 4)
+    sizes = portions(groups, monkeypatch, 2)
+    answer = left(groups, [first, "nobody", second, third, first])
+    assert sizes == [2, 2, 1]
+    assert answer.error_code == Error.NONE
+    assert [(each.member_id, each.error_code) for each in answer.members] == [
+        (first, Error.NONE),
+        ("nobody", Error.UNKNOWN_MEMBER_ID),
+        (second, Error.NONE),
+        (third, Error.NONE),
+        (first, Error.UNKNOWN_MEMBER_ID),
+    ]
+    assert [*groups.shard.groups.classic["g"].members] == [fourth]
+
+
+def test_a_coordinator_that_is_another_one_meanwhile_is_the_answer_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = OneShard()
+    members = joined(groups, 5)
+    sizes = portions(groups, monkeypatch, 2)
+    leave = groups.shard.leave
+
+    def refused(request: LeaveGroupRequest) -> Any:
+        if len(sizes) == 1:
+            raise KafkaError(Error.NOT_COORDINATOR)
+        return leave(request)
+
+    monkeypatch.setattr(groups.shard, "leave", refused)
+    assert left(groups, members) == LeaveGroupResponse(error_code=Error.NOT_COORDINATOR)
+    assert [*groups.shard.groups.classic["g"].members] == members[2:]
