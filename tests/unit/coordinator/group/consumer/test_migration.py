@@ -86,6 +86,7 @@ def test_a_group_goes_over_in_passing_however_much_that_is(monkeypatch: pytest.M
     assert {*groups.group.members} == {old, "new"}
 
 
+@pytest.mark.limit("coordinator.group.consumer.regexes.MOST_CHARACTERS_IN_PASSING")
 @pytest.mark.parametrize("is_valid", [True, False])
 def test_an_expression_that_is_much_to_compile_is_compiled_before_its_group_goes_over(
     monkeypatch: pytest.MonkeyPatch, is_valid: bool
