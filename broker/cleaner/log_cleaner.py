@@ -69,8 +69,10 @@ class LogCleaner:
         self._resting: dict[Partition, float] = {}
         self._asked_for: dict[Partition, list[WhenCleaned]] = {}
         self._answered: dict[Partition, list[WhenCleaned]] = {}  # by the pass under way
+        self._wanted: list[Partition] = []  # of the last round, the dirtiest last
         self._next: Scheduled | None = None
         self._round: Iterator[None] | None = None
+        self._is_round_due = False
         self._running = False
 
     def _new_throttle(self) -> Throttle:
@@ -84,8 +86,9 @@ class LogCleaner:
         self.look()
 
     def look(self) -> None:
-        """Begin a round, whenever the next one was due."""
+        """Begin a round, whenever the next one was due; behind the one that is going on, if there is one."""
         if self._running and self._settings.threads:
+            self._is_round_due = True
             self._soon()
 
     def stop(self) -> None:
@@ -147,6 +150,7 @@ class LogCleaner:
         """Some milliseconds of a round."""
         self._next = None
         if self._round is None:
+            self._is_round_due = False
             self._round = self._a_round()
         until_s = self._clock.monotonic_s() + TURN_S
         for _ in self._round:
@@ -157,7 +161,7 @@ class LogCleaner:
         if not self._under_way:
             self._passes.rest()
         if self._may_begin():
-            self._soon(max(self._settings.backoff_s, BACKOFF_OF_ZERO_S))
+            self._soon(0.0 if self._is_round_due else max(self._settings.backoff_s, BACKOFF_OF_ZERO_S))
 
     def _a_round(self) -> Iterator[None]:
         """Choose and begin, then run retention of the others, which can wait for no round without a pass."""
@@ -174,8 +178,9 @@ class LogCleaner:
             yield
         # the dirtiest last; that one is overdue gives it no precedence
         wanted.sort(key=lambda found: found[0])
-        while wanted and self._may_begin():
-            self._begin_wanted(wanted.pop()[1])
+        self._wanted = [partition for _, partition in wanted]
+        while self._wanted and self._may_begin():
+            self._begin_wanted(self._wanted.pop())
             yield
         for partition in self._partitions.all_compacted():
             yield from self._retain(partition)
@@ -187,19 +192,10 @@ class LogCleaner:
         return passing < threads and len(self._under_way) < 2 * threads
 
     def _may_be_cleaned(self, partition: Partition) -> bool:
-        """Whether nothing speaks against touching its segments."""
-        opened = partition.log
         return (
-            not partition.is_gone
-            and not partition.is_being_loaded
+            partition.may_be_rewritten
             and partition not in self._under_way
             and partition not in self.uncleanable
-            and partition.move is None
-            and opened.created
-            and not opened.closed
-            and opened.failure is None
-            and opened.cleaning is None
-            and opened.replacement is None
         )
 
     def _read_times(self, partition: Partition) -> Iterator[None]:
@@ -279,9 +275,14 @@ class LogCleaner:
             self._resting[partition] = self._clock.monotonic_s() + RETRY_S
             _tell_all(self._answered.pop(partition, ()), error)
             return
-        cleaning = Cleaning(partition, plan, self._clock, self.look, self._outcome)
+        cleaning = Cleaning(partition, plan, self._clock, self._passed, self._outcome)
         self._under_way[partition] = cleaning
         cleaning.begin(self._passes, self._throttle)
+
+    def _passed(self) -> None:
+        """The next one of those that the last round found may begin; the outcome begins another round."""
+        if self._running and self._wanted and self._may_begin():
+            self._begin_wanted(self._wanted.pop())
 
     def _outcome(self, cleaning: Cleaning, outcome: CleaningResult | Exception) -> None:
         partition = cleaning.partition

@@ -50,8 +50,8 @@ class Cleaning:
 
     @property
     def is_passing(self) -> bool:
-        """Whether the log is being gone through still."""
-        return self._pass is not None
+        """Whether the log is being gone through still, be it by a pass that is ended and has yet to stop."""
+        return self._result is None
 
     @property
     def name(self) -> str:
@@ -87,8 +87,8 @@ class Cleaning:
     def finished(self, result: CleaningResult) -> None:
         self._pass = None
         self._result = result
-        self._passed()
         self._replace_next()
+        self._passed()
 
     def failed(self, error: Exception) -> None:
         self._pass = None

@@ -12,7 +12,8 @@ class CleanerSettings(NamedTuple):
     """A change of any of them ends the passes under way, and begins anew, as in Kafka."""
 
     threads: int
-    """How many partitions may be compacted at the same time; 0 where the cleaner is off."""
+    """How many partitions are gone through at the same time, beside as many that are put in place; 0 where the cleaner
+    is off."""
     backoff_s: float
     max_keys: int
     """How many keys the offset map of one pass takes."""

@@ -70,6 +70,21 @@ class Partition:
             return role
         raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
 
+    @property
+    def may_be_rewritten(self) -> bool:
+        """Whether nothing speaks against touching its segments."""
+        log = self.log
+        return (
+            not self.is_gone
+            and not self.is_being_loaded
+            and self.move is None
+            and log.created
+            and not log.closed
+            and log.failure is None
+            and log.cleaning is None
+            and log.replacement is None
+        )
+
     def configure(self, config: LogConfig) -> None:
         self.log.config = config
         if self.move is not None:

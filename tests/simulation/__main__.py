@@ -63,6 +63,7 @@ def _try(seed: int) -> tuple[int, str, list[str], Counter[str]]:
     try:
         result = simulate(seed)
     except BaseException as error:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         return seed, "", [traceback.format_exc(limit=-12) or repr(error)], Counter()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -127,6 +127,8 @@ async def _check_place(simulation: Simulation, place: Place) -> tuple[dict[int, 
     await everything.read_all()
     reader = _reader(simulation, place, committed=True)
     found = await reader.read_all()
+    if any(reader.offset <= offset < reader.last_stable_offset for offset in everything.values):
+        work.complain(f"{place}: what is at {reader.offset} and behind it isn't read, though it is stable")
     if reader.last_stable_offset != reader.high_watermark and not simulation.work.may_lose:
         work.complain(f"{place}: stable up to {reader.last_stable_offset} of {reader.high_watermark}")
     values = [*everything.values.values()]

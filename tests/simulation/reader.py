@@ -47,7 +47,7 @@ class Reader:
         """What there is for it now, from the first offset on."""
         self.offset = 0
         self.values = {}
-        if self.work.may_lose:  # the first segment too
+        if self.work.may_lose_of(self.place):  # the first segment too
             assert await self.client.insist(self._go_to_start) is Error.NONE
         while True:
             before = self.offset
@@ -58,7 +58,7 @@ class Reader:
                 return self.values
             if self.offset == before:
                 # a power loss took the end of a segment, and a transaction behind it never ends
-                if not self.work.may_lose:
+                if not self.work.may_lose_of(self.place):
                     self.work.complain(f"{self.place}: there is nothing to read from {before} up to {bound}")
                 return self.values
 
