@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordination import long_heartbeats
+from broker.coordination import deferred_requests
 from broker.coordination.groups import client_of
 from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC
 from coordinator.group.consumer.states import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
@@ -42,7 +42,7 @@ def handle(
         _check(request, context.api_version, groups.consumer_assignors)
     except KafkaError as error:
         return _refused(error)
-    return long_heartbeats.answer(groups, turns, context, client_of(context), request, _response)
+    return deferred_requests.heartbeat(groups, turns, context, client_of(context), request, _response)
 
 
 def _response(found: ConsumerGroupHeartbeatResponse | KafkaError) -> ConsumerGroupHeartbeatResponse:

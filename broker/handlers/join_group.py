@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.coordination import deferred_requests
 from broker.coordination.groups import client_of
-from broker.network.later import Later
 from broker.security.authorizer import GROUP, READ
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
@@ -21,13 +21,19 @@ from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 NULL_PROTOCOL_NAME_VERSION = 7
 
 
 def handle(
-    groups: Groups, authorizer: Authorizer, context: RequestContext, request: JoinGroupRequest
+    groups: Groups,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: JoinGroupRequest,
 ) -> JoinGroupResponse | Later[JoinGroupResponse]:
     version = context.api_version
     if not authorizer.allows(context, READ, GROUP, request.group_id):
@@ -35,18 +41,13 @@ def handle(
     if not request.group_id:
         refused = JoinGroupResponse(member_id=request.member_id, error_code=Error.INVALID_GROUP_ID)
         return _finished(refused, version)
-    later: Later[JoinGroupResponse] = Later()
 
-    def reply(found: JoinGroupResponse | KafkaError) -> None:
+    def respond(found: JoinGroupResponse | KafkaError) -> JoinGroupResponse:
         if isinstance(found, KafkaError):
             found = JoinGroupResponse(error_code=found.error)
-        later.reply(_finished(found, version))
+        return _finished(found, version)
 
-    client = client_of(context)
-    groups.ask_for_later(
-        request.group_id, lambda shard, answered: shard.join(client, request, answered), reply
-    )
-    return later.answer()
+    return deferred_requests.join(groups, turns, context, client_of(context), request, respond)
 
 
 def _finished(response: JoinGroupResponse, version: int) -> JoinGroupResponse:

@@ -8,10 +8,12 @@ from coordinator.group.classic.joining import Joining
 from coordinator.group.classic.member import SyncReply
 from coordinator.group.classic.membership import Membership
 from coordinator.group.consumer.classic_members import ClassicMembers
+from coordinator.group.consumer.deferred import Deferred
 from coordinator.group.store import GroupStore
 from protocol.errors import Error
 from protocol.messages.groups_classic import (
     HeartbeatRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     MemberResponse,
     SyncGroupRequest,
@@ -29,13 +31,14 @@ class ClassicRequests:
         self._membership = membership
         self._in_consumer_groups = in_consumer_groups
 
-    def join(self, join: Join) -> None:
-        """JoinGroup. Raises KafkaError."""
+    def join(self, join: Join) -> Deferred[JoinGroupResponse] | None:
+        """JoinGroup. Raises KafkaError. Nothing is replied where it is deferred."""
         group = self._consumer_groups.get(join.group_id)
         if group is None or group.is_empty:
             self._joining.join(join)
         elif self._joining.is_sound(join):
-            self._in_consumer_groups.join(join, group)
+            return self._in_consumer_groups.join(join, group)
+        return None
 
     def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
         """SyncGroup. Raises KafkaError."""

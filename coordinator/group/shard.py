@@ -24,10 +24,10 @@ from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.classic_requests import ClassicRequests
 from coordinator.group.client import Client
 from coordinator.group.consumer.classic_members import ClassicMembers
+from coordinator.group.consumer.deferred import Deferred
 from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
 from coordinator.group.consumer.heartbeats import Heartbeats
 from coordinator.group.consumer.leaving import Leaving
-from coordinator.group.consumer.long_heartbeat import DeferredHeartbeat
 from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.regexes import Regexes
 from coordinator.group.consumer.sessions import ConsumerSessions
@@ -50,6 +50,7 @@ from protocol.messages.groups_admin import DescribedGroup, ListedGroup
 from protocol.messages.groups_classic import (
     HeartbeatRequest,
     JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     MemberResponse,
     SyncGroupRequest,
@@ -156,9 +157,11 @@ class GroupShard:
 
     # --- members --------------------------------------------------------------------------------------------
 
-    def join(self, client: Client, request: JoinGroupRequest, reply: JoinReply) -> None:
-        """JoinGroup. Raises KafkaError."""
-        self._classic_requests.join(Join(client, request, reply))
+    def join(
+        self, client: Client, request: JoinGroupRequest, reply: JoinReply
+    ) -> Deferred[JoinGroupResponse] | None:
+        """JoinGroup. Raises KafkaError. Nothing is replied where it is deferred."""
+        return self._classic_requests.join(Join(client, request, reply))
 
     def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
         """SyncGroup. Raises KafkaError."""
@@ -174,12 +177,14 @@ class GroupShard:
 
     def consumer_heartbeat(
         self, client: Client, request: ConsumerGroupHeartbeatRequest
-    ) -> ConsumerGroupHeartbeatResponse | DeferredHeartbeat:
+    ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
         """ConsumerGroupHeartbeat: the answer, or one that is much to decide. Raises KafkaError."""
         return self._heartbeats.heartbeat(client, request)
 
-    def deciding(self, request: ConsumerGroupHeartbeatRequest) -> AbstractContextManager[None]:
-        """While such a heartbeat waits to be decided its member isn't late."""
+    def deciding(
+        self, request: ConsumerGroupHeartbeatRequest | JoinGroupRequest
+    ) -> AbstractContextManager[None]:
+        """While one that is deferred waits to be decided its member isn't late."""
         return self._sessions.deciding(request.group_id, request.member_id)
 
     # --- offsets --------------------------------------------------------------------------------------------

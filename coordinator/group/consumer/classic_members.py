@@ -7,6 +7,7 @@ Source: `GroupMetadataManager`, the methods that end in ToConsumerGroup.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from coordinator.group.classic.join import Join
 from coordinator.group.consumer import embedded
@@ -15,6 +16,8 @@ from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
 from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
 from coordinator.group.consumer.leaving import Leaving
+from coordinator.group.consumer.long_heartbeat import is_little
+from coordinator.group.consumer.long_join import LongJoin
 from coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
 from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.sessions import ConsumerSessions
@@ -47,6 +50,7 @@ class ClassicMembers:
         steps: HeartbeatSteps,
         sessions: ConsumerSessions,
     ) -> None:
+        self._parts = parts
         self._runtime = parts.runtime
         self._journal = parts.journal
         self._settings = parts.settings
@@ -58,8 +62,8 @@ class ClassicMembers:
 
     # --- JoinGroup ------------------------------------------------------------------------------------------
 
-    def join(self, join: Join, group: ConsumerGroup) -> None:
-        """Answered at once. Raises KafkaError."""
+    def join(self, join: Join, group: ConsumerGroup) -> LongJoin | None:
+        """Answered at once, unless it is much to decide. Raises KafkaError."""
         if self._settings.migration_policy == "disabled":
             raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
         request = join.request
@@ -69,7 +73,8 @@ class ClassicMembers:
         if not group.supports_classic(request.protocol_type, (each.name for each in request.protocols)):
             raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
         if is_new and join.instance_id is None and join.needs_member_id_first:
-            return join.refuse(member_id, Error.MEMBER_ID_REQUIRED)
+            join.refuse(member_id, Error.MEMBER_ID_REQUIRED)
+            return None
         entry = Entry()
         if join.instance_id is None:
             member = known_or_new(group, member_id)
@@ -89,16 +94,13 @@ class ClassicMembers:
         replaced = group.static_member(join.instance_id)
         if replaced is not None and self._migration.may_downgrade_by(group, replaced):
             self._join_and_downgrade(decision, replaced)
-        else:
+        elif is_little(decision, subscription.topics, "", self._topics):
             self._join(decision, join)
-        return join.reply(
-            JoinGroupResponse(
-                member_id=decision.new.member_id,
-                generation_id=decision.new.epoch,
-                protocol_type=CONSUMER_PROTOCOL_TYPE,
-                protocol_name=request.protocols[0].name,
-            )
-        )
+        else:
+            decide = partial(self._decide, decision, join)
+            return LongJoin(self._parts, decision, decide, partial(self._joined, decision, join))
+        join.reply(_answer(decision, join))
+        return None
 
     def _join(self, decision: Decision, join: Join) -> None:
         try:
@@ -106,6 +108,14 @@ class ClassicMembers:
         finally:
             decision.take_effect()
         self._journal.write(decision.records)
+        self._joined(decision, join)
+
+    def _decide(self, decision: Decision, join: Join) -> JoinGroupResponse:
+        """Nothing but the decision is changed. Raises KafkaError."""
+        self._steps.take(decision)
+        return _answer(decision, join)
+
+    def _joined(self, decision: Decision, join: Join) -> None:
         group_id, member_id = decision.group.group_id, decision.new.member_id
         self._sessions.end_join(group_id, member_id)
         self._sessions.restart(group_id, member_id, join.timeouts.session_timeout_ms)
@@ -182,6 +192,15 @@ class ClassicMembers:
             )
         self._leaving.fence(group, [*gone.values()])
         return answers
+
+
+def _answer(decision: Decision, join: Join) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        member_id=decision.new.member_id,
+        generation_id=decision.new.epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=join.request.protocols[0].name,
+    )
 
 
 def _as_requested(

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group.consumer.long_heartbeat import DeferredHeartbeat
+from coordinator.group.consumer.deferred import Deferred
 from coordinator.group.consumer.regexes import Regexes, checked
 from protocol.errors import KafkaError
+from protocol.messages.groups_consumer import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
     from coordinator.java.re2 import Pattern
 
 
-class ExpressionFirst(DeferredHeartbeat):
+class ExpressionFirst(Deferred[ConsumerGroupHeartbeatResponse]):
     """It has to begin again once it is settled."""
 
     def __init__(self, regexes: Regexes, regex: str) -> None:

@@ -3,7 +3,7 @@
     admission → subscription → target → reconciliation → records → answer
 
 Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. Where
-that is much, all but the writing is done beside the loop: see `long_heartbeat.py`.
+that is much, all but the writing is done beside the loop: see `deferred.py`.
 Source: `GroupMetadataManager.consumerGroupHeartbeat`, in its order.
 """
 
@@ -15,10 +15,11 @@ from functools import partial
 from coordinator.group.client import Client
 from coordinator.group.consumer.admission import Entry, check_room, known_or_new, take_instance
 from coordinator.group.consumer.decision import Decision
+from coordinator.group.consumer.deferred import Deferred
 from coordinator.group.consumer.expression_first import ExpressionFirst
 from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
 from coordinator.group.consumer.leaving import Leaving
-from coordinator.group.consumer.long_heartbeat import DeferredHeartbeat, LongHeartbeat, is_little
+from coordinator.group.consumer.long_heartbeat import LongHeartbeat, is_little
 from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned
 from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.regexes import Regexes
@@ -69,7 +70,7 @@ class Heartbeats:
 
     def heartbeat(
         self, client: Client, request: ConsumerGroupHeartbeatRequest
-    ) -> ConsumerGroupHeartbeatResponse | DeferredHeartbeat:
+    ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
         """The answer, or a heartbeat that is much to decide. Raises KafkaError; the group is as before then."""
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leaving.leave(request)
@@ -99,7 +100,8 @@ class Heartbeats:
             return True
         is_upgraded = len(group.members) > 0 and self._groups.get(group.group_id) is not group
         # Who waited in the classic group was told so already.
-        return is_upgraded or is_little(decision, request, self._parts.topics)
+        names, regex = request.subscribed_topic_names or (), request.subscribed_topic_regex or ""
+        return is_upgraded or is_little(decision, names, regex, self._parts.topics)
 
     def _decide(
         self, decision: Decision, client: Client, request: ConsumerGroupHeartbeatRequest

@@ -261,7 +261,7 @@ class Regexes:
 
 
 def checked(regex: str) -> Pattern:
-    """Raises KafkaError. Where the expression is long that is called beside the loop (`long_heartbeat.py`,
+    """Raises KafkaError. Where the expression is long that is called beside the loop (`deferred.py`,
     `expression_first.py`)."""
     # Few groups have one: the first group waits for no regular expressions.
     from coordinator.java.re2 import PatternSyntaxError, compile_pattern

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from coordinator.group.client import Client
+from coordinator.group.consumer.deferred import Deferred
 from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.long_heartbeat import DeferredHeartbeat
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.known_topics import KnownTopic
 from coordinator.group.shard import GroupShard
@@ -51,7 +51,7 @@ def heartbeat(
 ) -> ConsumerGroupHeartbeatResponse:
     """Decided at once, however much it is."""
     answer = shard.consumer_heartbeat(client, request)
-    while isinstance(answer, DeferredHeartbeat):
+    while isinstance(answer, Deferred):
         answer.decide()
         settled = answer.settle()
         answer = shard.consumer_heartbeat(client, request) if settled is None else settled

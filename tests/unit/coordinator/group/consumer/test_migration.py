@@ -6,9 +6,10 @@ import pytest
 
 from coordinator.group.client import Client
 from coordinator.group.consumer import long_heartbeat, regexes
+from coordinator.group.consumer.deferred import Deferred
 from coordinator.group.consumer.embedded import write_assignment
 from coordinator.group.consumer.expression_first import ExpressionFirst
-from coordinator.group.consumer.long_heartbeat import DeferredHeartbeat, LongHeartbeat
+from coordinator.group.consumer.long_heartbeat import LongHeartbeat
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
@@ -107,7 +108,7 @@ def test_an_expression_that_is_much_to_compile_is_compiled_before_its_group_goes
     first.settle()
     monkeypatch.delattr(regexes, "checked")  # it is compiled
     if is_valid:
-        assert not isinstance(groups.shard.consumer_heartbeat(client, request), DeferredHeartbeat)
+        assert not isinstance(groups.shard.consumer_heartbeat(client, request), Deferred)
         assert {*groups.group.members} == {old, "new"}
     else:
         with pytest.raises(KafkaError) as refused:

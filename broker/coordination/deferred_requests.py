@@ -1,4 +1,4 @@
-"""Heartbeats of consumer groups that are much to decide: beside the loop, one of a group at a time.
+"""Heartbeats and joins of consumer groups that are much to decide: beside the loop, one of a group at a time.
 
 Others of the group that are much to decide wait, as all do at the queue of Kafka's partition; who has nothing to be
 decided, who commits and who only looks doesn't.
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from broker.network.later import Later
 from coordinator.group.client import Client
-from coordinator.group.consumer.long_heartbeat import DeferredHeartbeat
+from coordinator.group.consumer.deferred import Deferred
 from protocol.errors import Error, KafkaError
+from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from broker.network.turns import RequestSteps, Turns
     from coordinator.group.shard import GroupShard
 
+A = TypeVar("A")
 R = TypeVar("R")
 
-Respond = Callable[[ConsumerGroupHeartbeatResponse | KafkaError], R]
+Begin = Callable[["GroupShard"], A | Deferred[A] | Later[A]]
+"""What the shard makes of the request: the answer, one that waits to be decided, or one that comes later. Raises
+KafkaError."""
 
 MOST_TRIES = 10
 """So often a decision is made anew since the group has changed meanwhile: members that left or were late, topics."""
@@ -34,37 +38,72 @@ class _MuchToDecideError(Exception):
     pass
 
 
-def answer(
+def heartbeat(
     groups: Groups,
     turns: Turns,
     context: RequestContext,
     client: Client,
     request: ConsumerGroupHeartbeatRequest,
-    respond: Respond[R],
+    respond: Callable[[ConsumerGroupHeartbeatResponse | KafkaError], R],
 ) -> R | Later[R]:
     """The handler's answer, which is what `respond` makes of the shard's. Nothing has happened where the client hangs
     up before a long one is decided."""
 
-    def question(shard: GroupShard) -> ConsumerGroupHeartbeatResponse:
-        answer = shard.consumer_heartbeat(client, request)
-        if isinstance(answer, DeferredHeartbeat):
+    def begin(shard: GroupShard) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
+        return shard.consumer_heartbeat(client, request)
+
+    def in_passing(shard: GroupShard) -> ConsumerGroupHeartbeatResponse:
+        answer = begin(shard)
+        if isinstance(answer, Deferred):
             raise _MuchToDecideError
         return answer
 
     try:
-        return groups.answer(request.group_id, question, respond)
+        return groups.answer(request.group_id, in_passing, respond)
     except _MuchToDecideError:
-        return turns.answer(_in_turn(groups, client, request, respond), context)
+        return turns.answer(_in_turn(groups, request, begin, respond), context)
+
+
+def join(
+    groups: Groups,
+    turns: Turns,
+    context: RequestContext,
+    client: Client,
+    request: JoinGroupRequest,
+    respond: Callable[[JoinGroupResponse | KafkaError], R],
+) -> R | Later[R]:
+    """As `heartbeat`, of who joins any group by the classic protocol."""
+    later: Later[R] = Later()
+
+    def in_passing(shard: GroupShard, answered: Callable[[JoinGroupResponse], None]) -> None:
+        if shard.join(client, request, answered) is not None:
+            raise _MuchToDecideError
+
+    def begin(
+        shard: GroupShard,
+    ) -> JoinGroupResponse | Deferred[JoinGroupResponse] | Later[JoinGroupResponse]:
+        joined: Later[JoinGroupResponse] = Later()
+        deferred = shard.join(client, request, joined.reply)
+        return joined if deferred is None else deferred
+
+    try:
+        groups.ask_for_later(request.group_id, in_passing, lambda found: later.reply(respond(found)))
+    except _MuchToDecideError:
+        return turns.answer(_in_turn(groups, request, begin, respond), context)
+    return later.answer()
 
 
 def _in_turn(
-    groups: Groups, client: Client, request: ConsumerGroupHeartbeatRequest, respond: Respond[R]
+    groups: Groups,
+    request: ConsumerGroupHeartbeatRequest | JoinGroupRequest,
+    begin: Begin[A],
+    respond: Callable[[A | KafkaError], R],
 ) -> RequestSteps[R]:
     """Once it is its turn in the group. All of it is of the shard that is there as it begins: where the partition is
     given up meanwhile the answer is NOT_COORDINATOR, though it may be led here again by then."""
     group_id = request.group_id
     shard = groups.shard_of(group_id)  # which the same call has found before
-    found: ConsumerGroupHeartbeatResponse | KafkaError
+    found: A | Later[A] | KafkaError
     place: Later[None] = Later()
     waiting = groups.deciding.get(group_id)
     is_first = waiting is None
@@ -76,7 +115,7 @@ def _in_turn(
         with shard.deciding(request):
             if not is_first:
                 yield place
-            found = yield from _decided(groups, shard, client, request)
+            found = yield from _decided(groups, shard, group_id, begin)
     except KafkaError as error:
         found = error
     finally:
@@ -86,26 +125,25 @@ def _in_turn(
             waiting.popleft().reply(None)
         else:
             del groups.deciding[group_id]
+    answer: A | KafkaError = (yield found) if isinstance(found, Later) else found
     if not shard.gate.is_open:
         committed: Later[KafkaError | None] = Later()
         shard.gate.when_committed(committed.reply)
         lost = yield committed
-        found = found if lost is None else lost
-    return respond(found)
+        answer = answer if lost is None else lost
+    return respond(answer)
 
 
-def _decided(
-    groups: Groups, shard: GroupShard, client: Client, request: ConsumerGroupHeartbeatRequest
-) -> RequestSteps[ConsumerGroupHeartbeatResponse]:
+def _decided(groups: Groups, shard: GroupShard, group_id: str, begin: Begin[A]) -> RequestSteps[A | Later[A]]:
     """Raises KafkaError. COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again: the group doesn't keep still."""
     for _ in range(MOST_TRIES):
-        _check_leads(groups, shard, request.group_id)
-        heartbeat = shard.consumer_heartbeat(client, request)
-        if not isinstance(heartbeat, DeferredHeartbeat):
-            return heartbeat
-        yield heartbeat.decide
-        _check_leads(groups, shard, request.group_id)
-        answer = heartbeat.settle()
+        _check_leads(groups, shard, group_id)
+        begun = begin(shard)
+        if not isinstance(begun, Deferred):
+            return begun
+        yield begun.decide
+        _check_leads(groups, shard, group_id)
+        answer: A | None = begun.settle()
         if answer is not None:
             return answer
     raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)

@@ -1,0 +1,105 @@
+"""Requests to a consumer group that are much to decide: beside the loop, by a copy of the group.
+
+    deferred = shard.consumer_heartbeat(client, request)    # an answer, or one that is deferred
+    deferred.decide()                                       # beside the loop
+    answer = deferred.settle()                              # on it; None: the group has changed meanwhile, begin again
+
+A decision changes nothing before it is taken, so it may be made in a thread while others are served: by the group as it
+is, and with a copy of it that the records are applied to. What the group is by then decides whether it counts. In Kafka
+the thread of the group's partition is held meanwhile.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from coordinator.group.classic.group import ClassicGroup
+from coordinator.group.consumer.decision import Decision
+from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.journal import StagedRecords
+from coordinator.group.parts import ShardParts
+from protocol.errors import KafkaError
+
+A = TypeVar("A")
+
+
+class Deferred(ABC, Generic[A]):
+    """One that isn't answered in passing: part of the work is done beside the loop first."""
+
+    @abstractmethod
+    def decide(self) -> None:
+        """In whatever thread. Raises nothing: `settle` does."""
+
+    @abstractmethod
+    def settle(self) -> A | None:
+        """On the loop: the answer, or None where the request has to begin again. Raises KafkaError, as in passing."""
+
+
+class DeferredDecision(Deferred[A]):
+    """One that waits to be decided."""
+
+    def __init__(self, parts: ShardParts, decision: Decision, decide: Callable[[], A]) -> None:
+        self._store = parts.store
+        self._journal = parts.journal
+        self._topics = parts.topics
+        self._decision = decision
+        self._decide = decide
+        self._seen = self._group_of_now()
+        self._topics_seen = parts.topics.version
+        self._hashes = parts.hashes
+        self._forgotten = parts.hashes.forgotten
+        self._answer: A | None = None
+        self._staged: StagedRecords | None = None
+        self._error: Exception | None = None
+
+    def decide(self) -> None:
+        decision = self._decision
+        try:
+            self._answer = self._decide()
+            if decision.records:  # else the group stays as it is, and isn't copied
+                self._staged = self._journal.staged(decision.group, decision.records)
+        except Exception as error:
+            self._error = error
+
+    def settle(self) -> A | None:
+        """Takes the decision, if it still counts."""
+        error, self._error = self._error, None
+        decision = self._decision
+        if self._group_of_now() != self._seen:
+            return None
+        if error is not None and self._topics.version != self._topics_seen:
+            return None  # it may have seen a change half
+        if error is not None and not isinstance(error, KafkaError):
+            raise error
+        decision.take_effect()
+        if error is not None:
+            raise error
+        self._taken()
+        if self._staged is not None:
+            self._journal.write_staged(self._staged)
+        self._written()
+        self._look_again_at_topics()
+        return self._answer
+
+    def _taken(self) -> None:
+        """Before the records are written."""
+
+    def _written(self) -> None:
+        """Once the records are written."""
+
+    def _look_again_at_topics(self) -> None:
+        """Whoever changed topics meanwhile told the groups that subscribed to them, and this one may only do so from
+        here on."""
+        group = self._store.consumer.get(self._decision.group.group_id)
+        if group is not None and self._hashes.forgotten != self._forgotten:
+            group.request_refresh()
+
+    def _group_of_now(self) -> tuple[ConsumerGroup | None, int, ClassicGroup | None, bool]:
+        """What is another one once the group has changed."""
+        group_id = self._decision.group.group_id
+        group = self._store.consumer.get(group_id)
+        classic = self._store.classic.get(group_id)
+        is_other = group_id in self._store.other or (classic is not None and len(classic.members) > 0)
+        return group, -1 if group is None else group.changes, classic, is_other
