@@ -59,7 +59,7 @@ class LogCleaner:
         self._clock = environment.clock
         self._scheduler = environment.scheduler
         self._settings = CleanerSettings.of(config)
-        self._throttle = self._new_throttle()
+        self._throttle = Throttle(self._settings.bytes_per_s, self._scheduler.time())
         self._passes: Passes = SlicedPasses(environment.files, environment.scheduler)
         if environment.workers is not None:
             from broker.cleaner.worker_passes import WorkerPasses
@@ -74,9 +74,6 @@ class LogCleaner:
         self._round: Iterator[None] | None = None
         self._is_round_due = False
         self._running = False
-
-    def _new_throttle(self) -> Throttle:
-        return Throttle(self._settings.bytes_per_s, self._scheduler.time())
 
     # ---- what a node does with it
 
@@ -111,7 +108,7 @@ class LogCleaner:
         if settings == self._settings:
             return
         self._settings = settings
-        self._throttle = self._new_throttle()
+        self._throttle = Throttle(self._settings.bytes_per_s, self._scheduler.time())
         self._cancel()
         for cleaning in [*self._under_way.values()]:
             self._keep_checkpoint(cleaning)
@@ -179,9 +176,7 @@ class LogCleaner:
         # the dirtiest last; that one is overdue gives it no precedence
         wanted.sort(key=lambda found: found[0])
         self._wanted = [partition for _, partition in wanted]
-        while self._wanted and self._may_begin():
-            self._begin_wanted(self._wanted.pop())
-            yield
+        yield from self._begin_some()
         for partition in self._partitions.all_compacted():
             yield from self._retain(partition)
 
@@ -255,11 +250,15 @@ class LogCleaner:
 
     # ---- passes
 
-    def _begin_wanted(self, partition: Partition) -> None:
-        if self._may_be_cleaned(partition):  # still
-            cleanable = self._judge(partition)
+    def _begin_some(self) -> Iterator[None]:
+        while self._wanted and self._may_begin():
+            partition = self._wanted.pop()
+            if self._may_be_cleaned(partition):  # still
+                yield from self._read_times(partition)
+            cleanable = self._judge(partition) if self._may_be_cleaned(partition) else None
             if cleanable is not None and is_wanted(cleanable, partition.topic.config):
                 self._begin(partition, cleanable.first_dirty_offset, cleanable.first_uncleanable_offset)
+            yield
 
     def _begin(self, partition: Partition, first_dirty_offset: int, first_uncleanable_offset: int) -> None:
         opened = partition.log
@@ -280,9 +279,12 @@ class LogCleaner:
         cleaning.begin(self._passes, self._throttle)
 
     def _passed(self) -> None:
-        """The next one of those that the last round found may begin; the outcome begins another round."""
-        if self._running and self._wanted and self._may_begin():
-            self._begin_wanted(self._wanted.pop())
+        """The next ones of those that the last round found may begin; where there are none, a round."""
+        if self._running and self._may_begin():
+            if self._round is None and self._wanted:
+                self._round = self._begin_some()
+            self._is_round_due = True
+            self._soon()
 
     def _outcome(self, cleaning: Cleaning, outcome: CleaningResult | Exception) -> None:
         partition = cleaning.partition

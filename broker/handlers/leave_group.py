@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.later import Later
-from broker.network.turns import PER_TURN, portions
+from broker.network.turns import PER_TURN
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import (
@@ -41,8 +41,9 @@ def handle(
         return LeaveGroupResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return LeaveGroupResponse(error_code=Error.INVALID_GROUP_ID)
-    if len(request.members) > PER_TURN:
-        return turns.answer(_in_turns(groups, request), context, to_the_end=True)
+    at_once = _at_once(groups, request.group_id)
+    if len(request.members) > at_once:
+        return turns.answer(_in_turns(groups, request, at_once), context, to_the_end=True)
     is_batch = context.api_version >= BATCH_VERSION
     if not is_batch:
         request.members = [MemberIdentity(member_id=request.member_id)]
@@ -58,11 +59,19 @@ def handle(
     return groups.answer(request.group_id, lambda shard: shard.leave(request), respond)
 
 
-def _in_turns(groups: Groups, request: LeaveGroupRequest) -> RequestSteps[LeaveGroupResponse]:
+def _at_once(groups: Groups, group_id: str) -> int:
+    try:
+        shard = groups.shard_of(group_id)
+    except KafkaError:
+        return PER_TURN
+    return shard.leaving_in_passing(group_id) or PER_TURN
+
+
+def _in_turns(groups: Groups, request: LeaveGroupRequest, at_once: int) -> RequestSteps[LeaveGroupResponse]:
     """Of many members: some leave after the others, as if they were asked for one request behind the other."""
     left: list[MemberResponse] = []
-    for members in portions(request.members):
-        some = LeaveGroupRequest(group_id=request.group_id, members=[*members])
+    for start in range(0, len(request.members), at_once):
+        some = LeaveGroupRequest(group_id=request.group_id, members=request.members[start : start + at_once])
         later: Later[tuple[Error, list[MemberResponse]] | KafkaError] = Later()
         groups.ask(request.group_id, partial(_leave, some), later.reply)
         found = yield later

@@ -27,7 +27,7 @@ from coordinator.group.consumer.classic_members import ClassicMembers
 from coordinator.group.consumer.deferred import Deferred
 from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
 from coordinator.group.consumer.heartbeats import Heartbeats
-from coordinator.group.consumer.leaving import Leaving
+from coordinator.group.consumer.leaving import Leaving, most_leaving
 from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.regexes import Regexes
 from coordinator.group.consumer.sessions import ConsumerSessions
@@ -175,6 +175,11 @@ class GroupShard:
         """LeaveGroup: an error of the whole request, or each member with its own. Raises KafkaError."""
         return self._classic_requests.leave(request)
 
+    def leaving_in_passing(self, group_id: str) -> int | None:
+        """How many members of a consumer group may leave in one call, at some 10 ms; None for a classic group."""
+        group = self.groups.consumer.get(group_id)
+        return None if group is None else most_leaving(group)
+
     def consumer_heartbeat(
         self, client: Client, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
@@ -185,7 +190,11 @@ class GroupShard:
         self, request: ConsumerGroupHeartbeatRequest | JoinGroupRequest
     ) -> AbstractContextManager[None]:
         """While one that is deferred waits to be decided its member isn't late."""
-        return self._sessions.deciding(request.group_id, request.member_id)
+        if isinstance(request, JoinGroupRequest):
+            instance_id = request.group_instance_id
+        else:
+            instance_id = request.instance_id
+        return self._sessions.deciding(request.group_id, request.member_id, instance_id)
 
     # --- offsets --------------------------------------------------------------------------------------------
 

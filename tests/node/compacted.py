@@ -16,7 +16,7 @@ from storage.log.results import AppendOrigin
 from tests.support.topics import topics_of
 from tests.support.whole_server import started
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 SMALL_SEGMENTS = {"cleanup.policy": "compact", "internal.segment.bytes": "500", "file.delete.delay.ms": "0"}
 BY_ITSELF_NEVER = {"min.cleanable.dirty.ratio": "1.0"}
 

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from broker.handlers import leave_group
-from broker.network import turns
 from broker.network.later import Later
+from coordinator.group.consumer import leaving
 from protocol.errors import Error, KafkaError
+from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from protocol.messages.groups_classic import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.wire.codec import encode
 from tests.node.test_group_handlers import OneShard
 
 
@@ -31,7 +33,6 @@ def joined(groups: OneShard, count: int) -> list[str]:
 def portions(groups: OneShard, monkeypatch: pytest.MonkeyPatch, at_once: int) -> list[int]:
     """How many leave together, from here on."""
     monkeypatch.setattr(leave_group, "PER_TURN", at_once)
-    monkeypatch.setattr(turns, "PER_TURN", at_once)
     sizes: list[int] = []
     leave = groups.shard.leave
 
@@ -58,6 +59,26 @@ def test_many_members_leave_some_after_the_others(monkeypatch: pytest.MonkeyPatc
         (first, Error.UNKNOWN_MEMBER_ID),
     ]
     assert [*groups.shard.groups.classic["g"].members] == [fourth]
+
+
+@pytest.mark.limit("coordinator.group.consumer.leaving.MOST_LEAVING_WORK")
+def test_members_of_a_consumer_group_leave_by_how_much_its_topics_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = OneShard()
+    groups.consumers.enter("new", "t")
+    metadata = b"\0\1" + encode(ConsumerProtocolSubscription(topics=["t", "u"]), 1)
+    classic: list[str] = []
+    for _ in range(4):
+        answer = groups.consumers.join(version=3, protocols=[("range", metadata)])
+        assert answer.join is not None
+        classic.append(answer.join.member_id)
+    sizes = portions(groups, monkeypatch, 1_000)
+    monkeypatch.setattr(leaving, "MOST_LEAVING_WORK", 2 * (50 + 5 * 2))
+    answer_ = left(groups, classic[:3])
+    assert sizes == [2, 1]
+    assert [each.error_code for each in answer_.members] == [Error.NONE] * 3
+    assert {*groups.consumers.group.members} == {"new", classic[3]}
 
 
 def test_a_coordinator_that_is_another_one_meanwhile_is_the_answer_of_all(

@@ -22,6 +22,7 @@ from tests.node.admin_requests import create
 from tests.node.computing import Held
 from tests.node.test_long_heartbeats import end_of_offsets, join, leave, told
 from tests.support.straight import Straight
+from tests.support.whole_server import clock_of
 from tests.support.wire import Client, Outcome
 
 SUBSCRIPTION = b"\0\1" + encode(ConsumerProtocolSubscription(topics=["t"]), 1)
@@ -110,6 +111,24 @@ async def test_a_group_that_is_empty_by_then_is_joined_as_a_classic_one(node: Se
     member, generation = joined(client.receive(sent))
     assert generation == 1
     assert [*node.groups.shard_of("g").groups.classic["g"].members] == [member]
+    assert not node.groups.deciding
+
+
+async def test_a_static_member_is_not_late_while_its_own_return_is_decided(node: Server, held: Held) -> None:
+    client, again = Client(Straight(node)), Client(Straight(node))
+    request = classic()
+    request.group_instance_id = "instance"
+    sent = client.send(request, 5)
+    await held.let_go()
+    owner, _ = joined(client.receive(sent))
+    sent = again.send(request, 5)
+    clock_of(node).advance_ms(30_000)
+    assert owner in node.groups.shard_of("g").groups.consumer["g"].members
+    await held.let_go()
+    member, _ = joined(again.receive(sent))
+    group = node.groups.shard_of("g").groups.consumer["g"]
+    assert group.static_members["instance"] == member
+    assert owner not in group.members
     assert not node.groups.deciding
 
 

@@ -15,7 +15,9 @@ from broker.cleaner.throttle import Throttle
 from broker.replicas.partition import Partition
 from broker.server import Server
 from protocol.errors import Error
+from storage.background import Then
 from storage.cleaning.plan import CleanedSegment, CleaningPlan, CleaningResult
+from storage.log.partition_log import PartitionLog
 from tests.node.compacted import checkpoint, create, fill, until
 from tests.node.test_altered_settings import BROKER, SET, alter
 from tests.support.whole_server import started
@@ -110,6 +112,30 @@ async def test_a_pass_that_is_ended_counts_until_it_has_stopped(tmp_path: Path) 
     await until(are_compacted(node, names))
     assert counting.most == 1
     assert counting.begun == len(names) + 1
+
+
+async def test_what_became_dirty_during_a_pass_waits_for_no_other_to_be_put_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, _, names = await with_dirty(tmp_path, 1, "log.cleaner.backoff.ms=600000")
+    create(node, "late", min_cleanable_dirty_ratio="0.1")
+    replace = PartitionLog.replace_segments
+    waiting: list[Callable[[], None]] = []
+
+    def wait(log: PartitionLog, cleaned: CleanedSegment, then: Then) -> None:
+        if log.topic == "late":
+            replace(log, cleaned, then)
+            return
+        fill(node, topic="late")
+        waiting.append(lambda: replace(log, cleaned, then))
+
+    monkeypatch.setattr(PartitionLog, "replace_segments", wait)
+    node.cleaner.look()
+    await until(are_compacted(node, ["late"]))
+    monkeypatch.undo()
+    [put_in_place] = waiting
+    put_in_place()
+    await until(are_compacted(node, names))
 
 
 async def test_who_looks_amid_a_round_that_has_chosen_already_has_another_one_begin_behind_it(

@@ -75,8 +75,16 @@ class Heartbeats:
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leaving.leave(request)
         regex = request.subscribed_topic_regex or ""
-        if self._regexes.is_much_to_compile(regex) and self._may_go_over(request.group_id):
+        if self._regexes.is_much_to_compile(regex) and self._may_go_over(request):
             return ExpressionFirst(self._regexes, regex)
+        try:
+            return self._begun(client, request)
+        finally:
+            self._regexes.expect_nothing()
+
+    def _begun(
+        self, client: Client, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse | LongHeartbeat:
         decision = self._admit(request)
         if not self._in_passing(decision, request):
             decide = partial(self._decide, decision, client, request)
@@ -89,9 +97,9 @@ class Heartbeats:
         self._journal.write(decision.records)
         return answer
 
-    def _may_go_over(self, group_id: str) -> bool:
-        classic = self._parts.store.classic.get(group_id)
-        return classic is not None and len(classic.members) > 0
+    def _may_go_over(self, request: ConsumerGroupHeartbeatRequest) -> bool:
+        classic = self._parts.store.classic.get(request.group_id)
+        return request.member_epoch == JOIN_EPOCH and classic is not None and len(classic.members) > 0
 
     def _in_passing(self, decision: Decision, request: ConsumerGroupHeartbeatRequest) -> bool:
         group = decision.group

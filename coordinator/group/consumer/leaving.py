@@ -26,6 +26,16 @@ from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, Con
 
 log = logging.getLogger("barnabas.groups")
 
+MOST_LEAVING_WORK = 10_000
+"""Some 10 ms, the unit being about a microsecond: with each member that leaves the group's topics are gone through."""
+
+_PER_MEMBER, _PER_TOPIC = 50, 5
+
+
+def most_leaving(group: ConsumerGroup) -> int:
+    """How many members leave in one turn."""
+    return max(1, MOST_LEAVING_WORK // (_PER_MEMBER + _PER_TOPIC * len(group.topics)))
+
 
 class Leaving:
     """Members leave consumer groups."""

@@ -155,8 +155,12 @@ class Regexes:
         return len(regex) > MOST_CHARACTERS_IN_PASSING and not is_expected
 
     def expect(self, regex: str, found: Pattern | KafkaError) -> None:
-        """A heartbeat brings the expression now, which was compiled for it, or is none."""
+        """The next heartbeat brings the expression, which was compiled for it, or is none."""
         self._expected = regex, found
+
+    def expect_nothing(self) -> None:
+        """That heartbeat has been decided."""
+        self._expected = None
 
     def follow(self, decision: Decision) -> RegexChange:
         """Follow a member's change; a resolution begins with the decision where one is due.
@@ -188,7 +192,6 @@ class Regexes:
         expected = self._expected
         if expected is None or expected[0] != regex:
             return checked(regex)
-        self._expected = None
         found = expected[1]
         if isinstance(found, KafkaError):
             raise found

@@ -41,19 +41,24 @@ class ConsumerSessions:
         self._timeouts_of = parts.timeouts_of
         self._late = late
         self._deciding: dict[tuple[str, str], int] = {}
-        """How many heartbeats wait to be decided, by group and member; without those that none does of."""
+        """How many requests wait to be decided, by group and member; without those that none does of."""
 
     @contextmanager
-    def deciding(self, group_id: str, member_id: str) -> Iterator[None]:
-        """A heartbeat of the member waits to be decided: no timer of it is due before that is done."""
-        member = group_id, member_id
-        self._deciding[member] = self._deciding.get(member, 0) + 1
+    def deciding(self, group_id: str, member_id: str, instance_id: str | None) -> Iterator[None]:
+        """A request of the member waits to be decided: no timer of it is due before that is done, nor one of whoever
+        has the place of that instance."""
+        group = self._groups.get(group_id)
+        owner = None if group is None or instance_id is None else group.static_members.get(instance_id)
+        members = {(group_id, each) for each in (member_id, owner) if each}
+        for member in members:
+            self._deciding[member] = self._deciding.get(member, 0) + 1
         try:
             yield
         finally:
-            left = self._deciding.pop(member) - 1
-            if left:
-                self._deciding[member] = left
+            for member in members:
+                left = self._deciding.pop(member) - 1
+                if left:
+                    self._deciding[member] = left
 
     def _schedule(self, key: _Key, delay_ms: int, late: Callable[[], None]) -> None:
         self._runtime.schedule(key, delay_ms, partial(self._due, key, late))

@@ -106,6 +106,7 @@ def test_an_expression_that_is_much_to_compile_is_compiled_before_its_group_goes
     first.decide()
     assert groups.heartbeat(old, 1) is Error.NONE  # it is a classic group still
     first.settle()
+    check = regexes.checked
     monkeypatch.delattr(regexes, "checked")  # it is compiled
     if is_valid:
         assert not isinstance(groups.shard.consumer_heartbeat(client, request), Deferred)
@@ -114,6 +115,8 @@ def test_an_expression_that_is_much_to_compile_is_compiled_before_its_group_goes
         with pytest.raises(KafkaError) as refused:
             groups.shard.consumer_heartbeat(client, request)
         assert refused.value.error is Error.INVALID_REGULAR_EXPRESSION
+    monkeypatch.setattr(regexes, "checked", check, raising=False)
+    assert groups.shard.regexes.is_much_to_compile(request.subscribed_topic_regex or "")  # not kept
 
 
 def test_a_classic_member_is_told_to_join_and_gives_up_first() -> None:
