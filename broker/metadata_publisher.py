@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.dynamic_settings import set_dynamic
 from broker.controller.image import BROKER_RESOURCE
-from protocol.steps import at_once
+from protocol.steps import Steps, at_once
 
 if TYPE_CHECKING:
     from broker.cleaner.log_cleaner import LogCleaner
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from broker.network.connection_limits import ConnectionLimits
     from broker.quotas.client_quotas import ClientQuotas
     from broker.replicas.partitions import Partitions
-    from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.server")
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
+    from protocol.steps import Steps
     from storage.log.log_config import LogConfig
 
 log = logging.getLogger("barnabas.cleaner")
@@ -167,15 +168,13 @@ class LogCleaner:
         self.uncleanable = {each: why for each, why in self.uncleanable.items() if not each.is_gone}
         wanted: list[tuple[float, Partition]] = []
         for partition in self._partitions.all_compacted():
-            if partition not in self._resting and self._may_be_cleaned(partition):
-                yield from self._read_times(partition)
-                cleanable = self._judge(partition) if self._may_be_cleaned(partition) else None
-                if cleanable is not None and is_wanted(cleanable, partition.topic.config):
+            if partition not in self._resting:
+                cleanable = yield from self._look_at(partition)
+                if cleanable is not None:
                     wanted.append((cleanable.ratio, partition))
             yield
         # the dirtiest last; that one is overdue gives it no precedence
-        wanted.sort(key=lambda found: found[0])
-        self._wanted = [partition for _, partition in wanted]
+        self._wanted = [partition for _, partition in sorted(wanted, key=lambda found: found[0])]
         yield from self._begin_some()
         for partition in self._partitions.all_compacted():
             yield from self._retain(partition)
@@ -187,11 +186,15 @@ class LogCleaner:
         return passing < threads and len(self._under_way) < 2 * threads
 
     def _may_be_cleaned(self, partition: Partition) -> bool:
-        return (
-            partition.may_be_rewritten
-            and partition not in self._under_way
-            and partition not in self.uncleanable
-        )
+        is_free = partition not in self._under_way and partition not in self.uncleanable
+        return is_free and partition.may_be_rewritten
+
+    def _look_at(self, partition: Partition) -> Steps[Cleanable | None]:
+        """What of it a pass would compact; None where none may be made, or is wanted."""
+        if self._may_be_cleaned(partition):
+            yield from self._read_times(partition)
+        cleanable = self._judge(partition) if self._may_be_cleaned(partition) else None
+        return cleanable if cleanable is not None and is_wanted(cleanable, partition.topic.config) else None
 
     def _read_times(self, partition: Partition) -> Iterator[None]:
         """What can't be read `_judge` meets again, and tells of."""
@@ -225,9 +228,8 @@ class LogCleaner:
             return None
         if cleanable.is_reset:
             checkpointed = to_judge.checkpointed
-            if not (
-                opened.config.deletes and checkpointed is not None and checkpointed < opened.log_start_offset
-            ):
+            is_behind = checkpointed is not None and checkpointed < opened.log_start_offset
+            if not (opened.config.deletes and is_behind):
                 log.warning(
                     "%s-%d was compacted up to %s, which is outside of the log: it is so anew from its start %d on",
                     *key,
@@ -253,10 +255,8 @@ class LogCleaner:
     def _begin_some(self) -> Iterator[None]:
         while self._wanted and self._may_begin():
             partition = self._wanted.pop()
-            if self._may_be_cleaned(partition):  # still
-                yield from self._read_times(partition)
-            cleanable = self._judge(partition) if self._may_be_cleaned(partition) else None
-            if cleanable is not None and is_wanted(cleanable, partition.topic.config):
+            cleanable = yield from self._look_at(partition)  # as it is now
+            if cleanable is not None:
                 self._begin(partition, cleanable.first_dirty_offset, cleanable.first_uncleanable_offset)
             yield
 

@@ -30,7 +30,7 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from protocol.steps import at_once
+from protocol.steps import Steps, at_once
 from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
-    from protocol.steps import Steps
 
 PRODUCER_FENCED_VERSION = 2
 BATCH_VERSION = 4  # brokers', of transactions version 2

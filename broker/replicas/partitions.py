@@ -15,7 +15,7 @@ from broker.controller.pause import Pause
 from broker.replicas.partition import HostedTopic, Partition
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
-from protocol.steps import at_once
+from protocol.steps import Steps, at_once
 from storage.checkpoints import CheckpointError
 from storage.log.log_config import LogConfig
 from storage.log.recovery import InconsistentTopicIdError
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from broker.environment.chance import Chance
     from broker.environment.clock import Clock
     from coordinator.commit_waiters import Failed
-    from protocol.steps import Steps
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog
 

@@ -23,19 +23,18 @@ from tests.bench.checkouts import ROOT, OfCheckout, compile_checkout
 from tests.support.ready_requests import fetch_batches
 from tests.support.wire import Client
 
+Do = Callable[[str, str, int], object]
+"""By the broker's address, a topic, and how many times."""
+
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """`do(bootstrap, topic, times)`, which is done `few` and `many` times."""
+    """What is done `few` and `many` times."""
 
     title: str
-    do: Callable[[str, str, int], object]
+    do: Do
     few: int
     many: int
-
-
-def _produced(bootstrap: str, topic: str, megabytes: int) -> None:
-    measures.produce_ready_batches(bootstrap, topic, megabytes)
 
 
 def _fetched(bootstrap: str, topic: str, times: int) -> None:
@@ -66,7 +65,7 @@ def _nothing(bootstrap: str, topic: str, times: int) -> None:
 
 
 COUNTED = {
-    "produce-raw": Counted("produce, ready batches, each MB", _produced, 20, 220),
+    "produce-raw": Counted("produce, ready batches, each MB", measures.produce_ready_batches, 20, 220),
     "fetch-raw": Counted("fetch, raw client, each 10 MB", _fetched, 2, 22),
     "fetch-one": Counted("fetch of one record, each", _fetched_one, 500, 3500),
     "single-raw": Counted("one record a request, each", measures.single_records_raw, 500, 3500),
@@ -86,13 +85,13 @@ def main() -> int:
     checkouts = [ROOT, *([options.beside] if options.beside else [])]
     for checkout in checkouts:
         compile_checkout(checkout)
-    figures = [_count(checkout, Counted("", _nothing, 0, 0), 0) for checkout in checkouts]
+    figures = [_count(checkout, _nothing, 0) for checkout in checkouts]
     _print("start and stop", figures)
     for key in options.only:
         counted = COUNTED[key]
         figures = []
         for checkout in checkouts:
-            few, many = (_count(checkout, counted, times) for times in (counted.few, counted.many))
+            few, many = (_count(checkout, counted.do, times) for times in (counted.few, counted.many))
             figures.append((many - few) // (counted.many - counted.few))
         _print(counted.title, figures)
     return 0
@@ -104,7 +103,7 @@ def _print(title: str, figures: list[int]) -> None:
     print(f"{title:34}{first:16,}{cells}", flush=True)
 
 
-def _count(checkout: Path, counted: Counted, times: int) -> int:
+def _count(checkout: Path, do: Do, times: int) -> int:
     """Of one broker, from its start to its end."""
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as folder:
         written = Path(folder) / "counted"
@@ -113,7 +112,7 @@ def _count(checkout: Path, counted: Counted, times: int) -> int:
         broker.start()
         try:
             measures.create_topic(broker.bootstrap, "counted")
-            counted.do(broker.bootstrap, "counted", times)
+            do(broker.bootstrap, "counted", times)
         finally:
             broker.stop()
         for line in written.read_text().splitlines():
