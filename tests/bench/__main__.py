@@ -3,9 +3,9 @@
 First each is launched afresh a few times, on an empty folder: from the start of its process until
 confluent-kafka holds the acknowledgement of a record, and what memory it takes when it has idled. Then
 one of each stays up, and every measure is taken of the one and of the other in turn, round for round,
-after a round that warms both up and does not count. Last come 5,000 partitions and 2,000 topics, in
-fewer rounds, since Apache Kafka takes its time over them: `--only many-created` (or any other of their rows)
-measures all of these and nothing else.
+after a round that warms both up and does not count; who is first in a round is last in the next. Last come
+5,000 partitions and 2,000 topics, in fewer rounds, since Apache Kafka takes its time over them: `--only many-created`
+(or any other of their rows) measures all of these and nothing else.
 
 `--beside CHECKOUT` measures the broker of another checkout in turn with this one's: what a change costs or gains.
 """
@@ -20,7 +20,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -109,31 +109,35 @@ def _options() -> argparse.Namespace:
 def _measure_launches(
     makers: dict[str, MakeServer], folder: Path, rounds: int, sides: dict[str, Figures]
 ) -> None:
-    for number, (side, make) in itertools.product(range(rounds), makers.items()):
-        name = f"{number}-{side.split()[0]}"
-        figures = {}
-        server = make(folder / f"launch-{name}")
-        started_s = time.perf_counter()
-        server.start()
-        try:
-            measures.first_acknowledged(server.bootstrap)
-            figures["launch"] = time.perf_counter() - started_s
-            time.sleep(IDLE_S)
-            figures["rss"], figures["pss"] = measures.memory_mb(server.pid)
-            figures["launch-group"] = groups.first_record(server.bootstrap, "first")
-        finally:
-            server.stop()
-        server = make(folder / f"launch-commit-{name}")
-        started_s = time.perf_counter()
-        server.start()
-        try:
-            transactions.first_committed(server.bootstrap)
-            figures["launch-commit"] = time.perf_counter() - started_s
-        finally:
-            server.stop()
-        for key, figure in figures.items():
-            sides[side].setdefault(key, []).append(figure)
-            print(f"launch {number + 1}: {side} {key} {figure:.3f}", flush=True)
+    for number in range(rounds):
+        for side in _turn(makers, number):
+            for key, figure in _launch(makers[side], folder, f"{number}-{side.split()[0]}").items():
+                sides[side].setdefault(key, []).append(figure)
+                print(f"launch {number + 1}: {side} {key} {figure:.3f}", flush=True)
+
+
+def _launch(make: MakeServer, folder: Path, name: str) -> dict[str, float]:
+    figures = {}
+    server = make(folder / f"launch-{name}")
+    started_s = time.perf_counter()
+    server.start()
+    try:
+        measures.first_acknowledged(server.bootstrap)
+        figures["launch"] = time.perf_counter() - started_s
+        time.sleep(IDLE_S)
+        figures["rss"], figures["pss"] = measures.memory_mb(server.pid)
+        figures["launch-group"] = groups.first_record(server.bootstrap, "first")
+    finally:
+        server.stop()
+    server = make(folder / f"launch-commit-{name}")
+    started_s = time.perf_counter()
+    server.start()
+    try:
+        transactions.first_committed(server.bootstrap)
+        figures["launch-commit"] = time.perf_counter() - started_s
+    finally:
+        server.stop()
+    return figures
 
 
 def _measure_speeds(
@@ -146,8 +150,9 @@ def _measure_speeds(
         }
         for number, group in itertools.product(range(rounds + 1), SPEEDS):
             wanted = group if only is None else _needed(group, only)
-            for side, server in servers.items():
-                for key, figure in _measure_group(server, f"round-{number}-{group[0][0]}", wanted).items():
+            for side in _turn(servers, number):
+                topic = f"round-{number}-{group[0][0]}"
+                for key, figure in _measure_group(servers[side], topic, wanted).items():
                     label = f"round {number}" if number else "warming up"
                     print(f"{label}: {side} {key} {figure:,.2f}", flush=True)
                     if number and (only is None or key.removesuffix("-cpu") in only):
@@ -157,16 +162,21 @@ def _measure_speeds(
 def _measure_many(
     makers: dict[str, MakeServer], folder: Path, rounds: int, only: set[str], sides: dict[str, Figures]
 ) -> None:
-    for number, (key, measure), (side, make) in itertools.product(
-        range(rounds),
-        [("many", many.measure_partitions), ("topics", many.measure_topics)],
-        makers.items(),
+    for number, (key, measure) in itertools.product(
+        range(rounds), [("many", many.measure_partitions), ("topics", many.measure_topics)]
     ):
-        if any(wanted.split("-")[0] == key for wanted in only):
-            figures = measure(make(folder / f"{key}-{number}-{side.split()[0]}"))
+        if not any(wanted.split("-")[0] == key for wanted in only):
+            continue
+        for side in _turn(makers, number):
+            figures = measure(makers[side](folder / f"{key}-{number}-{side.split()[0]}"))
             for name, figure in figures.items():
                 print(f"round {number + 1}: {side} {name} {figure:,.2f}", flush=True)
                 sides[side].setdefault(name, []).append(figure)
+
+
+def _turn(sides: Iterable[str], number: int) -> list[str]:
+    """In which order they are measured in a round: what the first one warms up or wears out the next one finds so."""
+    return [*sides][:: -1 if number % 2 else 1]
 
 
 Speed = tuple[str, Callable[[str, str], measures.Pace | dict[str, float]]]

@@ -30,15 +30,20 @@ Figures = Mapping[str, Sequence[float]]
 
 
 def table(rows: Sequence[Row], sides: Mapping[str, Figures]) -> str:
-    """Median (least to most) of each row, a column a side, and whether the first side meets its aim."""
-    lines = [["", *sides, "aim", ""]]
+    """Median (least to most) of each row, a column a side, and whether the first side meets its aim.
+
+    Last the median of its ratios to each other side in the same round: the machine's pace changes between rounds.
+    """
+    first_side, *others = sides
+    lines = [["", *sides, "aim", "", *(f"to {side}" for side in others)]]
     for row in rows:
         if not any(figures.get(row.key) for figures in sides.values()):
             continue
         cells = [f"{row.title} ({row.unit})"]
         cells += [_cell(row, figures.get(row.key, ())) for figures in sides.values()]
-        first = next(iter(sides.values())).get(row.key, ())
-        lines.append([*cells, _aim(row), _verdict(row, first)])
+        first = sides[first_side].get(row.key, ())
+        ratios = [_ratio(first, sides[side].get(row.key, ())) for side in others]
+        lines.append([*cells, _aim(row), _verdict(row, first), *ratios])
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join(
         "  ".join(
@@ -80,6 +85,11 @@ def _cell(row: Row, figures: Sequence[float]) -> str:
         return "-"
     median, least, most = statistics.median(figures), min(figures), max(figures)
     return f"{median:,.{row.decimals}f} ({least:,.{row.decimals}f} to {most:,.{row.decimals}f})"
+
+
+def _ratio(figures: Sequence[float], others: Sequence[float]) -> str:
+    ratios = [figure / other for figure, other in zip(figures, others, strict=False) if other]
+    return f"{statistics.median(ratios):.3g}" if ratios else ""
 
 
 def _aim(row: Row) -> str:
