@@ -1,10 +1,8 @@
 """The controller: who wants the metadata changed submits a request, and is answered once the change is committed.
 
 On one node the controller is here, and commits what its disk has: the answer comes behind a sync, and within `submit`
-where nothing is changed. Where another node has it, a request of a client goes there as a whole (Kafka:
-`ForwardingManager`, in an Envelope), and is decided, authorized and answered there by the same handlers: `submit`
-answers NOT_CONTROLLER on a node that isn't the leader of the metadata log. Such a node is an observer: it applies what
-it fetched by `MetadataLog.catch_up`.
+where nothing is changed. `submit` answers NOT_CONTROLLER on a node that isn't the leader of the metadata log. Such a
+node is an observer: it applies what it fetched by `MetadataLog.catch_up`.
 Source: QuorumController.ControllerWriteEvent.
 """
 
@@ -141,11 +139,12 @@ class Controller:
     ) -> Steps[Callable[[], None]]:
         """What tells it then."""
         metadata = self._metadata
+        epoch = metadata.epoch
         try:
             result = deciding if isinstance(deciding, ControllerResult) else (yield from deciding)
         except KafkaError as refusal:
             return partial(reply, refusal)
-        if not metadata.is_leader:  # any more
+        if not metadata.is_leader or metadata.epoch != epoch:  # any more
             return partial(reply, KafkaError(Error.NOT_CONTROLLER))
         try:
             if len(result.records) > PER_STEP:
@@ -153,6 +152,8 @@ class Controller:
             elif result.records:
                 metadata.append(result.records, may_split=result.may_split)
         except KafkaError as failure:
+            if failure.error is Error.NOT_CONTROLLER:  # any more
+                return partial(reply, failure)
             logger.error("a change can't be written to the metadata log: %s", failure)
             told = KafkaError(failure.error)  # the disk's own words are for the log alone
             return partial(reply, told if told.error is Error.UNKNOWN_SERVER_ERROR else result.answer(told))

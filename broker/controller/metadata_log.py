@@ -11,14 +11,14 @@ Whoever acts on a change, or tells a client of it, waits with `when_committed`. 
 the start, and `catch_up` the log behind it on a node that doesn't lead the log.
 
 Kafka writes a decision's records as one batch where they are atomic, or between BeginTransaction and EndTransaction
-records (KIP-868); both are read. Kafka's NoOp records (metadata.max.idle.interval.ms) are not written: they move the
-high watermark of followers, and there are none here.
+records (KIP-868); both are read. Its NoOp records, which move followers' high watermarks, are not written.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.controller import quorum_state
@@ -54,9 +54,8 @@ class MetadataLog:
 
     - `image` is of what is committed, `written` of everything in the log: see above.
     - `on_change` follows each change that is committed, before those that wait for it are told; it may be in steps.
-    - `replicate(end_offset)` is called after each batch that is written. The only voter of a quorum commits there and
-      then while it starts, and from then on when the disk has it; who has others waits for them, and calls `commit`
-      once a majority has the batch.
+    - `replicate(end_offset)` is called after each batch that is written. The only voter commits there and then while it
+      starts, and from then on when the disk has it; who has others calls `commit` once a majority has the batch.
     """
 
     def __init__(
@@ -77,6 +76,7 @@ class MetadataLog:
         node's to know."""
         self.replicate: Callable[[int], None] = self.commit
         self.is_leader = False
+        self._leads = 0  # the epoch in which this node leads the log; 0: another one does
         self._clock = clock
         self._deferred = DeferredEventQueue()
         self._committed_offset = 0  # everything below it is in the logs of a majority
@@ -112,10 +112,8 @@ class MetadataLog:
         self._deferred.commit(self._committed_offset)
 
     def catch_up(self, high_watermark: int) -> None:
-        """An observer's log has been fetched, and is committed up to here: apply it, and follow what changed.
-
-        Raises as `replay`.
-        """
+        """An observer's log is committed up to here, as far as it was fetched: apply it, and follow what changed.
+        Raises as `replay`."""
         self.commit(high_watermark)
 
     def _apply_committed(self) -> None:
@@ -124,10 +122,13 @@ class MetadataLog:
         self._has_changed = True
         waiting = self._uncommitted
         while waiting and waiting[0][0] == self._applied_offset and waiting[0][1] <= committed_offset:
-            _, self._applied_offset, size_bytes, appended = waiting.popleft()
+            base_offset, self._applied_offset, size_bytes, appended = waiting.popleft()
             self.snapshots.count(size_bytes)
-            for record in appended:
-                self.image.apply(record)
+            try:
+                for record in appended:
+                    self.image.apply(record)
+            except Exception as error:  # decided by a copy of the image that took it
+                raise contradiction(self.log, base_offset, error) from error
         while waiting and waiting[0][1] <= committed_offset:  # read from the log, with what lies before it
             waiting.popleft()
         if self._applied_offset == committed_offset:
@@ -166,7 +167,7 @@ class MetadataLog:
         """
         stored = quorum_state.read_leader_epoch(self.log.files, self.log.directory)
         of_snapshot = 0 if self.snapshots.newest is None else self.snapshots.newest.epoch
-        self.epoch = max(0, self.log.leader_epochs.latest, stored, of_snapshot) + 1
+        self._leads = self.epoch = max(0, self.log.leader_epochs.latest, stored, of_snapshot) + 1
         self.log.assign_leader_epoch(self.epoch)
         value = self.quorum.leader_change(node_id)
         batch = build_control_batch(control_key(LEADER_CHANGE), value, timestamp=self._clock.now_ms())
@@ -208,9 +209,11 @@ class MetadataLog:
 
     def _sync(self, end_offset: int) -> None:
         self.log.flush(self._clock.now_ms())
-        self.log.when_flushed(end_offset, self._synced)
+        self.log.when_flushed(end_offset, partial(self._synced, self._leads))
 
-    def _synced(self, failure: Exception | None) -> None:
+    def _synced(self, epoch: int, failure: Exception | None) -> None:
+        if epoch != self._leads:
+            return  # what this node wrote when it led is another's to commit, or to cut off
         if failure is None:
             self.commit(self.log.recovery_point)
         elif self._lost is None:
@@ -223,6 +226,7 @@ class MetadataLog:
         `image` has nothing that could be lost. What the log has beyond it the new leader confirms or cuts off.
         """
         self.is_leader = False
+        self._leads = 0
         self._forget_written(KafkaError(Error.NOT_CONTROLLER))
 
     def _forget_written(self, reason: KafkaError) -> None:
@@ -248,7 +252,7 @@ class MetadataLog:
 
     def _note_committed(self, end_offset: int) -> None:
         self.log.update_high_watermark(end_offset)
-        self._committed_offset = max(self._committed_offset, end_offset)
+        self._committed_offset = max(self._committed_offset, min(end_offset, self.log.log_end_offset))
 
     def _advance(self) -> None:
         """What is committed comes into force, is followed, and is told to those that wait for it."""
@@ -286,12 +290,14 @@ class MetadataLog:
         `atomicOf`).
 
         Raises KafkaError where it can't be written: UNKNOWN_SERVER_ERROR where it is too large, in records or above
-        8 MiB. Of several batches those before are in force then. Raises BrokenInvariantError where it is written and
-        yet can't be applied or followed.
+        8 MiB; NOT_CONTROLLER where this node doesn't lead the log, or not any more at a later step. Of several batches
+        those before are in force then. Raises BrokenInvariantError where it is written and yet can't be applied or
+        followed.
         """
         if len(decided) > MAX_RECORDS_PER_BATCH and not may_split:
             raise too_large_to_write(f"{len(decided)} records are no single batch")
         metadata_version = self._metadata_version
+        epoch = self._leads
         try:
             for first in range(0, len(decided), MAX_RECORDS_PER_BATCH):
                 part = [
@@ -299,6 +305,8 @@ class MetadataLog:
                     for record in decided[first : first + MAX_RECORDS_PER_BATCH]
                 ]
                 batch = yield from self._batch_of(part, metadata_version)
+                if not epoch or epoch != self._leads:
+                    raise KafkaError(Error.NOT_CONTROLLER)
                 base_offset = self.log.log_end_offset
                 self._append_batch(batch)
                 self._apply(base_offset, len(batch), part)

@@ -1,7 +1,8 @@
 """The transactional ids of one partition of `__transaction_state`, and how its records make them.
 
 Propose → append → committed → apply. Until its record is committed a move is only pending, so that whatever is known of
-a transactional id is committed: who reads it waits for nobody.
+a transactional id is committed: who reads it waits for nobody. What a shard has loaded counts as such, as in Kafka,
+whose `loadTransactionMetadata` reads to the log's end.
 Source: `TransactionStateManager`.
 """
 

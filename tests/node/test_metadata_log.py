@@ -180,6 +180,7 @@ def test_each_run_has_a_leader_epoch_of_its_own(metadata: MetadataLog) -> None:
 def test_a_restart_adds_two_to_a_partitions_leader_epoch(metadata: MetadataLog) -> None:
     create(metadata, "a")
     again = replayed(metadata)
+    again.become_leader(NODE)
     again.append(registration.take_leadership_away(again.image, NODE))
     partition = again.image.topics["a"].partitions[0]
     assert (partition.leader, partition.isr, partition.elr) == (-1, [], [NODE])
