@@ -14,6 +14,7 @@ from broker.controller import registration
 from broker.controller.controller import Controller
 from broker.controller.topic_names import is_internal
 from broker.controller.topic_requests import TopicRequests
+from broker.coordination import group_lines
 from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from broker.coordination.groups import Groups
 from broker.coordination.hosted_shard import PartitionRuntime
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.endpoints import Endpoints
     from broker.security.authorizer import Authorizer
+    from coordinator.ports import BesideSteps
     from protocol.steps import Steps
 
 
@@ -200,7 +202,12 @@ class Server:
         self.turns.carry_out(steps, self.stop_on_failure)
 
     def _runtime_of(self, partition: Partition) -> PartitionRuntime:
-        return PartitionRuntime(partition, self.clock, self.timers, self.chance.uuid)
+        return PartitionRuntime(
+            partition, self.clock, self.timers, self.chance.uuid, self._carry_out_of_group
+        )
+
+    def _carry_out_of_group(self, group_id: str, steps: BesideSteps) -> None:
+        group_lines.carry_out(self.groups, self.turns, group_id, steps, self.stop_on_failure)
 
     def _listeners(self) -> dict[str, Listener]:
         admission = Admission(self.connection_limits, self.quotas.connections, self.clock)

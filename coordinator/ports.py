@@ -7,8 +7,8 @@ learns of it before these are committed. A restart applies the same records agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -19,6 +19,9 @@ CoordinatorRecord = tuple[bytes, bytes | None]
 
 WhenCommitted = Callable[[KafkaError | None], None]
 """What waits for a commit: called exactly once, with None or with what a client is told."""
+
+BesideSteps = Generator[Callable[[], object], Any, None]
+"""Each step yields what is long to compute before the next one: it changes nothing, as another thread may do it."""
 
 
 class Runtime(Protocol):
@@ -66,6 +69,14 @@ class Runtime(Protocol):
 
     def cancel(self, key: Hashable) -> None:
         """Forget the timer of this key, if there is one."""
+        ...
+
+    def carry_out(self, group_id: str, steps: BesideSteps) -> None:
+        """Take steps that nobody waits for, in this call or later ones; others are served while one computes.
+
+        They wait for what else is much to decide of that group, and it for them. Where the broker stops they go no
+        further. Raises what the first step raises; what a later one does is logged.
+        """
         ...
 
     def new_uuid(self) -> bytes:

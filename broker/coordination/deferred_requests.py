@@ -6,13 +6,13 @@ decided, who commits and who only looks doesn't.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from broker.coordination.group_lines import in_line
 from broker.network.later import Later
 from coordinator.group.client import Client
-from coordinator.group.consumer.deferred import Deferred
+from coordinator.group.consumer.deferred import MOST_TRIES, Deferred
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -29,9 +29,6 @@ R = TypeVar("R")
 Begin = Callable[["GroupShard"], A | Deferred[A] | Later[A]]
 """What the shard makes of the request: the answer, one that waits to be decided, or one that comes later. Raises
 KafkaError."""
-
-MOST_TRIES = 10
-"""So often a decision is made anew since the group has changed meanwhile: members that left or were late, topics."""
 
 
 class _MuchToDecideError(Exception):
@@ -104,27 +101,11 @@ def _in_turn(
     group_id = request.group_id
     shard = groups.shard_of(group_id)  # which the same call has found before
     found: A | Later[A] | KafkaError
-    place: Later[None] = Later()
-    waiting = groups.deciding.get(group_id)
-    is_first = waiting is None
-    if waiting is None:
-        waiting = groups.deciding[group_id] = deque()
-    else:
-        waiting.append(place)
     try:
         with shard.deciding(request):
-            if not is_first:
-                yield place
-            found = yield from _decided(groups, shard, group_id, begin)
+            found = yield from in_line(groups.deciding, group_id, _decided(groups, shard, group_id, begin))
     except KafkaError as error:
         found = error
-    finally:
-        if place in waiting:  # it has hung up before its turn came
-            waiting.remove(place)
-        elif waiting:
-            waiting.popleft().reply(None)
-        else:
-            del groups.deciding[group_id]
     answer: A | KafkaError = (yield found) if isinstance(found, Later) else found
     if not shard.gate.is_open:
         committed: Later[KafkaError | None] = Later()

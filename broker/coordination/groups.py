@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from broker.coordination.hosted_shard import PartitionRuntime
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
+    from broker.network.turns import RequestSteps
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from coordinator.group.settings import GroupSettings
@@ -53,7 +54,10 @@ class Groups:
         metadata: MetadataLog,
     ) -> None:
         self.deciding: dict[str, deque[Later[None]]] = {}
-        """The groups that something long is being decided of, each with who waits for the end of that."""
+        """The groups that something long is being decided of, each with who waits for the end of that: see
+        `group_lines`."""
+        self.unasked: set[RequestSteps[None]] = set()
+        """What is decided in no request's name, and ends with the node."""
         self._topics = ClusterTopics(metadata)
         self._config = config
         self._shards = HostedShards(
@@ -180,6 +184,8 @@ class Groups:
     def unload(self) -> None:
         """The node stops: who waits is told NOT_COORDINATOR."""
         self._shards.unload()
+        for steps in [*self.unasked]:
+            steps.close()
 
     @staticmethod
     def _forget(shard: GroupShard, topics: Sequence[tuple[str, bytes]]) -> None:

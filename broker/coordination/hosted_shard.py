@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.timers import LoopTimers
     from broker.replicas.partition import Partition
+    from coordinator.ports import BesideSteps
 
 log = logging.getLogger("barnabas.coordination")
 
@@ -66,12 +67,18 @@ class LoadedShard(Protocol):
 
 
 class PartitionRuntime:
-    """One partition, the server's clock and timers, chance."""
+    """One partition, the server's clock, timers and threads, chance."""
 
     def __init__(
-        self, partition: Partition, clock: Clock, timers: LoopTimers, new_uuid: Callable[[], bytes]
+        self,
+        partition: Partition,
+        clock: Clock,
+        timers: LoopTimers,
+        new_uuid: Callable[[], bytes],
+        carry_out: Callable[[str, BesideSteps], None],
     ) -> None:
         self._partition = partition
+        self.carry_out = carry_out
         self.now_ms = clock.now_ms
         self._timers = timers
         self.new_uuid = new_uuid

@@ -10,6 +10,7 @@ from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.hosted_shards import HostedShards
 from broker.replicas.partition import Partition
 from broker.server import Server
+from coordinator.ports import BesideSteps
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata_records import PartitionChangeRecord
 from protocol.wire.primitives import Bytes
@@ -48,6 +49,10 @@ class RecordedShard:
         self._events.append("unload")
 
 
+def not_carried_out(group_id: str, steps: BesideSteps) -> None:
+    """These shards compute nothing."""
+
+
 class Hosting:
     """The shards of topic `t` of a broker."""
 
@@ -67,7 +72,9 @@ class Hosting:
         )
 
     def runtime_of(self, partition: Partition) -> PartitionRuntime:
-        return PartitionRuntime(partition, self.node.clock, self.node.timers, lambda: bytes(16))
+        return PartitionRuntime(
+            partition, self.node.clock, self.node.timers, lambda: bytes(16), not_carried_out
+        )
 
     def append(self, index: int, key: bytes) -> None:
         self.runtime_of(self.node.partitions.get("t", index)).append([(key, b"value")])

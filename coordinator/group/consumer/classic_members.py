@@ -89,7 +89,7 @@ class ClassicMembers:
             # Kafka: an IllegalStateException.
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from None
         owned = embedded.owned_of(subscription, self._topics)
-        decision = Decision(group, member, _as_requested(member, join, subscription), entry.records, owned)
+        decision = Decision(group, entry.records, member, _as_requested(member, join, subscription), owned)
         decision.effects += entry.effects
         replaced = group.static_member(join.instance_id)
         if replaced is not None and self._migration.may_downgrade_by(group, replaced):

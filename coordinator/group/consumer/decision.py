@@ -1,4 +1,4 @@
-"""What a heartbeat or a join of a member decides, while it goes from one step to the next.
+"""What is decided of a group: by a heartbeat or a join of a member, while it goes from one step to the next.
 
 Subscription → target → reconciliation: each step reads what the ones before it have found and adds its own records.
 Nothing of the group changes before the records are written.
@@ -16,14 +16,28 @@ from coordinator.group.records import AnyRecord
 
 
 @dataclass(slots=True)
-class Decision:
-    """A member of a group goes from `old`, as the group knows it, to `new`."""
+class GroupDecision:
+    """What becomes of a group."""
 
     group: ConsumerGroup
+    records: list[AnyRecord]
+    """In the order in which Kafka writes them; those of a member's begin with what let it in."""
+    effects: list[Callable[[], None]] = field(init=False, default_factory=list)
+    """What it does besides its records, timers and lines of the log: where the decision is taken, not where it is
+    made, which may be in a thread, and more than once."""
+
+    def take_effect(self) -> None:
+        """Once, before the records are written. What a step has brought about that a later one refuses is done, too."""
+        for effect in self.effects:
+            effect()
+
+
+@dataclass(slots=True)
+class Decision(GroupDecision):
+    """A member of a group goes from `old`, as the group knows it, to `new`."""
+
     old: ConsumerMember
     new: ConsumerMember
-    records: list[AnyRecord]
-    """In the order in which Kafka writes them; they begin with what let the member in."""
     owned: Owned
     subscription_changed: bool = field(init=False, default=False)
     epoch: int = field(init=False)
@@ -32,16 +46,8 @@ class Decision:
     target_epoch: int = field(init=False)
     target: Target = field(init=False)
     """The member's part of the target assignment."""
-    effects: list[Callable[[], None]] = field(init=False, default_factory=list)
-    """What it does besides its records, timers and lines of the log: where the decision is taken, not where it is
-    made, which may be in a thread, and more than once."""
 
     def __post_init__(self) -> None:
         group = self.group
         self.epoch, self.homogeneous = group.epoch, group.homogeneous
         self.target_epoch = group.assignment_epoch
-
-    def take_effect(self) -> None:
-        """Once, before the records are written. What a step has brought about that a later one refuses is done, too."""
-        for effect in self.effects:
-            effect()

@@ -1,4 +1,4 @@
-"""Requests to a consumer group that are much to decide: beside the loop, by a copy of the group.
+"""What is much to decide of a consumer group: beside the loop, by a copy of the group.
 
     deferred = shard.consumer_heartbeat(client, request)    # an answer, or one that is deferred
     deferred.decide()                                       # beside the loop
@@ -16,13 +16,16 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.consumer.decision import Decision
+from coordinator.group.consumer.decision import GroupDecision
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.journal import StagedRecords
 from coordinator.group.parts import ShardParts
 from protocol.errors import KafkaError
 
 A = TypeVar("A")
+
+MOST_TRIES = 10
+"""So often a decision is made anew since the group has changed meanwhile: members that left or were late, topics."""
 
 
 class Deferred(ABC, Generic[A]):
@@ -40,7 +43,7 @@ class Deferred(ABC, Generic[A]):
 class DeferredDecision(Deferred[A]):
     """One that waits to be decided."""
 
-    def __init__(self, parts: ShardParts, decision: Decision, decide: Callable[[], A]) -> None:
+    def __init__(self, parts: ShardParts, decision: GroupDecision, decide: Callable[[], A]) -> None:
         self._store = parts.store
         self._journal = parts.journal
         self._topics = parts.topics

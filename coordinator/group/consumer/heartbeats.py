@@ -149,7 +149,7 @@ class Heartbeats:
         else:
             joining = ConsumerMember(member_id, instance_id=instance_id)
             member = take_instance(group, joining, entry, uses_classic=False)
-        decision = Decision(group, member, member, entry.records, owned)
+        decision = Decision(group, entry.records, member, member, owned)
         decision.effects += entry.effects
         return decision
 

@@ -49,6 +49,7 @@ class LongHeartbeat(DeferredDecision[ConsumerGroupHeartbeatResponse]):
     ) -> None:
         super().__init__(parts, decision, decide)
         self._sessions = sessions
+        self._member_id = decision.old.member_id
 
     def _taken(self) -> None:
-        self._sessions.restart(self._decision.group.group_id, self._decision.old.member_id)
+        self._sessions.restart(self._decision.group.group_id, self._member_id)

@@ -1,9 +1,10 @@
-"""Subscriptions by regular expression: when they are resolved, and what comes of it.
+"""Subscriptions by regular expression: when they are resolved, and with which topics they match.
 
 Expressions are RE2's (`coordinator/java/re2`), matched whole, over all topics. They are resolved in the background: the
 heartbeat that brings a new one is answered before, and while it takes long others are (Kafka: a thread). One resolution
 of a group at a time, the next one at the earliest 10 seconds after the last.
-Source: `GroupMetadataManager.maybeUpdateRegularExpressions`, handleRegularExpressionsResult, `TopicRegexResolver`.
+What comes of it: `regex_results.py`.
+Source: `GroupMetadataManager.maybeUpdateRegularExpressions`, `TopicRegexResolver`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,9 @@ from typing import TYPE_CHECKING
 
 from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.records import epoch_record, regex_record
-from coordinator.group.consumer.resolved_regex import ResolvedRegex
-from coordinator.group.modern.subscriptions import count_subscribers
+from coordinator.group.consumer.records import regex_record
+from coordinator.group.consumer.regex_results import Matched, RegexResults
 from coordinator.group.parts import ShardParts
-from coordinator.group.records import AnyRecord
-from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -134,13 +132,12 @@ class Regexes:
     def __init__(self, parts: ShardParts) -> None:
         self._groups = parts.store.consumer
         self._runtime = parts.runtime
-        self._journal = parts.journal
         self._topics = parts.topics
-        self._hashes = parts.hashes
         self._refresh_interval_ms = parts.settings.consumer_regex_refresh_interval_ms
+        self._results = RegexResults(parts)
         self._expected: tuple[str, Pattern | KafkaError] | None = None
         self.resolving: set[str] = set()
-        """Groups whose regular expressions are about to be resolved."""
+        """Groups whose regular expressions are about to be resolved, or what they matched to be recorded."""
         self._topics_created_version = 0
         """The version of the metadata that last brought a new topic."""
         self.topics_were_created()
@@ -218,7 +215,7 @@ class Regexes:
 
     def _begin(self, group_id: str, regexes: Sequence[str], compiled: dict[str, Pattern]) -> None:
         """Topics and time are those of now, however long it takes."""
-        names = sorted(self._topics.names())
+        names = [*self._topics.names()]
         resolution = _Resolution(
             self._topics.version, self._runtime.now_ms(), names, [*reversed(regexes)], compiled
         )
@@ -226,41 +223,13 @@ class Regexes:
 
     def _go_on(self, group_id: str, resolution: _Resolution) -> None:
         if resolution.take_turn():
-            self.resolving.discard(group_id)
-            self._record(group_id, resolution)
+            self._schedule(group_id, partial(self._record, group_id, resolution))  # a turn of its own
         else:
             self._schedule(group_id, partial(self._go_on, group_id, resolution))
 
     def _record(self, group_id: str, resolution: _Resolution) -> None:
-        group = self._groups.get(group_id)
-        if group is None:
-            return
-        matched: JavaMap[str, ResolvedRegex] = JavaMap(len(resolution.found))
-        for regex, names in resolution.found.items():
-            matched[regex] = ResolvedRegex(JavaSet.of(names), resolution.version, resolution.timestamp_ms)
-        records: list[AnyRecord] = []
-        topics = dict(group.topics)
-        bump = False
-        for regex, resolved in matched.items():
-            if not group.regexes[regex]:
-                continue  # nobody subscribes to it any more
-            before = group.resolved.get(regex)
-            old_topics = JavaSet[str]() if before is None else before.topics
-            if old_topics != resolved.topics:
-                bump = True
-                for topic in old_topics:
-                    count_subscribers(topics, topic, by_regex=-1)
-                for topic in resolved.topics:
-                    count_subscribers(topics, topic, by_regex=1)
-            records.append(regex_record(group_id, regex, resolved))
-        metadata_hash = self._hashes.of(topics)
-        if bump or metadata_hash != group.metadata_hash:
-            records.append(epoch_record(group_id, group.epoch + 1, metadata_hash))
-            group.was_refreshed(self._runtime.now_ms(), group.epoch + 1)
-        try:
-            self._journal.write(records)
-        except KafkaError as error:
-            log.warning("group %s: its regular expressions aren't recorded: %s", group_id, error)
+        matched = Matched(resolution.found, resolution.version, resolution.timestamp_ms)
+        self._results.record(group_id, matched, partial(self.resolving.discard, group_id))
 
 
 def checked(regex: str) -> Pattern:

@@ -14,7 +14,7 @@ from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.records import AnyRecord, decode_record
 from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import GroupShard
-from coordinator.ports import CoordinatorRecord, WhenCommitted
+from coordinator.ports import BesideSteps, CoordinatorRecord, WhenCommitted
 from coordinator.timer_queue import TimerQueue
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import (
@@ -47,6 +47,8 @@ class FakeRuntime:
         self._awaiting: list[tuple[int, WhenCommitted]] = []
         self._committed = 0
         self.timers = TimerQueue(lambda: self.elapsed_ms)
+        self.holds = False
+        self.held: list[BesideSteps] = []
         self._uuids = 0
 
     def append(
@@ -91,6 +93,14 @@ class FakeRuntime:
 
     def cancel(self, key: Hashable) -> None:
         self.timers.cancel(key)
+
+    def carry_out(self, group_id: str, steps: BesideSteps) -> None:
+        """At once, unless it `holds`: a test takes them then."""
+        if self.holds:
+            self.held.append(steps)
+            return
+        for compute in steps:
+            compute()
 
     def new_uuid(self) -> bytes:
         self._uuids += 1

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.client import Client
-from coordinator.group.consumer import long_heartbeat
+from coordinator.group.consumer import long_heartbeat, regex_results
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
 from coordinator.group.consumer.sessions import RETRY_MS
@@ -82,6 +82,7 @@ def test_the_same_is_written_and_known_whether_it_is_decided_in_passing_or_not(
 ) -> None:
     in_passing = history(seed)
     monkeypatch.setattr(long_heartbeat, "MOST_IN_PASSING", -1)
+    monkeypatch.setattr(regex_results, "MOST_RECORDED_IN_PASSING", -1)
     beside = history(seed)
     assert beside.runtime.log == in_passing.runtime.log
     known = [
