@@ -32,7 +32,11 @@ MIN_REFRESH_INTERVAL_MS = 10_000
 MOST_CHARACTERS_IN_PASSING = 1_000
 """Characters, of some 10 µs each."""
 WORK_PER_TURN = 100_000
-"""So much is matched in one turn, of what `Pattern.work` counts: some 10 ms. Others are served before the rest."""
+"""So much is matched in one turn: some 10 ms, the unit being 100 ns. Others are served before the rest."""
+WORK_PER_NAME = 30
+"""Whatever is looked at of it."""
+WORK_PER_MATCHED = 2
+"""Of what matching has counted."""
 WORK_PER_CHARACTER = 100
 """Of an expression that is read, a step of which is some hundreds of them."""
 WORK_PER_COMPILED = 10
@@ -112,18 +116,20 @@ class _Resolution:
 
     def _match(self, pattern: Pattern, limit: int) -> int:
         """At least one name; the work that was done."""
-        before = pattern.work
+        before, first = pattern.work, self.next_name
+        work = 0
         found = self.found[self.regex]
         while self.next_name < len(self.names):
             name = self.names[self.next_name]
             self.next_name += 1
             if pattern.matches(name):
                 found.append(name)
-            if pattern.work - before >= limit:
+            work = (pattern.work - before) * WORK_PER_MATCHED + (self.next_name - first) * WORK_PER_NAME
+            if work >= limit:
                 break
         if self.next_name == len(self.names):
             self.pattern = None
-        return pattern.work - before
+        return work
 
 
 class Regexes:

@@ -149,6 +149,24 @@ def test_resolving_takes_turns_so_that_others_are_served_in_between(monkeypatch:
     assert groups.group.resolved["a.*"].timestamp_ms == started_ms + 1, "when it began"
 
 
+def test_names_that_are_little_to_look_at_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first character of each says that it doesn't match."""
+    monkeypatch.setattr(regexes, "WORK_PER_TURN", 200)
+    groups = Consumers(FakeTopics(**{f"b{index}": 1 for index in range(100)}))
+    groups.beat("one", 0, owned={}, regex="a", rebalance_ms=60_000)
+    tried: list[str] = []
+    matches = re2.Pattern.matches
+    monkeypatch.setattr(re2.Pattern, "matches", lambda self, name: tried.append(name) or matches(self, name))
+    turns = []
+    while groups.shard.regexes.resolving:
+        before = len(tried)
+        groups.runtime.elapsed_ms += 1
+        groups.runtime.timers.fire_due()
+        turns.append(len(tried) - before)
+    assert sum(turns) == 100
+    assert max(turns) <= 200 // regexes.WORK_PER_NAME + 1
+
+
 LONG = "a" * (MOST_IN_PASSING // 5) + "|a1"
 
 
