@@ -101,14 +101,15 @@ class PartitionRuntime:
                 raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
             if leader.is_under_min_isr:  # as for all that needs acks=all
                 raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
+            limit = partition.topic.config.max_message_bytes
+            size_bytes = 0
+            for key, value in records:
+                size_bytes += len(key) if value is None else len(key) + len(value)
+            _check_size(size_bytes, limit)  # of what may be tens of megabytes no batch is built
             batch = build_batch_of_one_time(
                 now_ms, records, producer_id=producer_id, producer_epoch=producer_epoch
             )
-            limit = partition.topic.config.max_message_bytes
-            if len(batch) > limit:
-                raise KafkaError(
-                    Error.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes, {limit} are allowed"
-                )
+            _check_size(len(batch), limit)
             log = leader.log
             log.append(
                 batch,
@@ -149,6 +150,12 @@ class PartitionRuntime:
         """The shard is given up."""
         owner = id(self)
         self._timers.cancel_where(lambda key: isinstance(key, tuple) and key[0] == owner)
+
+
+def _check_size(size_bytes: int, limit: int) -> None:
+    """Raises KafkaError."""
+    if size_bytes > limit:
+        raise KafkaError(Error.MESSAGE_TOO_LARGE, f"a batch of {size_bytes} bytes, {limit} are allowed")
 
 
 def _told(error: KafkaError) -> KafkaError:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker.coordination import hosted_shard
+from broker.coordination.hosted_shard import NewRecord
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.replicas.follower import Follower
 from broker.replicas.leader import Leader
@@ -233,6 +237,35 @@ async def test_groups_stay_as_they_are_in_a_new_leader_epoch_of_their_partition(
     elect_again(node, "__consumer_offsets")
 
     assert node.groups.shard_of("g") is before
+
+
+async def test_records_that_are_too_much_for_a_batch_are_refused_before_one_is_built(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(node, "t")
+    runtime = Hosting(node).runtime_of(node.partitions.get("t", 0))
+    limit = node.partitions.get("t", 0).topic.config.max_message_bytes
+    build = hosted_shard.build_batch_of_one_time
+    built: list[int] = []
+
+    def counted(now_ms: int, records: Sequence[NewRecord], **more: Any) -> bytearray:
+        built.append(len(records))
+        return build(now_ms, records, **more)
+
+    monkeypatch.setattr(hosted_shard, "build_batch_of_one_time", counted)
+    for records in (
+        [(b"key", bytes(limit - 2))],
+        [(b"key", bytes(limit // 2))] * 2,
+        [(bytes(limit + 1), None)],
+    ):
+        with pytest.raises(KafkaError) as refused:
+            runtime.append(records)
+        assert refused.value.error is Error.UNKNOWN_SERVER_ERROR
+        assert not built
+    with pytest.raises(KafkaError):
+        runtime.append([(b"key", bytes(limit - 3))])  # but for what else a batch has
+    assert built == [1]
+    assert runtime.append([(b"key", bytes(limit - 200)), (b"key", None)]) == 2
 
 
 async def test_a_node_that_stops_gives_up_its_shards_before_the_background_ends(tmp_path: Path) -> None:
