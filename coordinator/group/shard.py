@@ -99,7 +99,6 @@ class GroupShard:
             parts,
             migration=migration,
             leaving=self._leaving,
-            regexes=self.regexes,
             steps=steps,
             sessions=self._sessions,
         )

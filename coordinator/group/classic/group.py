@@ -38,6 +38,7 @@ class ClassicGroup:
 
     __slots__ = (
         "_supported",
+        "changes",
         "generation",
         "group_id",
         "leader_id",
@@ -57,6 +58,9 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, state_timestamp_ms: int) -> None:
         self.group_id = group_id
+        self.changes = 0
+        """How often it has changed, for who decides by what it saw a while ago: its members with what they have, its
+        state, its generation. Who is parked isn't looked at, and what a pending id is neither."""
         self.state = EMPTY
         self.previous_state = DEAD
         self.state_timestamp_ms = state_timestamp_ms
@@ -127,12 +131,14 @@ class ClassicGroup:
 
     def move_to(self, state: State, now_ms: int) -> None:
         assert self.state in ENTERED_FROM[state], f"group {self.group_id} from {self.state} to {state}"
+        self.changes += 1
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = now_ms
 
     def add(self, member: ClassicMember, join_reply: JoinReply | None = None) -> None:
         """Takes a member in, the first one as leader. `join_reply` waits for the end of the rebalance."""
+        self.changes += 1
         if member.instance_id is not None:
             assert member.instance_id not in self.static_members, f"{member.instance_id} is a member already"
             self.static_members[member.instance_id] = member.member_id
@@ -154,6 +160,7 @@ class ClassicGroup:
         join_reply: JoinReply | None,
     ) -> None:
         """A member joins again."""
+        self.changes += (protocols, timeouts) != (member.protocols, member.timeouts)
         self._supported.subtract(name for name, _ in member.protocols)
         member.protocols = protocols
         self._supported.update(name for name, _ in protocols)
@@ -171,6 +178,7 @@ class ClassicGroup:
         """
         member = self.members.pop(member_id)
         if member is not None:
+            self.changes += 1
             self._supported.subtract(name for name, _ in member.protocols)
             self.parked_joins -= member.join_reply is not None
             if member.instance_id is not None:
@@ -183,6 +191,7 @@ class ClassicGroup:
 
     def replace_static(self, instance_id: str, new_member_id: str) -> ClassicMember:
         """A static member came back: it goes on under a new id, and what the old one has parked is fenced."""
+        self.changes += 1
         old_member_id = self.static_members[instance_id]
         old = self.members.pop(old_member_id)
         assert old is not None

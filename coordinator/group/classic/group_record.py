@@ -86,6 +86,7 @@ def is_of_this_generation(group: ClassicGroup, value: GroupMetadataValue) -> boo
 
 def adopt_record(group: ClassicGroup, value: GroupMetadataValue, now_ms: int) -> None:
     """Apply a record of the generation at work: what its members were assigned is theirs, and it is stable."""
+    group.changes += 1
     for written in value.members:
         group.members[written.member_id].assignment = written.assignment
     if group.state is COMPLETING:

@@ -34,7 +34,10 @@ class GroupDecision:
 
 @dataclass(slots=True)
 class Decision(GroupDecision):
-    """A member of a group goes from `old`, as the group knows it, to `new`."""
+    """A member of a group goes from `old`, as the group knows it, to `new`.
+
+    Where a classic group goes over to the consumer protocol `group` is empty at first, see `Migration.go_up`.
+    """
 
     old: ConsumerMember
     new: ConsumerMember
@@ -48,6 +51,14 @@ class Decision(GroupDecision):
     """The member's part of the target assignment."""
 
     def __post_init__(self) -> None:
+        self._look()
+
+    def begin_with(self, member: ConsumerMember) -> None:
+        """Where the group has only now become what it is: the member as it knows it."""
+        self.old = self.new = member
+        self._look()
+
+    def _look(self) -> None:
         group = self.group
         self.epoch, self.homogeneous = group.epoch, group.homogeneous
         self.target_epoch = group.assignment_epoch

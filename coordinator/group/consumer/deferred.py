@@ -63,6 +63,9 @@ class DeferredDecision(Deferred[A]):
             self._answer = self._decide()
             if decision.records:  # else the group stays as it is, and isn't copied
                 self._staged = self._journal.staged(decision.group, decision.records)
+                # What it was made of is of no use any more, and long to free: here, and not on the loop.
+                decision.records.clear()
+                decision.group = self._staged.group.group
         except Exception as error:
             self._error = error
 
@@ -99,10 +102,15 @@ class DeferredDecision(Deferred[A]):
         if group is not None and self._hashes.forgotten != self._forgotten:
             group.request_refresh()
 
-    def _group_of_now(self) -> tuple[ConsumerGroup | None, int, ClassicGroup | None, bool]:
+    def _group_of_now(self) -> tuple[ConsumerGroup | None, int, ClassicGroup | None, int, bool]:
         """What is another one once the group has changed."""
         group_id = self._decision.group.group_id
         group = self._store.consumer.get(group_id)
         classic = self._store.classic.get(group_id)
-        is_other = group_id in self._store.other or (classic is not None and len(classic.members) > 0)
-        return group, -1 if group is None else group.changes, classic, is_other
+        return (
+            group,
+            -1 if group is None else group.changes,
+            classic,
+            -1 if classic is None else classic.changes,
+            group_id in self._store.other,
+        )

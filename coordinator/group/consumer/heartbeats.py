@@ -9,20 +9,21 @@ Source: `GroupMetadataManager.consumerGroupHeartbeat`, in its order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.client import Client
 from coordinator.group.consumer.admission import Entry, check_room, known_or_new, take_instance
 from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.deferred import Deferred
-from coordinator.group.consumer.expression_first import ExpressionFirst
+from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
 from coordinator.group.consumer.leaving import Leaving
-from coordinator.group.consumer.long_heartbeat import LongHeartbeat, is_little
+from coordinator.group.consumer.long_heartbeat import LongHeartbeat, is_little, is_little_to_take_over
 from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned
 from coordinator.group.consumer.migration import Migration
-from coordinator.group.consumer.regexes import Regexes
 from coordinator.group.consumer.sessions import ConsumerSessions
 from coordinator.group.consumer.states import (
     ACCEPTED,
@@ -52,7 +53,6 @@ class Heartbeats:
         *,
         migration: Migration,
         leaving: Leaving,
-        regexes: Regexes,
         steps: HeartbeatSteps,
         sessions: ConsumerSessions,
     ) -> None:
@@ -64,7 +64,6 @@ class Heartbeats:
         self._timeouts_of = parts.timeouts_of
         self._migration = migration
         self._leaving = leaving
-        self._regexes = regexes
         self._steps = steps
         self._sessions = sessions
 
@@ -74,42 +73,54 @@ class Heartbeats:
         """The answer, or a heartbeat that is much to decide. Raises KafkaError; the group is as before then."""
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leaving.leave(request)
-        regex = request.subscribed_topic_regex or ""
-        if self._regexes.is_much_to_compile(regex) and self._may_go_over(request):
-            return ExpressionFirst(self._regexes, regex)
-        try:
-            return self._begun(client, request)
-        finally:
-            self._regexes.expect_nothing()
-
-    def _begun(
-        self, client: Client, request: ConsumerGroupHeartbeatRequest
-    ) -> ConsumerGroupHeartbeatResponse | LongHeartbeat:
-        decision = self._admit(request)
-        if not self._in_passing(decision, request):
+        decision = self._begun(request)
+        classic = None
+        if request.group_id not in self._groups:
+            joins = request.member_epoch == JOIN_EPOCH
+            classic = self._migration.classic_for_heartbeat(decision, joins=joins)
+        if classic is None:
+            self._admit(decision, request)
+            is_little = self._in_passing(decision, request)
             decide = partial(self._decide, decision, client, request)
+        else:
+            is_little = is_little_to_take_over(classic, *_subscription(request), self._parts.topics)
+            decide = partial(self._go_up_and_decide, classic, decision, client, request)
+        if not is_little:
             return LongHeartbeat(self._parts, self._sessions, decision, decide)
         try:
-            answer = self._decide(decision, client, request)
+            answer = decide()
         finally:
             decision.take_effect()
         self._sessions.restart(decision.group.group_id, decision.old.member_id)
         self._journal.write(decision.records)
         return answer
 
-    def _may_go_over(self, request: ConsumerGroupHeartbeatRequest) -> bool:
-        classic = self._parts.store.classic.get(request.group_id)
-        return request.member_epoch == JOIN_EPOCH and classic is not None and len(classic.members) > 0
+    def _begun(self, request: ConsumerGroupHeartbeatRequest) -> Decision:
+        """Of a member that nobody knows yet, in the group as it is, or one that isn't there yet."""
+        group = self._groups.get(request.group_id) or ConsumerGroup(request.group_id)
+        owned: Owned = None
+        if request.topic_partitions is not None:
+            owned = [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
+        member = ConsumerMember(request.member_id or uuid_to_text(self._runtime.new_uuid()))
+        return Decision(group, member, member, [], owned)
 
     def _in_passing(self, decision: Decision, request: ConsumerGroupHeartbeatRequest) -> bool:
-        group = decision.group
         says_nothing = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
-        if says_nothing and group.has_settled(decision.old, self._runtime.now_ms()):
+        if says_nothing and decision.group.has_settled(decision.old, self._runtime.now_ms()):
             return True
-        is_upgraded = len(group.members) > 0 and self._groups.get(group.group_id) is not group
-        # Who waited in the classic group was told so already.
-        names, regex = request.subscribed_topic_names or (), request.subscribed_topic_regex or ""
-        return is_upgraded or is_little(decision, names, regex, self._parts.topics)
+        return is_little(decision, *_subscription(request), self._parts.topics)
+
+    def _go_up_and_decide(
+        self,
+        classic: ClassicGroup,
+        decision: Decision,
+        client: Client,
+        request: ConsumerGroupHeartbeatRequest,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """As `_decide`, where the group is to be made of a classic one first."""
+        self._migration.go_up(classic, decision)
+        self._admit(decision, request)
+        return self._decide(decision, client, request)
 
     def _decide(
         self, decision: Decision, client: Client, request: ConsumerGroupHeartbeatRequest
@@ -127,31 +138,24 @@ class Heartbeats:
             assignment=_shown(decision.new.assigned) if shows else None,
         )
 
-    def _admit(self, request: ConsumerGroupHeartbeatRequest) -> Decision:
-        """The group, and the member as it is; a new one, or one that takes a place over."""
-        joins = request.member_epoch == JOIN_EPOCH
-        entry = Entry()
-        group = self._groups.get(request.group_id)
-        if group is None:
-            group = self._migration.group_for_heartbeat(request.group_id, entry, joins=joins)
+    def _admit(self, decision: Decision, request: ConsumerGroupHeartbeatRequest) -> None:
+        """The member as the group knows it; a new one, or one that takes a place over. Raises KafkaError."""
+        group, member_id, instance_id = decision.group, decision.old.member_id, request.instance_id
         check_room(group, request.member_id, self._max_size)
-        member_id, instance_id = request.member_id, request.instance_id
-        if not member_id:
-            member_id = uuid_to_text(self._runtime.new_uuid())
-        owned: Owned = None
-        if request.topic_partitions is not None:
-            owned = [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
-        if not joins:
+        if request.member_epoch != JOIN_EPOCH:
             member = group.member_as(member_id, instance_id)
-            _check_epoch(member, request.member_epoch, owned)
+            _check_epoch(member, request.member_epoch, decision.owned)
         elif instance_id is None:
             member = known_or_new(group, member_id)
         else:
             joining = ConsumerMember(member_id, instance_id=instance_id)
+            entry = Entry(decision.records, decision.effects)
             member = take_instance(group, joining, entry, uses_classic=False)
-        decision = Decision(group, entry.records, member, member, owned)
-        decision.effects += entry.effects
-        return decision
+        decision.begin_with(member)
+
+
+def _subscription(request: ConsumerGroupHeartbeatRequest) -> tuple[Sequence[str], str]:
+    return request.subscribed_topic_names or (), request.subscribed_topic_regex or ""
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:

@@ -18,7 +18,6 @@ from coordinator.group.classic.member import ClassicMember, Identity, MemberTime
 from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.classic.states import STABLE
 from coordinator.group.consumer import embedded
-from coordinator.group.consumer.admission import Entry
 from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
 from coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
@@ -72,28 +71,29 @@ class Migration:
 
     # --- up -------------------------------------------------------------------------------------------------
 
-    def group_for_heartbeat(self, group_id: str, entry: Entry, *, joins: bool) -> ConsumerGroup:
-        """The group that a heartbeat is for where it isn't a consumer group yet; it is in nobody's hands before the
-        records are written.
+    def classic_for_heartbeat(self, decision: Decision, *, joins: bool) -> ClassicGroup | None:
+        """Of a heartbeat for a group that isn't a consumer group yet: the classic group that is to `go_up`. None where
+        there is none, or an empty one, whose place the decision's takes.
 
-        Raises KafkaError (GROUP_ID_NOT_FOUND) where there is none, or one that can't become one.
+        Raises KafkaError (GROUP_ID_NOT_FOUND) where there is no group, or one that can't become a consumer group.
         """
+        group_id = decision.group.group_id
         classic = self._store.classic.get(group_id)
         if group_id in self._store.other or (classic is not None and not joins):
             raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if classic is None:
             if not joins:
                 raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
-            return ConsumerGroup(group_id)
+            return None
         if classic.is_empty and not len(classic.members):
-            entry.records += classic.tombstones()
-            entry.effects += [
+            decision.records += classic.tombstones()
+            decision.effects += [
                 partial(log.info, "group %s, empty, is a consumer group from here on", group_id),
                 partial(self._rebalancing.forget, group_id),
             ]
-            return ConsumerGroup(group_id)
+            return None
         self._check_upgrade(classic)
-        return self._upgrade(classic, entry)
+        return classic
 
     def _check_upgrade(self, classic: ClassicGroup) -> None:
         reason = ""
@@ -106,27 +106,28 @@ class Migration:
         if reason:
             raise _no_upgrade(classic, reason)
 
-    def _upgrade(self, classic: ClassicGroup, entry: Entry) -> ConsumerGroup:
-        """Everybody keeps what it has, and is stable at the generation. Who waits for an answer joins again."""
-        records = entry.records
-        for waiting in classic.members.values():
-            classic.answer_join(
-                waiting,
-                JoinGroupResponse(
-                    member_id=waiting.member_id, protocol_name=None, error_code=Error.REBALANCE_IN_PROGRESS
-                ),
-            )
-        self._rebalancing.answer_syncs(classic, Error.REBALANCE_IN_PROGRESS)
-        group_id = classic.group_id
-        group = ConsumerGroup(group_id)
+    def go_up(self, classic: ClassicGroup, decision: Decision) -> None:
+        """The decision's group, empty before, becomes what the classic one is: everybody keeps what it has, and is
+        stable at the generation. Who waits for an answer joins again.
+
+        Nothing but the decision is changed, and its group. Raises KafkaError (GROUP_ID_NOT_FOUND); who waits is
+        answered then, too, as in Kafka.
+        """
+        group, records, effects = decision.group, decision.records, decision.effects
+        group_id = group.group_id
+        effects.append(partial(self._have_all_join_again, classic))
         group.epoch = group.assignment_epoch = classic.generation
         try:
             for member in classic.members.values():
                 self._take_over(classic, member, group)
         except CodecError as error:
-            log.warning("group %s can't be upgraded: %s", group_id, error)
+            effects.append(partial(log.warning, "group %s can't be upgraded: %s", group_id, error))
             raise _no_upgrade(classic, "the embedded consumer protocol is malformed") from None
-        group.metadata_hash = self._hashes.of(group.topics)
+        except StopIteration:
+            # A group in its first rebalance has no protocol, or a member in a later one not that of the group. Kafka: a
+            # NoSuchElementException, an IllegalArgumentException.
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from None
+        group.metadata_hash = self._hashes.look(group.topics).value
         records += classic.tombstones()
         members = group.members.values()
         records += [member_record(group_id, member) for member in members]
@@ -136,11 +137,23 @@ class Migration:
         ]
         records.append(target_epoch_record(group_id, group.assignment_epoch, 0))
         records += [assignment_record(group_id, member) for member in members]
-        for taken in members:
-            assert taken.classic is not None
-            self._sessions.restart(group_id, taken.member_id, taken.classic.session_timeout_ms)
-        entry.effects.append(partial(log.info, "group %s goes over to the consumer protocol", group_id))
-        return group
+        timeouts_ms = {member.member_id: member.session_timeout_ms for member in classic.members.values()}
+        effects.append(partial(self._restart_sessions, group_id, timeouts_ms))
+        effects.append(partial(log.info, "group %s goes over to the consumer protocol", group_id))
+
+    def _have_all_join_again(self, classic: ClassicGroup) -> None:
+        for waiting in classic.members.values():
+            classic.answer_join(
+                waiting,
+                JoinGroupResponse(
+                    member_id=waiting.member_id, protocol_name=None, error_code=Error.REBALANCE_IN_PROGRESS
+                ),
+            )
+        self._rebalancing.answer_syncs(classic, Error.REBALANCE_IN_PROGRESS)
+
+    def _restart_sessions(self, group_id: str, timeouts_ms: Mapping[str, int]) -> None:
+        for member_id, timeout_ms in timeouts_ms.items():
+            self._sessions.restart(group_id, member_id, timeout_ms)
 
     def _take_over(self, classic: ClassicGroup, member: ClassicMember, group: ConsumerGroup) -> None:
         target, user_data = embedded.read_assignment(member.assignment, self._topics)

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.groups")
 
 MIN_REFRESH_INTERVAL_MS = 10_000
-MOST_CHARACTERS_IN_PASSING = 1_000
-"""Characters, of some 10 µs each."""
 WORK_PER_TURN = 100_000
 """So much is matched in one turn: some 10 ms, the unit being 100 ns. Others are served before the rest."""
 WORK_PER_NAME = 30
@@ -141,7 +139,6 @@ class Regexes:
         self._topics = parts.topics
         self._refresh_interval_ms = parts.settings.consumer_regex_refresh_interval_ms
         self._results = RegexResults(parts)
-        self._expected: tuple[str, Pattern | KafkaError] | None = None
         self.resolving: set[str] = set()
         """Groups whose regular expressions are about to be resolved, or what they matched to be recorded."""
         self._topics_created_version = 0
@@ -151,19 +148,6 @@ class Regexes:
     def topics_were_created(self) -> None:
         """What is resolved may be too little from here on."""
         self._topics_created_version = self._topics.version
-
-    def is_much_to_compile(self, regex: str) -> bool:
-        """Unless it is expected."""
-        is_expected = self._expected is not None and self._expected[0] == regex
-        return len(regex) > MOST_CHARACTERS_IN_PASSING and not is_expected
-
-    def expect(self, regex: str, found: Pattern | KafkaError) -> None:
-        """The next heartbeat brings the expression, which was compiled for it, or is none."""
-        self._expected = regex, found
-
-    def expect_nothing(self) -> None:
-        """That heartbeat has been decided."""
-        self._expected = None
 
     def follow(self, decision: Decision) -> RegexChange:
         """Follow a member's change; a resolution begins with the decision where one is due.
@@ -180,7 +164,7 @@ class Regexes:
             if was is not None and group.regexes[was] == 1:
                 decision.records.append(regex_record(group.group_id, was, None))
             if now is not None and group.regexes[now] == 0:
-                compiled[now] = self._pattern_of(now)
+                compiled[now] = checked(now)
                 is_new = True
             elif (now is not None and now in group.resolved) or (now is None and was is not None):
                 change = RegexChange.RESOLVED
@@ -189,16 +173,6 @@ class Regexes:
             if regexes and self._is_due(group, is_new, len(regexes)):
                 decision.effects.append(partial(self._resolve, group.group_id, [*regexes], compiled))
         return change
-
-    def _pattern_of(self, regex: str) -> Pattern:
-        """Raises KafkaError."""
-        expected = self._expected
-        if expected is None or expected[0] != regex:
-            return checked(regex)
-        found = expected[1]
-        if isinstance(found, KafkaError):
-            raise found
-        return found
 
     def _resolve(self, group_id: str, regexes: Sequence[str], compiled: dict[str, Pattern]) -> None:
         self.resolving.add(group_id)
@@ -239,8 +213,7 @@ class Regexes:
 
 
 def checked(regex: str) -> Pattern:
-    """Raises KafkaError. Where the expression is long that is called beside the loop (`deferred.py`,
-    `expression_first.py`)."""
+    """Raises KafkaError. Where the expression is long that is called beside the loop (`deferred.py`)."""
     # Few groups have one: the first group waits for no regular expressions.
     from coordinator.java.re2 import PatternSyntaxError, compile_pattern
 

@@ -20,6 +20,7 @@ class SubscriptionStep:
     """Records what changed of the member, and gives the group its next epoch where its topics did."""
 
     def __init__(self, parts: ShardParts, regexes: Regexes) -> None:
+        self._groups = parts.store.consumer
         self._runtime = parts.runtime
         self._hashes = parts.hashes
         self._regexes = regexes
@@ -53,6 +54,13 @@ class SubscriptionStep:
             decision.effects.append(
                 partial(log.info, "group %s is at epoch %d", group.group_id, decision.epoch)
             )
-        decision.effects.append(partial(group.was_refreshed, self._runtime.now_ms(), decision.epoch))
+        refreshed = partial(self._was_refreshed, group.group_id, self._runtime.now_ms(), decision.epoch)
+        decision.effects.append(refreshed)
         if group.has_partition_metadata:
             decision.records.append(partition_metadata_tombstone(group.group_id))
+
+    def _was_refreshed(self, group_id: str, now_ms: int, epoch: int) -> None:
+        """A group that isn't there yet looks once more at its next heartbeat."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            group.was_refreshed(now_ms, epoch)

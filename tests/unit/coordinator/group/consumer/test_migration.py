@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.client import Client
-from coordinator.group.consumer import long_heartbeat, regexes
-from coordinator.group.consumer.deferred import Deferred
 from coordinator.group.consumer.embedded import write_assignment
-from coordinator.group.consumer.expression_first import ExpressionFirst
-from coordinator.group.consumer.long_heartbeat import LongHeartbeat
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from protocol.messages.groups_classic import JoinGroupResponse
-from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.wire.codec import encode
 from tests.unit.coordinator.group.consumer.consumers import Consumers
 from tests.unit.coordinator.runtime import Answer
@@ -69,54 +63,6 @@ def test_members_keep_what_they_have_as_the_group_goes_over() -> None:
     assert (member.epoch, member.is_classic) == (1, True)
     assert groups.holds(old) == [0, 1, 2, 3, 4, 5]
     assert sorted((groups.target(old), groups.target("new"))) == [[0, 1, 2], [3, 4, 5]]
-
-
-def test_a_group_goes_over_in_passing_however_much_that_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits in it is told so as it is looked at, and it couldn't be left as it was."""
-    monkeypatch.setattr(long_heartbeat, "MOST_IN_PASSING", -1)
-    groups, old = classic_group()
-    request = ConsumerGroupHeartbeatRequest(
-        group_id="g",
-        member_id="new",
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_names=["t"],
-        topic_partitions=[],
-    )
-    answer = groups.shard.consumer_heartbeat(Client("c", "/host", 1), request)
-    assert not isinstance(answer, LongHeartbeat)
-    assert {*groups.group.members} == {old, "new"}
-
-
-@pytest.mark.limit("coordinator.group.consumer.regexes.MOST_CHARACTERS_IN_PASSING")
-@pytest.mark.parametrize("is_valid", [True, False])
-def test_an_expression_that_is_much_to_compile_is_compiled_before_its_group_goes_over(
-    monkeypatch: pytest.MonkeyPatch, is_valid: bool
-) -> None:
-    groups, old = classic_group()
-    request = ConsumerGroupHeartbeatRequest(
-        group_id="g",
-        member_id="new",
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_regex="t|" * 1_000 + "t" + ("" if is_valid else "("),
-        topic_partitions=[],
-    )
-    client = Client("c", "/host", 1)
-    first = groups.shard.consumer_heartbeat(client, request)
-    assert isinstance(first, ExpressionFirst)
-    first.decide()
-    assert groups.heartbeat(old, 1) is Error.NONE  # it is a classic group still
-    first.settle()
-    check = regexes.checked
-    monkeypatch.delattr(regexes, "checked")  # it is compiled
-    if is_valid:
-        assert not isinstance(groups.shard.consumer_heartbeat(client, request), Deferred)
-        assert {*groups.group.members} == {old, "new"}
-    else:
-        with pytest.raises(KafkaError) as refused:
-            groups.shard.consumer_heartbeat(client, request)
-        assert refused.value.error is Error.INVALID_REGULAR_EXPRESSION
-    monkeypatch.setattr(regexes, "checked", check, raising=False)
-    assert groups.shard.regexes.is_much_to_compile(request.subscribed_topic_regex or "")  # not kept
 
 
 def test_a_classic_member_is_told_to_join_and_gives_up_first() -> None:
