@@ -11,6 +11,7 @@ from coordinator.group.known_topics import KnownTopics
 from coordinator.group.modern.topic_hashes import TopicHashes
 from coordinator.group.settings import GroupSettings
 from coordinator.group.store import GroupStore
+from coordinator.group.undecided import Undecided
 from coordinator.ports import Runtime
 
 
@@ -23,5 +24,6 @@ class ShardParts(NamedTuple):
     settings: GroupSettings
     topics: KnownTopics
     hashes: TopicHashes
+    undecided: Undecided
     timeouts_of: Callable[[str], ConsumerTimeouts]
     """Those of a consumer group, by its id."""

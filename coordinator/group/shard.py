@@ -43,6 +43,7 @@ from coordinator.group.parts import ShardParts
 from coordinator.group.records import decode_record
 from coordinator.group.settings import GroupSettings
 from coordinator.group.store import GroupStore
+from coordinator.group.undecided import Undecided
 from coordinator.ports import Runtime, WhenCommitted
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups_consumer
@@ -80,6 +81,7 @@ class GroupShard:
         self.gate = Gate(runtime, closes_on_loss=True)
         self._hashes = TopicHashes(topics)
         self.journal = Journal(self.gate, self.groups)
+        self._undecided = Undecided(self.groups)
         parts = ShardParts(
             runtime=runtime,
             store=self.groups,
@@ -87,6 +89,7 @@ class GroupShard:
             settings=settings,
             topics=topics,
             hashes=self._hashes,
+            undecided=self._undecided,
             timeouts_of=timeouts_of,
         )
         self._rebalancing = Rebalancing(parts)
@@ -193,7 +196,7 @@ class GroupShard:
             instance_id = request.group_instance_id
         else:
             instance_id = request.instance_id
-        return self._sessions.deciding(request.group_id, request.member_id, instance_id)
+        return self._undecided.waits(request.group_id, request.member_id, instance_id)
 
     # --- offsets --------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from functools import partial
 
 from coordinator.group.classic.member import ClassicMember
 from coordinator.group.parts import ShardParts
+from coordinator.group.undecided import RETRY_MS
 
 LateMember = Callable[[str, str], None]
 """What is done with a member that is late: its group's id, and its own."""
@@ -21,6 +22,7 @@ class ClassicSessions:
 
     def __init__(self, parts: ShardParts, late: LateMember) -> None:
         self._runtime = parts.runtime
+        self._undecided = parts.undecided
         self._late = late
 
     def restart(self, group_id: str, member: ClassicMember) -> None:
@@ -29,14 +31,20 @@ class ClassicSessions:
         self._runtime.schedule(
             ("session", group_id, member_id),
             member.session_timeout_ms,
-            partial(self._late, group_id, member_id),
+            partial(self._due, group_id, member_id),
         )
 
     def watch(self, group_id: str, member_id: str, timeout_ms: int) -> None:
         """It has to be heard of within this time, whatever its own timeout is."""
         self._runtime.schedule(
-            ("session", group_id, member_id), timeout_ms, partial(self._late, group_id, member_id)
+            ("session", group_id, member_id), timeout_ms, partial(self._due, group_id, member_id)
         )
+
+    def _due(self, group_id: str, member_id: str) -> None:
+        if self._undecided.is_of(group_id, member_id):  # it comes back by the consumer protocol
+            self.watch(group_id, member_id, RETRY_MS)
+        else:
+            self._late(group_id, member_id)
 
     def end(self, group_id: str, member_id: str) -> None:
         self._runtime.cancel(("session", group_id, member_id))

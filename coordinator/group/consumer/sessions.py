@@ -3,27 +3,25 @@
 Timers, by key: ("consumer session", group, member), ("rebalance", group, member) while it has something to give up,
 ("consumer join", …) and ("consumer sync", …) of members of the classic protocol. A member that isn't there any more
 when a timer fires, or is another group's by then, is passed over. One that waits for a heartbeat of its own to be
-decided isn't late before: in Kafka a timeout is an event behind that heartbeat in the queue of the group's partition.
+decided isn't late before, see `undecided.py`.
 Source: `GroupMetadataManager` (scheduleConsumerGroupSessionTimeout and its neighbours).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.member import ConsumerMember
 from coordinator.group.consumer.states import MemberState
 from coordinator.group.parts import ShardParts
+from coordinator.group.undecided import RETRY_MS
 
 SESSION = "consumer session"
 REBALANCE = "rebalance"
 JOIN = "consumer join"
 SYNC = "consumer sync"
-
-RETRY_MS = 500
 
 _Key = tuple[str, str, str]
 """Of a timer: what it limits, the group, the member."""
@@ -40,31 +38,14 @@ class ConsumerSessions:
         self._groups = parts.store.consumer
         self._timeouts_of = parts.timeouts_of
         self._late = late
-        self._deciding: dict[tuple[str, str], int] = {}
-        """How many requests wait to be decided, by group and member; without those that none does of."""
-
-    @contextmanager
-    def deciding(self, group_id: str, member_id: str, instance_id: str | None) -> Iterator[None]:
-        """A request of the member waits to be decided: no timer of it is due before that is done, nor one of whoever
-        has the place of that instance."""
-        group = self._groups.get(group_id)
-        owner = None if group is None or instance_id is None else group.static_members.get(instance_id)
-        members = {(group_id, each) for each in (member_id, owner) if each}
-        for member in members:
-            self._deciding[member] = self._deciding.get(member, 0) + 1
-        try:
-            yield
-        finally:
-            for member in members:
-                left = self._deciding.pop(member) - 1
-                if left:
-                    self._deciding[member] = left
+        self._undecided = parts.undecided
 
     def _schedule(self, key: _Key, delay_ms: int, late: Callable[[], None]) -> None:
         self._runtime.schedule(key, delay_ms, partial(self._due, key, late))
 
     def _due(self, key: _Key, late: Callable[[], None]) -> None:
-        if key[1:] in self._deciding:
+        _, group_id, member_id = key
+        if self._undecided.is_of(group_id, member_id):
             self._schedule(key, RETRY_MS, late)  # what is decided may put it off, or end it
         else:
             late()

@@ -13,6 +13,7 @@ from coordinator.group.client import Client
 from coordinator.group.consumer import long_heartbeat, regexes
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
+from coordinator.group.undecided import RETRY_MS
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
@@ -276,6 +277,36 @@ def test_of_two_at_once_the_second_begins_again() -> None:
     assert second.settle() is None
     assert len(groups.runtime.log) == written
     assert {*groups.group.members} == {old, "new"}
+
+
+def of_a_static_member() -> tuple[Consumers, str, str]:
+    """A group of two whose second member is static and wasn't heard of for nine seconds of its ten."""
+    groups, old = classic_group()
+    second, generation = of_two(groups, old)
+    groups.runtime.pass_ms(9_000)
+    assert groups.heartbeat(old, generation) is Error.NONE
+    return groups, old, second
+
+
+def test_a_static_member_of_a_classic_group_is_not_late_while_its_return_is_decided() -> None:
+    groups, old, _ = of_a_static_member()
+    request = joining(instance="i")
+    with groups.shard.deciding(request):
+        heartbeat = long(groups, request)
+        heartbeat.decide()
+        groups.runtime.pass_ms(2_000)
+        assert heartbeat.settle() is not None
+    assert {*groups.group.members} == {old, "new"}
+    assert groups.target("new") == [3, 4, 5]
+
+
+def test_it_is_late_once_nothing_of_it_waits() -> None:
+    groups, old, second = of_a_static_member()
+    with groups.shard.deciding(joining(instance="i")):
+        groups.runtime.pass_ms(2_000)
+        assert {*groups.shard.groups.classic["g"].members} == {old, second}
+    groups.runtime.pass_ms(RETRY_MS)
+    assert {*groups.shard.groups.classic["g"].members} == {old}
 
 
 def test_a_topic_that_changes_meanwhile_is_looked_at_again() -> None:
