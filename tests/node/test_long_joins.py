@@ -123,6 +123,7 @@ async def test_a_static_member_is_not_late_while_its_own_return_is_decided(node:
     owner, _ = joined(client.receive(sent))
     sent = again.send(request, 5)
     clock_of(node).advance_ms(30_000)
+    node.timers.fire_due()
     assert owner in node.groups.shard_of("g").groups.consumer["g"].members
     await held.let_go()
     member, _ = joined(again.receive(sent))
