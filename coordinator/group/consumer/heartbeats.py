@@ -102,7 +102,7 @@ class Heartbeats:
         if request.topic_partitions is not None:
             owned = [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
         member = ConsumerMember(request.member_id or uuid_to_text(self._runtime.new_uuid()))
-        return Decision(group, member, member, [], owned)
+        return Decision(group, [], member, member, owned)
 
     def _in_passing(self, decision: Decision, request: ConsumerGroupHeartbeatRequest) -> bool:
         says_nothing = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
