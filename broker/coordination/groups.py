@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.config.group_config import consumer_timeouts
@@ -16,6 +16,7 @@ from broker.controller.image import GROUP_RESOURCE
 from broker.coordination.cluster_topics import ClusterTopics
 from broker.coordination.hosted_shards import HostedShards
 from broker.network.later import Later
+from broker.security.authorizer import DESCRIBE, TOPIC
 from coordinator.group.client import Client
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from protocol.errors import Error, KafkaError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from broker.network.turns import RequestSteps
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
+    from broker.security.authorizer import Authorizer
     from coordinator.group.settings import GroupSettings
     from coordinator.group.shard import GroupShard
 
@@ -220,6 +222,11 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
     )
 
 
-def client_of(context: RequestContext) -> Client:
+def client_of(context: RequestContext, authorizer: Authorizer) -> Client:
     """Who sent a request, as a coordinator knows it."""
-    return Client(context.client_id or "", f"/{context.connection.peer_host}", context.api_version)
+    return Client(
+        context.client_id or "",
+        f"/{context.connection.peer_host}",
+        context.api_version,
+        may_describe=partial(authorizer.allows, context, DESCRIBE, TOPIC),
+    )

@@ -42,7 +42,9 @@ def handle(
         _check(request, context.api_version, groups.consumer_assignors)
     except KafkaError as error:
         return _refused(error)
-    return deferred_requests.heartbeat(groups, turns, context, client_of(context), request, _response)
+    return deferred_requests.heartbeat(
+        groups, turns, context, client_of(context, authorizer), request, _response
+    )
 
 
 def _response(found: ConsumerGroupHeartbeatResponse | KafkaError) -> ConsumerGroupHeartbeatResponse:

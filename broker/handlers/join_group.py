@@ -47,7 +47,7 @@ def handle(
             found = JoinGroupResponse(error_code=found.error)
         return _finished(found, version)
 
-    return deferred_requests.join(groups, turns, context, client_of(context), request, respond)
+    return deferred_requests.join(groups, turns, context, client_of(context, authorizer), request, respond)
 
 
 def _finished(response: JoinGroupResponse, version: int) -> JoinGroupResponse:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+MayDescribe: TypeAlias = Callable[[str], bool]
+"""Whether somebody may know of a topic by its name."""
 
 
 class Client(NamedTuple):
@@ -11,3 +15,4 @@ class Client(NamedTuple):
     client_id: str
     host: str
     api_version: int
+    may_describe: MayDescribe

@@ -89,7 +89,8 @@ class ClassicMembers:
             # Kafka: an IllegalStateException.
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from None
         owned = embedded.owned_of(subscription, self._topics)
-        decision = Decision(group, entry.records, member, _as_requested(member, join, subscription), owned)
+        new = _as_requested(member, join, subscription)
+        decision = Decision(group, entry.records, member, new, owned, join.client.may_describe)
         decision.effects += entry.effects
         replaced = group.static_member(join.instance_id)
         if replaced is not None and self._migration.may_downgrade_by(group, replaced):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from coordinator.group.client import MayDescribe
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.member import ConsumerMember, Owned
 from coordinator.group.modern.targets import Target
@@ -42,6 +43,8 @@ class Decision(GroupDecision):
     old: ConsumerMember
     new: ConsumerMember
     owned: Owned
+    may_describe: MayDescribe
+    """Of whoever brings it about: what an expression matches and they may not know of isn't subscribed to."""
     subscription_changed: bool = field(init=False, default=False)
     epoch: int = field(init=False)
     """The group's, as it will be."""

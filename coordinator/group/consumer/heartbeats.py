@@ -73,7 +73,7 @@ class Heartbeats:
         """The answer, or a heartbeat that is much to decide. Raises KafkaError; the group is as before then."""
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leaving.leave(request)
-        decision = self._begun(request)
+        decision = self._begun(client, request)
         classic = None
         if request.group_id not in self._groups:
             joins = request.member_epoch == JOIN_EPOCH
@@ -95,14 +95,14 @@ class Heartbeats:
         self._journal.write(decision.records)
         return answer
 
-    def _begun(self, request: ConsumerGroupHeartbeatRequest) -> Decision:
+    def _begun(self, client: Client, request: ConsumerGroupHeartbeatRequest) -> Decision:
         """Of a member that nobody knows yet, in the group as it is, or one that isn't there yet."""
         group = self._groups.get(request.group_id) or ConsumerGroup(request.group_id)
         owned: Owned = None
         if request.topic_partitions is not None:
             owned = [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
         member = ConsumerMember(request.member_id or uuid_to_text(self._runtime.new_uuid()))
-        return Decision(group, [], member, member, owned)
+        return Decision(group, [], member, member, owned, client.may_describe)
 
     def _in_passing(self, decision: Decision, request: ConsumerGroupHeartbeatRequest) -> bool:
         says_nothing = request.subscribed_topic_names is None and request.subscribed_topic_regex is None

@@ -1,6 +1,7 @@
 """Subscriptions by regular expression: when they are resolved, and with which topics they match.
 
-Expressions are RE2's (`coordinator/java/re2`), matched whole, over all topics. They are resolved in the background: the
+Expressions are RE2's (`coordinator/java/re2`), matched whole, over all topics that whoever brings the resolution about
+may describe. They are resolved in the background: the
 heartbeat that brings a new one is answered before, and while it takes long others are (Kafka: a thread). One resolution
 of a group at a time, the next one at the earliest 10 seconds after the last.
 What comes of it: `regex_results.py`.
@@ -15,6 +16,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
+from coordinator.group.client import MayDescribe
 from coordinator.group.consumer.decision import Decision
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.records import regex_record
@@ -56,6 +58,7 @@ class _Resolution:
         "compiled",
         "compiling",
         "found",
+        "may_describe",
         "names",
         "next_name",
         "pattern",
@@ -67,17 +70,20 @@ class _Resolution:
 
     def __init__(
         self,
+        *,
         version: int,
         timestamp_ms: int,
         names: Sequence[str],
         waiting: list[str],
         compiled: dict[str, Pattern],
+        may_describe: MayDescribe,
     ) -> None:
         self.version = version
         self.timestamp_ms = timestamp_ms
         self.names = names
         self.waiting = waiting  # the next one is the last
         self.compiled = compiled  # those that a heartbeat has just compiled
+        self.may_describe = may_describe
         self.found: dict[str, list[str]] = {}
         self.regex = ""
         self.compiling: Steps[Pattern | None] | None = None
@@ -120,7 +126,7 @@ class _Resolution:
         while self.next_name < len(self.names):
             name = self.names[self.next_name]
             self.next_name += 1
-            if pattern.matches(name):
+            if pattern.matches(name) and self.may_describe(name):
                 found.append(name)
             work = (pattern.work - before) * WORK_PER_MATCHED + (self.next_name - first) * WORK_PER_NAME
             if work >= limit:
@@ -171,12 +177,19 @@ class Regexes:
         if (is_new or group.regexes) and group.group_id not in self.resolving:
             regexes = group.regexes_with(old, new)
             if regexes and self._is_due(group, is_new, len(regexes)):
-                decision.effects.append(partial(self._resolve, group.group_id, [*regexes], compiled))
+                resolve = partial(self._resolve, group.group_id, [*regexes], compiled, decision.may_describe)
+                decision.effects.append(resolve)
         return change
 
-    def _resolve(self, group_id: str, regexes: Sequence[str], compiled: dict[str, Pattern]) -> None:
+    def _resolve(
+        self,
+        group_id: str,
+        regexes: Sequence[str],
+        compiled: dict[str, Pattern],
+        may_describe: MayDescribe,
+    ) -> None:
         self.resolving.add(group_id)
-        self._schedule(group_id, partial(self._begin, group_id, regexes, compiled))
+        self._schedule(group_id, partial(self._begin, group_id, regexes, compiled, may_describe))
 
     def _is_due(self, group: ConsumerGroup, is_new: bool, count: int) -> bool:
         last = next(iter(group.resolved.values()), None)
@@ -193,11 +206,21 @@ class Regexes:
     def _schedule(self, group_id: str, callback: Callable[[], None]) -> None:
         self._runtime.schedule(("regexes", group_id), 0, callback)
 
-    def _begin(self, group_id: str, regexes: Sequence[str], compiled: dict[str, Pattern]) -> None:
+    def _begin(
+        self,
+        group_id: str,
+        regexes: Sequence[str],
+        compiled: dict[str, Pattern],
+        may_describe: MayDescribe,
+    ) -> None:
         """Topics and time are those of now, however long it takes."""
-        names = [*self._topics.names()]
         resolution = _Resolution(
-            self._topics.version, self._runtime.now_ms(), names, [*reversed(regexes)], compiled
+            version=self._topics.version,
+            timestamp_ms=self._runtime.now_ms(),
+            names=[*self._topics.names()],
+            waiting=[*reversed(regexes)],
+            compiled=compiled,
+            may_describe=may_describe,
         )
         self._go_on(group_id, resolution)
 

@@ -33,6 +33,11 @@ from protocol.messages.groups_classic import (
 START_MS = 1_700_000_000_000
 
 
+def asker(client_id: str = "c", version: int = 1) -> Client:
+    """Somebody who may know of every topic."""
+    return Client(client_id, "/host", version, may_describe=lambda name: True)
+
+
 class FakeRuntime:
     """The port `coordinator.ports.Runtime`. `failing` is what the next appends raise.
 
@@ -201,7 +206,7 @@ class Groups:
                 JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols
             ],
         )
-        self.shard.join(Client(client, "/host", version), request, answer.on_join)
+        self.shard.join(asker(client, version), request, answer.on_join)
         return answer
 
     def sync(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.client import Client
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.group.shard import GroupShard
 from protocol.errors import Error, KafkaError
@@ -24,8 +23,9 @@ from protocol.messages.groups_classic import (
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_offsets import OffsetFetchRequestTopics
 from tests.unit.coordinator.group.consumer.consumers import Consumers
+from tests.unit.coordinator.runtime import asker
 
-CLIENT = Client("c", "/host", 5)
+CLIENT = asker(version=5)
 OFFSET = NewOffset("t", bytes(16), 0, 7, -1, "")
 
 Question = Callable[[GroupShard], Any]

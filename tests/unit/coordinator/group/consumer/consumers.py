@@ -17,7 +17,7 @@ from protocol.messages.groups_consumer import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from tests.unit.coordinator.runtime import FakeRuntime, Groups
+from tests.unit.coordinator.runtime import FakeRuntime, Groups, asker
 
 Owned = dict[str, Sequence[int]]
 
@@ -113,7 +113,7 @@ class Consumers(Groups):
             topic_partitions=partitions,
         )
         try:
-            return heartbeat(self.shard, Client("c", "/host", 1), request)
+            return heartbeat(self.shard, asker(), request)
         except KafkaError as error:
             return ConsumerGroupHeartbeatResponse(error_code=error.error, assignment=None)
 

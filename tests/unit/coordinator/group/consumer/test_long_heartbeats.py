@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.client import Client
 from coordinator.group.consumer import long_heartbeat, regex_results
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
@@ -19,6 +18,7 @@ from coordinator.group.undecided import RETRY_MS
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
+from tests.unit.coordinator.runtime import asker
 
 MANY = MOST_IN_PASSING  # partitions
 
@@ -40,7 +40,7 @@ def said(
 def long(
     groups: Consumers, member: str = "one", epoch: int = 0, names: Sequence[str] = ("t",)
 ) -> LongHeartbeat:
-    heartbeat = groups.shard.consumer_heartbeat(Client("c", "/host", 1), said(member, epoch, names))
+    heartbeat = groups.shard.consumer_heartbeat(asker(), said(member, epoch, names))
     assert isinstance(heartbeat, LongHeartbeat)
     return heartbeat
 
@@ -115,14 +115,14 @@ def test_what_many_topics_partitions_or_members_take_is_long_and_who_has_settled
         )
         groups.beat("one", answer.member_epoch)  # the first one of a new group looks at the topics once more
         if members == 1:
-            again = groups.shard.consumer_heartbeat(Client("c", "/host", 1), said)
+            again = groups.shard.consumer_heartbeat(asker(), said)
             assert not isinstance(again, LongHeartbeat)
     groups = Consumers()
     names = [f"nowhere-{number}" for number in range(MOST_IN_PASSING)]
     request = ConsumerGroupHeartbeatRequest(
         group_id="g", member_id="one", subscribed_topic_names=names, rebalance_timeout_ms=1000
     )
-    assert isinstance(groups.shard.consumer_heartbeat(Client("c", "/host", 1), request), LongHeartbeat)
+    assert isinstance(groups.shard.consumer_heartbeat(asker(), request), LongHeartbeat)
 
 
 def test_a_group_is_not_copied_where_nothing_is_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_a_group_is_not_copied_where_nothing_is_to_be_written(monkeypatch: pytes
     request = ConsumerGroupHeartbeatRequest(
         group_id="g", member_id="one", member_epoch=before.members["one"].epoch, subscribed_topic_names=None
     )
-    heartbeat = groups.shard.consumer_heartbeat(Client("c", "/host", 1), request)
+    heartbeat = groups.shard.consumer_heartbeat(asker(), request)
     assert isinstance(heartbeat, LongHeartbeat)
     copied: list[ConsumerGroup] = []
     monkeypatch.setattr(ConsumerGroup, "copy", copied.append)
@@ -171,7 +171,7 @@ def test_what_is_not_durable_of_the_group_stays_with_it_until_the_decision_count
     before = groups.group
     before.awaited_joins |= {"old", "two"}
     request = said("new", instance="i")
-    heartbeat = groups.shard.consumer_heartbeat(Client("c", "/host", 1), request)
+    heartbeat = groups.shard.consumer_heartbeat(asker(), request)
     assert isinstance(heartbeat, LongHeartbeat)
     heartbeat.decide()
     assert before.awaited_joins == {"old", "two"}
@@ -192,7 +192,7 @@ def test_the_log_says_what_a_decision_brought_about_once_and_nothing_of_one_that
     request = said("new", names=("t", "u"), instance="i")
     caplog.clear()
     for counts in (False, True):
-        heartbeat = groups.shard.consumer_heartbeat(Client("c", "/host", 1), request)
+        heartbeat = groups.shard.consumer_heartbeat(asker(), request)
         assert isinstance(heartbeat, LongHeartbeat)
         heartbeat.decide()
         if not counts:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.client import Client
 from coordinator.group.consumer import long_heartbeat, regexes
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
@@ -25,6 +24,7 @@ from tests.unit.coordinator.group.consumer.test_migration import (
     joined_id,
     subscription,
 )
+from tests.unit.coordinator.runtime import asker
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def joining(regex: str | None = None, instance: str | None = None) -> ConsumerGr
 def asked(
     groups: Consumers, request: ConsumerGroupHeartbeatRequest | None = None
 ) -> ConsumerGroupHeartbeatResponse | LongHeartbeat:
-    answer = groups.shard.consumer_heartbeat(Client("c", "/host", 1), request or joining())
+    answer = groups.shard.consumer_heartbeat(asker(), request or joining())
     assert isinstance(answer, ConsumerGroupHeartbeatResponse | LongHeartbeat)
     return answer
 

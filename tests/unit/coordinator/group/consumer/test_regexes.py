@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.client import Client
 from coordinator.group.consumer import regexes
 from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
 from coordinator.java import re2
@@ -13,6 +12,7 @@ from protocol.errors import Error
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.steps import Steps
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
+from tests.unit.coordinator.runtime import asker
 
 
 def enter(groups: Consumers, member: str, regex: str) -> None:
@@ -201,7 +201,7 @@ def test_a_long_expression_is_compiled_once_with_its_heartbeat_which_is_long(
         subscribed_topic_regex=LONG,
         topic_partitions=[],
     )
-    heartbeat = groups.shard.consumer_heartbeat(Client("c", "/host", 1), request)
+    heartbeat = groups.shard.consumer_heartbeat(asker(), request)
     assert isinstance(heartbeat, LongHeartbeat)
     heartbeat.decide()
     assert heartbeat.settle() is not None
@@ -210,7 +210,7 @@ def test_a_long_expression_is_compiled_once_with_its_heartbeat_which_is_long(
     assert topics_of(groups, LONG) == ["a1"]
     assert len(steps) == before > 2
     request.member_id = "two"
-    again = groups.shard.consumer_heartbeat(Client("c", "/host", 1), request)
+    again = groups.shard.consumer_heartbeat(asker(), request)
     assert not isinstance(again, LongHeartbeat)
 
 
