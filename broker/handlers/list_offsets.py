@@ -1,8 +1,9 @@
 """ListOffsets (2), versions 1 to 11.
 
-v2: isolation level; v4: leader epochs; v7: the offset of the largest timestamp (KIP-734); v8: the earliest local
-offset (KIP-405); v9: the last tiered offset (KIP-1005); v10: TimeoutMs, for lookups in remote storage;
-v11: the earliest offset pending upload (KIP-1023). There is no remote storage here: nothing is tiered or pending.
+v2: isolation level; v4: leader epochs; v5: OFFSET_NOT_AVAILABLE (KIP-207); v7: the offset of the largest
+timestamp (KIP-734); v8: the earliest local offset (KIP-405); v9: the last tiered offset (KIP-1005); v10: TimeoutMs,
+for lookups in remote storage; v11: the earliest offset pending upload (KIP-1023). There is no remote storage here:
+nothing is tiered or pending.
 """
 
 from __future__ import annotations
@@ -137,8 +138,13 @@ def _look_up(
         raise KafkaError(Error.UNSUPPORTED_VERSION)
     partition = partitions.get(topic, wanted.partition_index)
     partition.check_leader_epoch(wanted.current_leader_epoch)
-    if request.replica_id != DEBUGGER and not isinstance(partition.role, Leader):
+    role = partition.role
+    if isinstance(role, Leader):
+        lags = request.replica_id == CONSUMER and role.high_watermark_lags
+    elif request.replica_id != DEBUGGER:
         raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+    else:
+        lags = False
     log = partition.log
     if request.replica_id != CONSUMER:
         bound = log.log_end_offset
@@ -147,6 +153,8 @@ def _look_up(
     else:
         bound = log.high_watermark
     if timestamp == LATEST_TIMESTAMP:
+        if lags:
+            raise _not_available(version)
         return -1, bound, partition.leader_epoch
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         epoch = log.leader_epochs.epoch_for(log.log_start_offset)
@@ -155,8 +163,15 @@ def _look_up(
         return _NOTHING
     found = yield from _found(log, timestamp)
     if found is None or found.offset >= bound:
+        if lags:
+            raise _not_available(version)
         return _NOTHING
     return found.timestamp_ms, found.offset, found.leader_epoch
+
+
+def _not_available(version: int) -> KafkaError:
+    """Another leader may have told a consumer of more. It asks again, rather than go back."""
+    return KafkaError(Error.OFFSET_NOT_AVAILABLE if version >= 5 else Error.LEADER_NOT_AVAILABLE)
 
 
 def _found(log: PartitionLog, timestamp: int) -> RequestSteps[TimestampOffset | None]:

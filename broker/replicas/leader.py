@@ -58,6 +58,7 @@ class Leader:
         "is_under_min_isr",
         "isr",
         "leader_epoch",
+        "leader_epoch_start_offset",
         "leader_id",
         "log",
         "others",
@@ -69,6 +70,8 @@ class Leader:
         waited for a commit."""
         self.leader_id = node_id
         self.leader_epoch = -1
+        self.leader_epoch_start_offset = 0
+        """Where the log ended when the epoch began."""
         self.log = log
         self.isr = _in_sync((node_id,))
         """The ids of the replicas in sync, as the controller knows them; the leader's is one."""
@@ -93,6 +96,7 @@ class Leader:
         if is_new:
             self.log.assign_leader_epoch(leader_epoch)
             self.leader_epoch = leader_epoch
+            self.leader_epoch_start_offset = self.log.log_end_offset
         if len(replicas) > 1 or self.others:
             self.others = {
                 node_id: self.others.get(node_id) or Replica(node_id)
@@ -123,6 +127,12 @@ class Leader:
     def min_isr(self) -> int:
         """`min.insync.replicas`, at most as many as there are replicas (Kafka: `effectiveMinIsr`)."""
         return min(self.log.config.min_insync_replicas, self.replica_count)
+
+    @property
+    def high_watermark_lags(self) -> bool:
+        """Whether less is known to be committed than the leader before may have said: what it led to must be committed
+        anew under this epoch before its high watermark means anything (KIP-207)."""
+        return self.log.high_watermark < self.leader_epoch_start_offset
 
     # --- what is committed ----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.controller.assigned_directories import UNASSIGNED
+from broker.handlers.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from broker.network.later import Later
 from broker.replicas.follower import Follower
 from broker.replicas.leader import Leader
@@ -106,24 +107,22 @@ def fetched(response: Any) -> Any:
     return answer
 
 
+def list_offsets(
+    node: Server, timestamp: int, *, version: int = 7, epoch: int = -1, replica_id: int = -1
+) -> Any:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
+    topics = [ListOffsetsTopic(name="t", partitions=[partition])]
+    return ask(node, ListOffsetsRequest(replica_id=replica_id, isolation_level=0, topics=topics), version)
+
+
+def listed(response: Any) -> Any:
+    [topic] = response.topics
+    [answer] = topic.partitions
+    return answer
+
+
 def errors(node: Server, epoch: int = -1) -> dict[str, Error]:
     """What the requests that need the leader are answered with."""
-    listed = ask(
-        node,
-        ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=0,
-            topics=[
-                ListOffsetsTopic(
-                    name="t",
-                    partitions=[
-                        ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=epoch)
-                    ],
-                )
-            ],
-        ),
-        7,
-    )
     ends = ask(
         node,
         OffsetForLeaderEpochRequest(
@@ -140,7 +139,7 @@ def errors(node: Server, epoch: int = -1) -> dict[str, Error]:
         4,
     )
     found = {
-        "ListOffsets": listed.topics[0].partitions[0].error_code,
+        "ListOffsets": listed(list_offsets(node, LATEST_TIMESTAMP, epoch=epoch)).error_code,
         "OffsetForLeaderEpoch": ends.topics[0].partitions[0].error_code,
         "Fetch v10": fetched(fetch(node, 0, version=10, epoch=epoch)).error_code,
     }
@@ -180,6 +179,7 @@ async def test_a_partition_takes_the_roles_that_the_metadata_gives_it(tmp_path: 
     assert node.partitions.get("t", 0) is partition
     assert leader_of(node).leader_epoch == 3
     assert partition.log.leader_epochs.entries == [(0, 0), (3, 1)]
+    fetch(node, 1, replica_id=OTHER)
     assert set(errors(node).values()) == {Error.NONE}
     crash(node)
 
@@ -191,6 +191,39 @@ async def test_the_leader_epoch_is_looked_at_before_the_role(tmp_path: Path, lea
     assert set(errors(node, 0).values()) == {Error.FENCED_LEADER_EPOCH}
     assert set(errors(node, 1).values()) == {Error.NONE if leader == ME else NOT_LEADER}
     assert set(errors(node, 2).values()) == {Error.UNKNOWN_LEADER_EPOCH}
+    crash(node)
+
+
+async def test_a_new_leader_does_not_list_an_end_below_what_the_one_before_may_have_said(
+    tmp_path: Path,
+) -> None:
+    node = await replicated(tmp_path)
+    produced_ms = node.clock.now_ms()
+    for _ in range(3):
+        produce(node, acks=1)
+    fetch(node, 1, replica_id=OTHER)
+    assert listed(list_offsets(node, LATEST_TIMESTAMP)).offset == 1
+
+    def answers(timestamp: int, **how: int) -> tuple[Error, int]:
+        answer = listed(list_offsets(node, timestamp, **how))
+        return Error(answer.error_code), answer.offset
+
+    change(node, leader=ME)  # from offset 3 on
+    fetch(node, 2, replica_id=OTHER)
+    assert leader_of(node).log.high_watermark == 2
+    not_yet = (Error.OFFSET_NOT_AVAILABLE, -1)
+    assert answers(LATEST_TIMESTAMP) == not_yet
+    assert answers(LATEST_TIMESTAMP, version=5) == not_yet
+    assert answers(LATEST_TIMESTAMP, version=4) == (Error.LEADER_NOT_AVAILABLE, -1)
+    assert answers(produced_ms + 1) == not_yet, "what is written and not committed may be as late"
+    assert answers(produced_ms + 1, version=4) == (Error.LEADER_NOT_AVAILABLE, -1)
+    assert answers(produced_ms) == (Error.NONE, 0), "it is committed"
+    assert answers(EARLIEST_TIMESTAMP) == (Error.NONE, 0)
+    assert answers(LATEST_TIMESTAMP, replica_id=OTHER) == (Error.NONE, 3)
+
+    fetch(node, 3, replica_id=OTHER)
+    assert answers(LATEST_TIMESTAMP) == (Error.NONE, 3)
+    assert answers(produced_ms + 1) == (Error.NONE, -1)
     crash(node)
 
 
