@@ -151,45 +151,6 @@ class Error(IntEnum):
 NO_ERROR = Error.NONE
 """By itself for what is said with each request: to Python 3.11 `Error.NONE` is a call."""
 
-RETRIABLE: frozenset[Error] = frozenset(
-    {
-        Error.CORRUPT_MESSAGE,
-        Error.UNKNOWN_TOPIC_OR_PARTITION,
-        Error.LEADER_NOT_AVAILABLE,
-        Error.NOT_LEADER_OR_FOLLOWER,
-        Error.REQUEST_TIMED_OUT,
-        Error.REPLICA_NOT_AVAILABLE,
-        Error.NETWORK_EXCEPTION,
-        Error.COORDINATOR_LOAD_IN_PROGRESS,
-        Error.COORDINATOR_NOT_AVAILABLE,
-        Error.NOT_COORDINATOR,
-        Error.NOT_ENOUGH_REPLICAS,
-        Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        Error.NOT_CONTROLLER,
-        Error.CONCURRENT_TRANSACTIONS,
-        Error.KAFKA_STORAGE_ERROR,
-        Error.FETCH_SESSION_ID_NOT_FOUND,
-        Error.INVALID_FETCH_SESSION_EPOCH,
-        Error.LISTENER_NOT_FOUND,
-        Error.FENCED_LEADER_EPOCH,
-        Error.UNKNOWN_LEADER_EPOCH,
-        Error.OFFSET_NOT_AVAILABLE,
-        Error.PREFERRED_LEADER_NOT_AVAILABLE,
-        Error.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        Error.ELECTION_NOT_NEEDED,
-        Error.UNSTABLE_OFFSET_COMMIT,
-        Error.THROTTLING_QUOTA_EXCEEDED,
-        Error.UNKNOWN_TOPIC_ID,
-        Error.INCONSISTENT_TOPIC_ID,
-        Error.FETCH_SESSION_TOPIC_ID_ERROR,
-        Error.SHARE_SESSION_NOT_FOUND,
-        Error.INVALID_SHARE_SESSION_EPOCH,
-        Error.SHARE_SESSION_LIMIT_REACHED,
-    }
-)
-"""The codes after which a client tries again by itself: subclasses of Kafka's RetriableException."""
-
-
 MOST_MESSAGE_CHARACTERS = 8_000
 """Of a text that is answered: a string on the wire has 32,767 bytes, of which a character needs four at most."""
 

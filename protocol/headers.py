@@ -1,10 +1,9 @@
-"""Request and response headers, which stand between a frame's size and its message.
+"""Request headers, which stand between a frame's size and its message.
 
-    request   api_key int16 | api_version int16 | correlation_id int32 | client_id nullable string | tagged
-    fields response  correlation_id int32 | tagged fields
+    api_key int16 | api_version int16 | correlation_id int32 | client_id nullable string | tagged fields
 
 The tagged fields are there from the API's first flexible version on; the client id is never a compact string.
-Source: RequestHeader.json and ResponseHeader.json of Kafka; KIP-482.
+Source: RequestHeader.json of Kafka; KIP-482.
 """
 
 import struct
@@ -16,8 +15,6 @@ from protocol.wire.primitives import Bytes, skip_tagged_fields
 
 _FIXED = struct.Struct(">hhih")
 _new_tuple = tuple.__new__  # each request makes one: a call of the class is twice as slow
-_CORRELATION_ID = struct.Struct(">i")
-_CORRELATION_ID_AND_NO_TAGS = struct.Struct(">ix")
 
 
 class RequestHeader(NamedTuple):
@@ -51,10 +48,3 @@ def decode_request_header(data: Bytes, pos: int, end: int) -> RequestHeader:
     if api_version >= api.first_flexible:
         pos = pos + 1 if pos < end and not data[pos] else skip_tagged_fields(data, pos, end)
     return _new_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id, pos))
-
-
-def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """The header of an answer to that request. KeyError for a key that a broker doesn't have."""
-    if APIS[api_key].response_header_version(api_version):
-        return _CORRELATION_ID_AND_NO_TAGS.pack(correlation_id)
-    return _CORRELATION_ID.pack(correlation_id)

@@ -157,11 +157,6 @@ class Leader:
         if self._waiters is not None:
             self._waiters.cancel(waiter)
 
-    @property
-    def waiting_for_commit(self) -> int:
-        """How many are to be told yet."""
-        return 0 if self._waiters is None else len(self._waiters)
-
     def advance(self) -> None:
         """After an append, or anything else that may move the high watermark: move it as far as the replicas in sync
         allow, then tell who waits (Kafka: `Partition.maybeIncrementLeaderHW`)."""

@@ -323,11 +323,6 @@ class ProducerStates:
         """Whether a marker or an open transaction is among what is known of the producers."""
         return any(p.coordinator_epoch >= 0 or p.txn_first_offset >= 0 for p in self.producers.values())
 
-    @property
-    def ongoing_transactions(self) -> dict[int, int]:
-        """first offset -> producer id, ascending"""
-        return dict(self._ongoing)
-
     def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
         producer = self.producers.get(producer_id)
         return producer is not None and producer.txn_first_offset >= 0 and producer.epoch == epoch

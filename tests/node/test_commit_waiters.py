@@ -76,7 +76,7 @@ def test_the_smallest_log_end_of_those_in_sync_is_committed(leader: Leader, told
     assert (leader.log.high_watermark, told.names) == (2, ["1", "2"])
     follow(leader, 3, 3)
     assert (leader.log.high_watermark, told.names) == (3, ["1", "2", "3"])
-    assert leader.waiting_for_commit == 0
+    assert len(leader._waiters) == 0
 
 
 def test_who_is_not_in_sync_does_not_hold_up_the_others(leader: Leader, told: Told) -> None:
@@ -194,11 +194,11 @@ def test_who_is_cancelled_is_not_told(leader: Leader, told: Told) -> None:
     assert waiter is not None
     leader.wait_no_more(waiter)
     leader.wait_no_more(waiter)
-    assert leader.waiting_for_commit == 1
+    assert len(leader._waiters) == 1
     follow(leader, 1, 1)
     leader.wait_no_more(waiter)
     assert told.names == ["stays"]
-    assert leader.waiting_for_commit == 0
+    assert len(leader._waiters) == 0
 
 
 @pytest.mark.limit("coordinator.commit_waiters.MANY_CANCELLED")

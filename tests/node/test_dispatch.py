@@ -39,6 +39,17 @@ def framed(topics: int) -> list[bytes | bytearray | memoryview]:
     return answer
 
 
+@pytest.mark.parametrize(
+    ("api_key", "version", "head"),
+    [(0, 8, "00000007fffffffe"), (0, 9, "00000007fffffffe00"), (18, 4, "00000007fffffffe")],
+)
+def test_an_answers_header_has_tagged_fields_in_flexible_versions_but_for_api_versions(
+    api_key: int, version: int, head: str
+) -> None:
+    """As Kafka's ResponseHeaderData writes it, behind the size."""
+    assert Route(api_key, version).head.pack(7, -2).hex() == head
+
+
 def test_a_small_answer_is_one_object() -> None:
     [answer] = framed((JOINED_CHUNKS_BYTES - REST_BYTES) // TOPIC_BYTES)
     assert JOINED_CHUNKS_BYTES - TOPIC_BYTES < len(answer) <= JOINED_CHUNKS_BYTES

@@ -86,7 +86,7 @@ async def test_who_waits_for_a_commit_is_told_of_it_by_the_log_that_a_move_bring
     while background.waiting:
         background.run_one()
     assert heard.all[2:] == [("later", Error.NONE)]
-    assert partition.leader().waiting_for_commit == 0
+    assert len(partition.leader()._waiters) == 0
     await node.stop()
 
 

@@ -256,7 +256,7 @@ async def test_acks_all_waits_until_the_others_in_sync_have_fetched_it(tmp_path:
     answer = produced(await answered(waiting))
     assert (answer.error_code, answer.base_offset) == (Error.NONE, 0)
     assert fetched(fetch(node, 1, replica_id=OTHER)).high_watermark == 1
-    assert leader_of(node).waiting_for_commit == 0
+    assert len(leader_of(node)._waiters) == 0
     crash(node)
 
 
@@ -307,7 +307,7 @@ async def test_what_is_not_committed_in_time_is_told_with_its_offset(tmp_path: P
     answer = produced(await asyncio.wait_for(answered(produce(node, timeout_ms=1)), 10))
     assert (answer.error_code, answer.base_offset) == (Error.REQUEST_TIMED_OUT, 1)
     assert leader_of(node).log.log_end_offset == 2
-    assert leader_of(node).waiting_for_commit == 0
+    assert len(leader_of(node)._waiters) == 0
     crash(node)
 
 
@@ -336,9 +336,9 @@ async def test_a_new_epoch_of_the_same_leader_lets_who_waits_wait_on(tmp_path: P
 async def test_a_producer_that_hangs_up_leaves_nothing_behind(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     waiting = produce(node)
-    assert leader_of(node).waiting_for_commit == 1
+    assert len(leader_of(node)._waiters) == 1
     waiting.abandon()
-    assert leader_of(node).waiting_for_commit == 0
+    assert len(leader_of(node)._waiters) == 0
     crash(node)
 
 

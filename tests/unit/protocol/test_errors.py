@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from protocol.errors import RETRIABLE, Error, KafkaError
+from protocol.errors import Error, KafkaError
 
 TABLE = Path(__file__).parents[2] / "golden" / "vectors" / "errors.tsv"
 """Kafka 4.3's Errors: code, name, whether it's retriable, whether it asks for fresh metadata."""
@@ -12,10 +12,6 @@ def rows() -> list[list[str]]:
 
 def test_codes_and_names_are_kafkas() -> None:
     assert {error.name: error.value for error in Error} == {name: int(code) for code, name, *_ in rows()}
-
-
-def test_retriable_are_those_that_kafkas_clients_try_again_on() -> None:
-    assert {error.name for error in RETRIABLE} == {row[1] for row in rows() if row[2] == "retriable"}
 
 
 def test_a_kafka_error_reads_as_its_name_and_message() -> None:

@@ -1,9 +1,9 @@
-"""Headers. The bytes are those that Kafka's RequestHeaderData and ResponseHeaderData write."""
+"""Headers. The bytes are those that Kafka's RequestHeaderData writes."""
 
 import pytest
 
 from protocol.errors import CodecError
-from protocol.headers import RequestHeader, decode_request_header, encode_response_header
+from protocol.headers import RequestHeader, decode_request_header
 
 PRODUCE_8 = bytes.fromhex("000000087fffffff000772646b61666b61")
 PRODUCE_9 = bytes.fromhex("000000097fffffff000772646b61666b6100")
@@ -63,12 +63,3 @@ def test_a_header_may_stand_anywhere_in_the_data() -> None:
 def test_an_api_that_no_broker_has_is_refused(api_key: int) -> None:
     with pytest.raises(CodecError):
         decode(api_key.to_bytes(2, "big", signed=True) + PRODUCE_8[2:])
-
-
-def test_an_answers_header_has_tagged_fields_in_flexible_versions_only() -> None:
-    assert encode_response_header(0, 8, -2).hex() == "fffffffe"
-    assert encode_response_header(0, 9, -2).hex() == "fffffffe00"
-
-
-def test_the_header_of_an_answer_to_api_versions_is_never_flexible() -> None:
-    assert encode_response_header(18, 4, 7).hex() == "00000007"
