@@ -7,6 +7,7 @@ against their batches, stops it, and sees that nothing is left behind.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.starting import start
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.environment.environment import Environment
     from broker.server import Server
+    from storage.log.partition_log import PartitionLog
 
 _begun: list[Server] = []
 _stopped: list[Server] = []
 _crashed: list[Server] = []
 _starts_failed = 0
 _open_before = 0
+_opened: Counter[str] = Counter()
+"""How often a test has opened a partition's log with batches in it, and with it one that was on its way elsewhere."""
 
 
 async def begin(config: BrokerConfig, environment: Environment) -> Server:
@@ -36,6 +40,7 @@ async def begin(config: BrokerConfig, environment: Environment) -> Server:
         _starts_failed += 1
         raise
     node.metadata.replicate = node.metadata.commit  # tests ask the controller, and go on with its answer
+    _opened.update(_name_of(partition.log) for partition in node.partitions.all() if partition.log.size)
     stop = node.stop
 
     async def stop_checked() -> None:
@@ -58,6 +63,7 @@ def forget_all() -> None:
     _stopped.clear()
     _crashed.clear()
     _starts_failed = 0
+    _opened.clear()
 
 
 def forget(node: Server) -> None:
@@ -83,10 +89,14 @@ async def end_all() -> None:
         forget_all()
 
 
+def _name_of(log: PartitionLog) -> str:
+    return f"{log.topic}-{log.partition}"
+
+
 def check_logs(node: Server) -> None:
     """Of every partition that is online."""
     for partition in node.partitions.all():
-        check_log(partition.log)
+        check_log(partition.log, node.clock.now_ms(), _opened[_name_of(partition.log)])
 
 
 def check_nothing_waits(node: Server) -> None:

@@ -1,19 +1,25 @@
-"""What a log knows of itself, held against a walk over the bytes of its files."""
+"""What a log knows of itself, held against a walk over the bytes of its files: it knows no more, and no less."""
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from protocol.records.batch import BatchHeader, walk_batches
 from protocol.records.records import ABORT, read_control_type, read_records
-from storage.log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from storage.log.log_config import LogConfig
+    from storage.log.partition_log import PartitionLog
+    from storage.producers.producer_state import Producer
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 _ABORTED_ENTRY = struct.Struct(">hqqqq")
 
+Batches = list[tuple[int, BatchHeader]]
 Aborted = tuple[int, int, int]
 """Producer id, first offset, the marker's offset."""
 
@@ -22,76 +28,156 @@ Aborted = tuple[int, int, int]
 class Replayed:
     """What the batches say, from the first one that is there."""
 
-    ongoing: dict[int, int] = field(default_factory=dict)
-    """By first offset, the producer id."""
+    ongoing: dict[int, list[BatchHeader]] = field(default_factory=dict)
+    """By producer id, the batches of the transaction that is open."""
     aborted: list[Aborted] = field(default_factory=list)
-    epochs: dict[int, int] = field(default_factory=dict)
-    last_sequences: dict[int, int] = field(default_factory=dict)
+    last: dict[int, BatchHeader] = field(default_factory=dict)
+    """By producer id."""
+    last_data: dict[int, BatchHeader] = field(default_factory=dict)
+    """By producer id, of the epoch of its last batch."""
 
     def take(self, header: BatchHeader, data: memoryview) -> None:
         producer_id = header.producer_id
         if producer_id < 0:
             return
-        known = self.epochs.get(producer_id)
-        self.epochs[producer_id] = header.producer_epoch
+        known = self.last.get(producer_id)
+        self.last[producer_id] = header
         if header.is_control:
-            if known != header.producer_epoch:
-                self.last_sequences.pop(producer_id, None)
+            if known is None or known.producer_epoch != header.producer_epoch:
+                self.last_data.pop(producer_id, None)
             if header.records_count:  # else compaction has left its header alone
                 self._end(producer_id, header, next(iter(read_records(data))).key)
             return
-        self.last_sequences[producer_id] = (header.base_sequence + header.last_offset_delta) % 2**31
-        if header.is_transactional and producer_id not in self.ongoing.values():
-            self.ongoing[header.base_offset] = producer_id
+        self.last_data[producer_id] = header
+        if header.is_transactional:
+            self.ongoing.setdefault(producer_id, []).append(header)
 
     def _end(self, producer_id: int, header: BatchHeader, key: memoryview | bytes | None) -> None:
-        first = next((offset for offset, owner in self.ongoing.items() if owner == producer_id), None)
-        if first is not None:
-            del self.ongoing[first]
-            if read_control_type(key) == ABORT:
-                self.aborted.append((producer_id, first, header.last_offset))
+        batches = self.ongoing.pop(producer_id, None)
+        if batches is not None and read_control_type(key) == ABORT:
+            self.aborted.append((producer_id, batches[0].base_offset, header.last_offset))
 
 
-def check_log(log: PartitionLog) -> None:
-    """Its indexes, producers and last stable offset are those of its batches. Reads nothing through `storage`."""
+def check_log(log: PartitionLog, now_ms: int, opened: int = 0) -> None:
+    """Its indexes, producers and last stable offset are those of its batches. Reads nothing through `storage`.
+
+    `opened` is how often it was opened with batches in it: each time the bytes to the next index entry were counted
+    anew, as in Kafka.
+    """
     folder = Path(log.directory)
     segments = sorted(folder.glob("*.log"))
-    is_whole = bool(segments) and int(segments[0].stem) == 0 and log.log_start_offset == 0
     replayed = Replayed()
     aborted: list[Aborted] = []
+    missing = 0
     for path in segments:
-        batches = [*walk_batches(memoryview(path.read_bytes()))]
         data = memoryview(path.read_bytes())
+        batches = [*walk_batches(data)]
         for position, header in batches:
             replayed.take(header, data[position : position + header.size_bytes])
-        aborted += _check_indexes(path, batches)
-    if not is_whole:
-        return
-    producers = log.producers
+        missing += _check_offset_index(path, batches, log.config)
+        _check_time_index(path, batches, log.config, is_closed=path is not segments[-1])
+        aborted += _aborted(path)
+    assert missing <= opened, (
+        f"{folder.name}: {missing} entries are missing, and it was opened {opened} times"
+    )
     told = f"{folder.name}: what the log knows is not what its batches say"
-    ongoing = {
-        p.txn_first_offset: p.producer_id for p in producers.producers.values() if p.txn_first_offset >= 0
-    }
-    assert ongoing == replayed.ongoing, told
-    assert sorted(aborted) == sorted(replayed.aborted), told
-    for producer_id, producer in producers.producers.items():
-        assert producer.epoch == replayed.epochs.get(producer_id), told
-        assert producer.last_sequence in (-1, replayed.last_sequences.get(producer_id, -1)), told
-    if not producers.unreplicated:
-        assert log.last_stable_offset == min([*replayed.ongoing, log.high_watermark]), told
+    begins = int(segments[0].stem) if segments else log.log_start_offset
+    _check_aborted(aborted, replayed, begins, told)
+    _check_ongoing(log, replayed, begins, told)
+    assert begins or log.producers.producers.keys() <= replayed.last.keys(), told
+    for producer_id in replayed.last:
+        _check_producer(log, replayed, producer_id, now_ms, told)
 
 
-def _check_indexes(path: Path, batches: list[tuple[int, BatchHeader]]) -> list[Aborted]:
-    """Each entry leads to a batch that there is. Returns what the transaction index holds."""
+def _check_aborted(aborted: list[Aborted], replayed: Replayed, begins: int, told: str) -> None:
+    """Of a transaction that began in a segment that is gone, the batches say its end alone."""
+    assert sorted(each for each in aborted if each[1] >= begins) == sorted(
+        (producer_id, first, last)
+        for producer_id, first, last in replayed.aborted
+        if not any(
+            entry[0] == producer_id and entry[2] == last and entry[1] < begins <= first for entry in aborted
+        )
+    ), told
+
+
+def _check_ongoing(log: PartitionLog, replayed: Replayed, begins: int, told: str) -> None:
+    """What lies below the log start may be forgotten: a start reads the log from there on."""
+    known = {p.producer_id: p.txn_first_offset for p in log.producers.producers.values()}
+    for producer_id, batches in replayed.ongoing.items():
+        readable = [header for header in batches if header.last_offset >= log.log_start_offset]
+        first = known.get(producer_id, -1)
+        if readable or first >= 0:
+            firsts = {batches[0].base_offset, *(header.base_offset for header in readable[:1])}
+            assert first in firsts or 0 <= first < begins, told
+    for producer_id, first in known.items():
+        assert first < begins or producer_id in replayed.ongoing, told
+    if not log.producers.unreplicated and log.log_start_offset == 0:
+        firsts = {batches[0].base_offset for batches in replayed.ongoing.values()}
+        assert log.last_stable_offset == min([*firsts, log.high_watermark]), told
+
+
+def _check_producer(log: PartitionLog, replayed: Replayed, producer_id: int, now_ms: int, told: str) -> None:
+    """Forgotten may be who has been silent for so long that it expires, and what lies below the log start: a start
+    reads the log from there on."""
+
+    def may_be_forgotten(header: BatchHeader) -> bool:
+        is_silent = now_ms - header.max_timestamp >= log.config.producer_id_expiration_ms
+        return is_silent or header.last_offset < log.log_start_offset
+
+    producer: Producer | None = log.producers.producers.get(producer_id)
+    if producer is None:
+        assert may_be_forgotten(replayed.last[producer_id]), f"{told}: producer {producer_id} is not known"
+        return
+    assert producer.epoch == replayed.last[producer_id].producer_epoch, told
+    data = replayed.last_data.get(producer_id)
+    if data is not None and not (producer.last_sequence == -1 and may_be_forgotten(data)):
+        assert producer.last_sequence == data.last_sequence, told
+        assert producer.last_data_offset == data.last_offset, told
+
+
+def _check_offset_index(path: Path, batches: Batches, config: LogConfig) -> int:
+    """Each entry leads to a batch that there is. Returns how many are missing at least, `index.interval.bytes` having
+    gone by since the one before: each entry that isn't there sets off the count anew."""
     base_offset = int(path.stem)
     at = dict(batches)
-    for relative, position in _entries(path.with_suffix(".index"), _OFFSET_ENTRY):
+    entries = _entries(path.with_suffix(".index"), _OFFSET_ENTRY)
+    for relative, position in entries:
         assert position in at, f"{path}: no batch at {position}"
         assert at[position].last_offset == base_offset + relative, f"{path}: another batch at {position}"
-    for timestamp_ms, relative in _entries(path.with_suffix(".timeindex"), _TIME_ENTRY):
+    if len(entries) >= config.segment_index_bytes // _OFFSET_ENTRY.size:
+        return 0  # full
+    there = {position for _, position in entries}
+    missing = counted_from = 0
+    for position, _ in batches:
+        is_due = position - counted_from > config.index_interval_bytes
+        missing += is_due and position not in there
+        if is_due or position in there:
+            counted_from = position
+    return missing
+
+
+def _check_time_index(path: Path, batches: Batches, config: LogConfig, *, is_closed: bool) -> None:
+    """It says the largest timestamp up to each batch that the offset index leads to, and of all that is closed."""
+    base_offset = int(path.stem)
+    entries = _entries(path.with_suffix(".timeindex"), _TIME_ENTRY)
+    for timestamp_ms, relative in entries:
         before = [header for _, header in batches if header.base_offset <= base_offset + relative]
         latest_ms = max((header.max_timestamp for header in before), default=-1)
         assert timestamp_ms <= latest_ms, f"{path}: no record is as late as {timestamp_ms}"
+    said = {timestamp_ms for timestamp_ms, _ in entries}
+    is_full = len(entries) >= config.segment_index_bytes // _TIME_ENTRY.size - 1
+    indexed = {position for _, position in _entries(path.with_suffix(".index"), _OFFSET_ENTRY)}
+    latest_ms = -1
+    for position, header in batches:
+        latest_ms = max(latest_ms, header.max_timestamp)
+        if position in indexed and latest_ms >= 0 and not is_full:
+            assert latest_ms in said, f"{path}: it doesn't say {latest_ms}, of the batch at {position}"
+    if is_closed and latest_ms >= 0:
+        assert latest_ms in said, f"{path}: it doesn't say the largest timestamp, {latest_ms}"
+
+
+def _aborted(path: Path) -> list[Aborted]:
+    """What the transaction index holds."""
     return [
         (producer_id, first, last)
         for _, producer_id, first, last, _ in _entries(path.with_suffix(".txnindex"), _ABORTED_ENTRY)
