@@ -52,6 +52,7 @@ class Leader:
         "_commits_alone",
         "_failed",
         "_fetches",
+        "_is_resigned",
         "_syncs_by_messages",
         "_waiters",
         "_waits_for_sync",
@@ -83,7 +84,7 @@ class Leader:
         self._fetches = fetches
         self._failed = failed
         self._waiters: CommitWaiters | None = None  # until somebody has to wait
-        self._syncs_by_messages = self._waits_for_sync = False
+        self._syncs_by_messages = self._waits_for_sync = self._is_resigned = False
         self._commits_alone = True  # so that a node that has no others pays nothing for the rule
 
     def lead(self, leader_epoch: int, replicas: Sequence[int], isr: Iterable[int]) -> None:
@@ -159,7 +160,9 @@ class Leader:
 
     def advance(self) -> None:
         """After an append, or anything else that may move the high watermark: move it as far as the replicas in sync
-        allow, then tell who waits (Kafka: `Partition.maybeIncrementLeaderHW`)."""
+        allow, then tell who waits (Kafka: `Partition.maybeIncrementLeaderHW`). Nothing happens once it has resigned."""
+        if self._is_resigned:
+            return  # the log is a follower's: what is committed, its leader says
         log = self.log
         offset = log.log_end_offset if self._commits_alone else self._committed_offset()
         log.update_high_watermark(offset)
@@ -208,6 +211,7 @@ class Leader:
 
     def resign(self, error: KafkaError) -> None:
         """The node doesn't lead the partition any more: who waits for a commit is told why."""
+        self._is_resigned = True
         self._tell_lost(error)
 
     def _tell_lost(self, error: KafkaError) -> None:

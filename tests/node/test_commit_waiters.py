@@ -14,7 +14,7 @@ from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from protocol.records.records import build_batch
 from storage.log.log_config import LogConfig
-from tests.support.partition_logs import open_log
+from tests.support.partition_logs import HeldBackground, open_log
 
 ME, SECOND, THIRD = 1, 2, 3
 
@@ -127,6 +127,21 @@ def test_who_waits_is_told_once_that_leadership_is_lost(leader: Leader, told: To
     assert told.names == ["first", ("second", Error.NOT_LEADER_OR_FOLLOWER)]
     leader.when_committed(1, told("late"))
     assert told.names[2:] == [("late", Error.NOT_LEADER_OR_FOLLOWER)]
+
+
+def test_a_sync_that_outlives_the_leadership_commits_nothing(tmp_path: Path, told: Told) -> None:
+    syncs = HeldBackground()
+    log = open_log(tmp_path, flush_messages=1, background=syncs)
+    leader = Leader(ME, log, WaitingFetches(), told.failed.append)
+    leader.lead(0, [ME, SECOND], [ME])
+    leader.when_committed(append(leader), told("lost"))
+    leader.resign(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
+    syncs.run_all()
+    assert (log.recovery_point, log.high_watermark) == (1, 0), "that is for the leader of now to say"
+    leader.advance()
+    assert log.high_watermark == 0
+    assert told.names == [("lost", Error.NOT_LEADER_OR_FOLLOWER)]
+    log.close()
 
 
 def test_one_that_fails_harms_none_of_the_others(leader: Leader, told: Told) -> None:
