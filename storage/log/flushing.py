@@ -85,12 +85,11 @@ class Flushing:
         self.recovery_point = offset
         self.tell_synced()
 
-    def cut_at(self, offset: int, failure: Exception) -> None:
-        """The log ends at the offset now: who waits for more is told the failure."""
+    def cut_at(self, offset: int) -> None:
+        """The log ends at the offset now. Who waits for more is to be told, with `tell_lost`."""
         self.recovery_point = min(self.recovery_point, offset)
         self.wanted_to = min(self.wanted_to, offset)
         self._truncations += 1
-        self.tell_lost(failure, above=offset)
 
     def wait(self, offset: int, then: Then) -> None:
         """`then` is called once all below the offset is synced, or with the failure that prevents it."""

@@ -187,12 +187,17 @@ class LogState:
         self.log_start_offset = self.log_end_offset = self.high_watermark = offset
 
     def end_at(self, offset: int) -> None:
-        """The log's end was cut off at the offset."""
+        """The log's end was cut off at the offset. Whoever cut it calls `tell_truncated` once the rest has followed."""
         self.log_start_offset = min(offset, self.log_start_offset)
         self.log_end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
-        self.flushing.cut_at(offset, OSError(f"{self.directory} was truncated to {offset}"))
+        self.flushing.cut_at(offset)
         self.read_positions = None
+
+    def tell_truncated(self) -> None:
+        """Tells who waits for the flush of what was cut off."""
+        offset = self.log_end_offset
+        self.flushing.tell_lost(OSError(f"{self.directory} was truncated to {offset}"), above=offset)
 
     def move_log_start(self, offset: int) -> None:
         """The log begins at the offset, unless it began behind it already; all other offsets follow."""

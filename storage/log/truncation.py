@@ -26,11 +26,14 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
     except OSError as failure:
         raise _half_done(failure) from failure
     log.end_at(offset)
-    log.truncated(log.segments.active.base_offset)
-    log.leader_epochs.truncate_from_end(offset)
-    producer_replay.rebuild(log, offset, now_ms)
-    log.producers.on_high_watermark(log.high_watermark)
-    log.update_first_unstable_offset()
+    try:
+        log.truncated(log.segments.active.base_offset)
+        log.leader_epochs.truncate_from_end(offset)
+        producer_replay.rebuild(log, offset, now_ms)
+        log.producers.on_high_watermark(log.high_watermark)
+        log.update_first_unstable_offset()
+    finally:
+        log.tell_truncated()  # last: who is told may look at the log, or append to it
     return True
 
 
@@ -47,11 +50,14 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
         raise _half_done(failure) from failure
     log.begin_at(offset)
     log.end_at(offset)
-    log.truncated(offset)
-    log.leader_epochs.clear()
-    log.snapshots.remove_all()
-    log.producers.reset((), offset)
-    log.update_first_unstable_offset()
+    try:
+        log.truncated(offset)
+        log.leader_epochs.clear()
+        log.snapshots.remove_all()
+        log.producers.reset((), offset)
+        log.update_first_unstable_offset()
+    finally:
+        log.tell_truncated()
 
 
 def _end_pass(log: LogState) -> None:

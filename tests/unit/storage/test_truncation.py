@@ -134,3 +134,21 @@ def test_a_sync_of_what_was_dropped_since_does_not_count(tmp_path: Path) -> None
     assert log.recovery_point == 0
     background.run_all()
     assert log.recovery_point == 5
+
+
+@pytest.mark.parametrize("offset", [5, 0])
+def test_who_waits_for_what_is_dropped_is_told_once_all_of_it_has_gone(tmp_path: Path, offset: int) -> None:
+    log = filled(tmp_path, background=HeldBackground())
+    append(log, produced(0), leader_epoch=3)
+    told: list[tuple[object, ...]] = []
+
+    def then(failure: Exception | None) -> None:
+        producers = len(log.producers.producers)
+        told.append((type(failure), log.log_end_offset, log.leader_epochs.latest, producers))
+
+    log.when_flushed(31, then)
+    if offset:
+        log.truncate_to(offset, NOW_MS)
+    else:
+        log.truncate_fully_and_start_at(offset, NOW_MS)
+    assert told == [(OSError, offset, 0 if offset else -1, 0)]
