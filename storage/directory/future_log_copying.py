@@ -40,7 +40,7 @@ def begin(future: PartitionLog, present: PartitionLog, now_ms: int) -> None:
         future.truncate_fully_and_start_at(start_offset_of(present), now_ms)
     else:
         future.truncate_to(end_offset, now_ms)
-    future.update_high_watermark(future.log_end_offset)
+    future.update_high_watermark(present.high_watermark)
 
 
 def copy(
@@ -64,7 +64,8 @@ def copy(
             raise KafkaError(
                 Error.KAFKA_STORAGE_ERROR, f"{present.directory} has no whole batch at offset {offset}"
             )
-        future.update_high_watermark(future.log_end_offset)
+    # no further: should the process end amid the move, the future log is opened with what is checkpointed of it
+    future.update_high_watermark(present.high_watermark)
     if future.log_start_offset < present.log_start_offset <= future.log_end_offset:
         future.delete_records_before(present.log_start_offset)
     return copied

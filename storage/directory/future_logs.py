@@ -35,8 +35,8 @@ def open_future(
     folder = directory.unopened_futures.get(key)
     name = f"{present.topic}-{present.partition}.{unique}{FUTURE_DIRECTORY_SUFFIX}"
     found = folder is not None
-    recovery_point, log_start_offset = (
-        directory.offsets.of_unopened(key) if found else (0, future_log_copying.start_offset_of(present))
+    recovery_point, log_start_offset, _ = (
+        directory.offsets.of_unopened(key) if found else (0, future_log_copying.start_offset_of(present), 0)
     )
     try:
         future = PartitionLog.open(

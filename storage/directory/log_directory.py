@@ -130,7 +130,8 @@ class LogDirectory(DirectoryState):
         topic_id: str | None,
         jitter: Jitter = lambda limit: 0,
     ) -> PartitionLog:
-        """Opens the partition's log, recovered where the last stop wasn't clean. See `PartitionLog.open`.
+        """Opens the partition's log, recovered where the last stop wasn't clean. See `PartitionLog.open`. What was
+        known to be replicated at the last checkpoint is, as far as the log has it.
 
         Raises `OSError` too where what the checkpoints say of a deleted partition of that name can't be forgotten.
         """
@@ -138,28 +139,28 @@ class LogDirectory(DirectoryState):
         assert key not in self.futures, f"{topic}-{partition} is being moved to where it is"
         self.cleaner_offsets.name_is_free(key)
         metadata = topic == METADATA_TOPIC
-        recovery_point, log_start_offset = (0, 0) if metadata else self.offsets.take(key)
+        recovery_point, log_start_offset, high_watermark = (
+            (0, 0, 0) if metadata else self.offsets.to_open(key)
+        )
         folder = self.unopened.get(key)
-        try:
-            log = PartitionLog.open(
-                self.path_of(f"{topic}-{partition}"),
-                topic,
-                partition,
-                config,
-                now_ms=now_ms,
-                # nobody checkpoints the metadata log, and all hangs on it: it is always read again
-                clean=self.clean and not metadata,
-                recovery_point=recovery_point,
-                log_start_offset=log_start_offset,
-                files=self.files,
-                background=self.background,
-                jitter=jitter,
-                topic_id=topic_id,
-                found_topic_id=None if folder is None else folder.topic_id,
-            )
-        except BaseException:
-            self.offsets.give_back(key, recovery_point, log_start_offset)
-            raise
+        log = PartitionLog.open(
+            self.path_of(f"{topic}-{partition}"),
+            topic,
+            partition,
+            config,
+            now_ms=now_ms,
+            # nobody checkpoints the metadata log, and all hangs on it: it is always read again
+            clean=self.clean and not metadata,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            files=self.files,
+            background=self.background,
+            jitter=jitter,
+            topic_id=topic_id,
+            found_topic_id=None if folder is None else folder.topic_id,
+        )
+        log.update_high_watermark(high_watermark)  # Kafka: `Partition.createLog`
+        self.offsets.opened(key)
         self.attach(log)
         # where recovery has cut it, what comes behind the cut is new
         self.cleaner_offsets.lower(key, log.log_end_offset)
@@ -224,11 +225,6 @@ class LogDirectory(DirectoryState):
         future_logs.promote(self, future, present, source, unique)
 
     # ---- checkpoints
-
-    @property
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        """As they were checkpointed by the last run."""
-        return self.offsets.high_watermarks
 
     def checkpoint_recovery_points(self) -> None:
         """Writes down how far each log is synced, in the background."""

@@ -25,8 +25,7 @@ class OffsetCheckpoints:
         self._writer = writer
         self._opened = opened
         self._report = report
-        self.high_watermarks: dict[TopicPartition, int] = {}
-        """As they were checkpointed by the last run."""
+        self._high_watermarks: dict[TopicPartition, int] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._written_log_starts: set[TopicPartition] = set()
@@ -38,40 +37,39 @@ class OffsetCheckpoints:
         self._recovery_points = _read(files, f"{path}/{checkpoints.RECOVERY_POINT_FILE}")
         self._log_starts = _read(files, f"{path}/{checkpoints.LOG_START_FILE}")
         self._written_log_starts = set(self._log_starts)
-        self.high_watermarks = _read(files, f"{path}/{checkpoints.HIGH_WATERMARK_FILE}")
+        self._high_watermarks = _read(files, f"{path}/{checkpoints.HIGH_WATERMARK_FILE}")
 
     # ---- logs that aren't open
 
-    def of_unopened(self, key: TopicPartition) -> tuple[int, int]:
-        """(recovery point, log start offset); 0 where it isn't known."""
-        return self._recovery_points.get(key, 0), self._log_starts.get(key, 0)
+    def of_unopened(self, key: TopicPartition) -> tuple[int, int, int]:
+        """(recovery point, log start offset, high watermark); 0 where it isn't known."""
+        return (
+            self._recovery_points.get(key, 0),
+            self._log_starts.get(key, 0),
+            self._high_watermarks.get(key, 0),
+        )
 
-    def take(self, key: TopicPartition) -> tuple[int, int]:
-        """`of_unopened` of a partition that is being opened: its log says from here on how far it is.
+    def to_open(self, key: TopicPartition) -> tuple[int, int, int]:
+        """`of_unopened` of a partition that is about to be opened; once it is, that is told with `opened`.
 
         Nothing of an earlier partition of that name is left. Raises `OSError` where that can't be written.
         """
         if key in self._unforgotten:
             self._forget_log_starts()
-        return self._recovery_points.pop(key, 0), self._log_starts.pop(key, 0)
-
-    def give_back(self, key: TopicPartition, recovery_point: int, log_start_offset: int) -> None:
-        """What `take` gave: the partition couldn't be opened, and its files stay as they are."""
-        if recovery_point:
-            self._recovery_points[key] = recovery_point
-        if log_start_offset:
-            self._log_starts[key] = log_start_offset
+        return self.of_unopened(key)
 
     def opened(self, key: TopicPartition) -> None:
         """Its log says from here on how far it is."""
         self._recovery_points.pop(key, None)
         self._log_starts.pop(key, None)
+        self._high_watermarks.pop(key, None)
 
     def closed(self, key: TopicPartition, log: PartitionLog) -> None:
         """The log, whose folder stays, goes no further in this run."""
         self._recovery_points[key] = log.checkpointed_recovery_point
         if log.log_start_offset > log.base_offsets[0]:
             self._log_starts[key] = log.log_start_offset
+        self._high_watermarks[key] = log.high_watermark
 
     def forget(self, key: TopicPartition) -> None:
         """The partition is here no more."""
@@ -122,7 +120,8 @@ class OffsetCheckpoints:
         return checkpoints.encode_offsets({**self._recovery_points, **opened})
 
     def _encode_high_watermarks(self) -> bytes:
-        return checkpoints.encode_offsets({key: log.high_watermark for key, log in self._opened().items()})
+        opened = {key: log.high_watermark for key, log in self._opened().items()}
+        return checkpoints.encode_offsets(self._high_watermarks | opened)
 
     def _encode_log_starts(self) -> bytes:
         opened = {

@@ -245,6 +245,21 @@ async def test_a_consumer_that_knows_how_reads_what_a_follower_knows_to_be_commi
     crash(node)
 
 
+async def test_a_restart_knows_what_was_committed(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    for _ in range(3):
+        produce(node, acks=1)
+    leader_of(node).follower_fetched(OTHER, 2, 0)
+    await node.stop()
+    again = await started(tmp_path)
+    partition = again.partitions.get("t", 0)
+    assert isinstance(partition.role, Follower)
+    assert (partition.log.high_watermark, partition.log.log_end_offset) == (2, 3)
+    change(again, leader=ME, isr=[ME, OTHER])
+    assert leader_of(again).log.high_watermark == 2
+    crash(again)
+
+
 async def test_acks_all_waits_until_the_others_in_sync_have_fetched_it(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     waiting = produce(node)

@@ -136,6 +136,56 @@ def test_a_clean_stop_checkpoints_the_logs_end(tmp_path: Path) -> None:
     assert "orders 0 1\n" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
 
 
+@pytest.mark.parametrize(("checkpointed", "opened_with"), [(0, 1), (2, 2), (4, 4), (9, 4)])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_is_opened_with_the_high_watermark_of_the_last_checkpoint_as_far_as_it_goes(
+    tmp_path: Path, clean: bool, checkpointed: int, opened_with: int
+) -> None:
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    append(log, batch(4))
+    log.delete_records_before(1)
+    directory.checkpoint_log_starts()
+    directory.close(clean=clean)
+    (tmp_path / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {checkpointed}\n")
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1, opened_with, 4)
+    directory.close()
+
+
+def test_a_log_that_nobody_opens_keeps_its_checkpointed_high_watermark(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory), batch(3))
+    directory.close()
+    directory = opened(tmp_path)
+    files.set_fault_hook(refuse_to_list)
+    with pytest.raises(OSError, match="refused"):
+        log_of(directory)
+    files.set_fault_hook(None)
+    log_of(directory, "other")
+    directory.checkpoint_high_watermarks()
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n2\norders 0 3\nother 0 0\n"
+    assert log_of(directory).high_watermark == 3
+    directory.close()
+
+
+def test_a_deleted_partitions_high_watermark_is_not_that_of_the_next_one_of_its_name(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(log_of(directory), batch(3))
+    directory.close()
+    directory = opened(tmp_path)
+    directory.delete_log(log_of(directory), UNIQUE)
+    directory.checkpoint_high_watermarks()
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n0\n"
+    directory.close()
+
+
+def refuse_to_list(operation: str, path: str, _size: int) -> None:
+    if operation == "list_directory" and path.endswith("orders-0"):
+        raise OSError(5, "refused", path)
+
+
 def test_malformed_checkpoints_are_read_as_empty(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(log_of(directory), batch())

@@ -129,6 +129,23 @@ def test_no_partition_is_in_a_directory_and_on_its_way_there(tmp_path: Path) -> 
         directory.close()
 
 
+def test_a_future_logs_high_watermark_is_the_present_ones_also_once_it_was_left(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0", b"1")
+    present.append(batch(values=[b"not replicated"]), leader_epoch=0, now_ms=NOW_MS)
+    directory = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)
+    future = directory.open_future(present, "0" * 32, now_ms=NOW_MS)
+    copied(future, present)
+    assert (future.high_watermark, future.log_end_offset) == (2, 3)
+    directory.leave_future(future)
+    directory.checkpoint_high_watermarks()
+    assert (tmp_path / "b" / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
+    directory.close()
+    again = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)
+    found = again.open_future(present, "1" * 32, now_ms=NOW_MS)
+    assert (found.high_watermark, found.log_end_offset) == (2, 3)
+    again.close()
+
+
 def test_to_leave_a_future_log_waits_for_no_disk_and_the_end_of_the_run_syncs_it(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1")
     directory = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)

@@ -90,7 +90,7 @@ def test_logs_come_back_after_a_clean_stop_with_their_checkpoints(tmp_path: Path
     directory = opened(tmp_path)
     log = log_of(directory)
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (3, 6, 6)
-    assert directory.high_watermarks == {("orders", 0): 6}
+    assert log.high_watermark == 6
     directory.close()
 
 
