@@ -191,7 +191,7 @@ class HostedShards(Generic[ShardT]):
             if isinstance(role := partition.role, Leader)
         }
         if topic is not None and not self._hosted:
-            self._partition_count = len(here) + len(topic.offline) + len(topic.elsewhere)
+            self._partition_count = len(here) + len(topic.offline) + len(topic.to_open) + len(topic.elsewhere)
         for index, hosted in [*self._hosted.items()]:
             if index not in led or not self._goes_on(hosted, led[index][1]):
                 self._give_up(index)

@@ -147,7 +147,8 @@ class Partition:
 class HostedTopic:
     """A topic with the partitions of it that this node has, and its settings in the forms that are used.
 
-    `offline` are those that are in a log directory which can't be used, `elsewhere` those that other nodes have.
+    `offline` are those that are in a log directory which can't be used, `to_open` those that couldn't be opened and are
+    tried again, `elsewhere` those that other nodes have.
     """
 
     __slots__ = (
@@ -158,6 +159,7 @@ class HostedTopic:
         "offline",
         "partitions",
         "rules",
+        "to_open",
         "topic_id",
         "topic_id_text",
     )
@@ -169,6 +171,7 @@ class HostedTopic:
         self.is_internal = is_internal
         self.partitions: dict[int, Partition] = {}
         self.offline: set[int] = set()
+        self.to_open: set[int] = set()
         self.elsewhere: set[int] = set()
         self.configure(LogConfig())
 
@@ -189,7 +192,7 @@ class HostedTopic:
 
     def missing(self, index: int) -> Error:
         """What is said of a partition that isn't among `partitions` (Kafka: `ReplicaManager.getPartitionOrError`)."""
-        if index in self.offline:
+        if index in self.offline or index in self.to_open:
             return Error.KAFKA_STORAGE_ERROR
         return Error.NOT_LEADER_OR_FOLLOWER if index in self.elsewhere else Error.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -154,6 +154,7 @@ class Partitions:
         for index, wanted in [*topic.partitions.items()]:
             if pause.is_due():
                 yield
+            hosted.to_open.discard(index)
             if self._node_id not in wanted.replicas:
                 self._let_go(hosted, index)
                 continue
@@ -168,6 +169,8 @@ class Partitions:
                     self.any_failed_at_start = True
                 else:
                     self._to_follow[topic.name] = None
+                    if index not in hosted.partitions:
+                        hosted.to_open.add(index)
 
     def _let_go(self, hosted: HostedTopic, index: int) -> None:
         """Other nodes have the partition; what is here of it, from a time before, is deleted."""

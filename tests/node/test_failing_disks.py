@@ -111,6 +111,8 @@ async def test_a_partition_that_cannot_be_opened_is_opened_at_the_next_change(no
     refuse("list_directory", "/c-1")
     create(node, "c", 4)
     assert sorted(node.partitions.by_name["c"].partitions) == [0, 2, 3]
+    assert node.partitions.missing("c", 1) is Error.KAFKA_STORAGE_ERROR
+    assert node.partitions.offline() == set(), "its directory works: nobody is told that it is lost"
     files.set_fault_hook(None)
     create(node, "d")
     assert sorted(node.partitions.by_name["c"].partitions) == [0, 1, 2, 3]

@@ -21,8 +21,11 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatePartitionsTopic
 from tests.node.hosting import NONSENSE, Hosting, RecordedShard, elect_again
 from tests.node.transactional import Producer, coordinating, create, delete, state
+from tests.support.disk import files
 from tests.support.topics import topics_of
 from tests.support.whole_server import started
+
+KEYS = ("a", "b", "c", "d", "e", "f")
 
 
 async def test_shards_start_once_all_that_came_with_them_are_replayed(node: Server) -> None:
@@ -35,6 +38,28 @@ async def test_shards_start_once_all_that_came_with_them_are_replayed(node: Serv
 
     assert hosting.events == ["replay a", "replay b", "start", "start"]
     assert hosting.shards.all() == [hosting.shards.at(0), hosting.shards.at(1)]
+
+
+async def test_a_partition_that_cannot_be_opened_counts_among_those_that_keys_belong_to(node: Server) -> None:
+    def refuse(operation: str, path: str, _size: int) -> None:
+        if operation == "list_directory" and path.endswith("/t-1"):
+            raise OSError(5, "refused", path)
+
+    files.set_fault_hook(refuse)
+    try:
+        create(node, "t", 3)
+    finally:
+        files.set_fault_hook(None)
+    for partitions in ([0, 2], [0, 1, 2]):
+        hosting = Hosting(node)
+        hosting.shards.follow()
+        assert sorted(hosting.loaded()) == partitions
+        assert [hosting.shards.partition_of(key) for key in KEYS] == [
+            partition_of_key(key, 3) for key in KEYS
+        ]
+        create(
+            node, f"next-{len(partitions)}"
+        )  # the next change of the metadata, at which the partition is opened
 
 
 async def test_a_shard_that_is_hosted_stays_as_it_is(node: Server) -> None:
