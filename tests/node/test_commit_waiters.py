@@ -101,12 +101,12 @@ def test_nothing_is_committed_while_too_few_are_in_sync(leader: Leader, told: To
 
 def test_what_followers_said_to_an_earlier_leader_does_not_count(leader: Leader) -> None:
     append(leader, 2)
-    follow(leader, 2, 1)
+    follow(leader, 2, 0)
     leader.lead(1, [ME, SECOND, THIRD], [ME, SECOND, THIRD])
-    leader.follower_fetched(SECOND, 2, 0)
-    assert leader.log.high_watermark == 1, "the third hasn't fetched in this epoch"
     leader.follower_fetched(THIRD, 2, 0)
-    assert leader.log.high_watermark == 2
+    assert leader.log.high_watermark == 0, "the second hasn't fetched in this epoch"
+    leader.follower_fetched(SECOND, 1, 0)
+    assert leader.log.high_watermark == 1
 
 
 def test_each_is_told_in_the_order_of_offsets_whenever_it_came(leader: Leader, told: Told) -> None:

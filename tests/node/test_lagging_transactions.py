@@ -20,6 +20,7 @@ from protocol.messages.transactions_admin import (
     WriteTxnMarkersRequest,
 )
 from tests.node.transactional import Producer, ask, committed, coordinating, markers, state
+from tests.support.whole_server import clock_of
 
 OTHER = 2
 
@@ -114,6 +115,24 @@ async def test_nothing_is_written_while_too_few_replicas_are_in_sync(tmp_path: P
 
     assert producer.add(("t", 0)) == [Error.COORDINATOR_NOT_AVAILABLE]
     assert state(node) == "Empty"
+
+
+async def test_no_marker_is_written_while_too_few_replicas_are_in_sync(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    leader = leader_of(node, "t")
+    leader.log.config = replace(leader.log.config, min_insync_replicas=2)
+    leader.lead(leader.leader_epoch, [node.node_id, OTHER], [node.node_id])
+
+    assert producer.end() is Error.NONE
+    assert (state(node), markers(node)) == ("PrepareCommit", [])
+
+    leader.lead(leader.leader_epoch, [node.node_id, OTHER], [node.node_id, OTHER])
+    clock_of(node).advance_ms(1_000)
+    node.timers.fire_due()  # it is tried again
+    fetch(leader)
+    assert (state(node), len(markers(node))) == ("CompleteCommit", 1)
 
 
 async def test_a_groups_marker_is_answered_once_it_is_committed(tmp_path: Path) -> None:

@@ -85,10 +85,15 @@ def fetch(
     version: int = 12,
     replica_id: int = -1,
     epoch: int = -1,
+    last_fetched_epoch: int = -1,
     max_wait_ms: int = 0,
 ) -> Any:
     partition = FetchPartition(
-        partition=0, fetch_offset=offset, partition_max_bytes=1_000_000, current_leader_epoch=epoch
+        partition=0,
+        fetch_offset=offset,
+        partition_max_bytes=1_000_000,
+        current_leader_epoch=epoch,
+        last_fetched_epoch=last_fetched_epoch,
     )
     request = FetchRequest(
         replica_id=replica_id,
@@ -281,6 +286,19 @@ async def test_a_follower_that_waits_is_woken_by_what_is_not_committed_yet(tmp_p
     assert isinstance(waiting, Later)
     produce(node, acks=1)
     assert len(fetched(waiting.answer()).records) > 0
+    crash(node)
+
+
+async def test_what_a_follower_has_that_the_leader_has_not_does_not_count(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    produce(node, acks=1)
+    change(node, leader=ME)
+    produce(node, acks=1)
+    answer = fetched(fetch(node, 2, replica_id=OTHER, last_fetched_epoch=0))
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 1)
+    assert leader_of(node).log.high_watermark == 0, "it has two records, of which the second is another one"
+    fetch(node, 1, replica_id=OTHER, last_fetched_epoch=0)
+    assert leader_of(node).log.high_watermark == 1
     crash(node)
 
 

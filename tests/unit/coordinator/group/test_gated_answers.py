@@ -23,7 +23,7 @@ from protocol.messages.groups_classic import (
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_offsets import OffsetFetchRequestTopics
 from tests.unit.coordinator.group.consumer.consumers import Consumers
-from tests.unit.coordinator.runtime import asker
+from tests.unit.coordinator.runtime import Groups, asker
 
 CLIENT = asker(version=5)
 OFFSET = NewOffset("t", bytes(16), 0, 7, -1, "")
@@ -132,6 +132,27 @@ QUESTIONS: dict[str, Callable[[Scene], Question]] = {
     "description of a consumer group": lambda scene: lambda shard: shard.describe_consumer_group("new"),
     "deletion of groups": lambda scene: lambda shard: shard.delete_groups(["g", "other"]),
 }
+
+
+def test_what_a_loaded_shard_found_is_told_once_it_is_committed() -> None:
+    before = Groups()
+    before.commit(("t", 0, 7), group="other")
+    groups = Groups()
+    groups.runtime.lags = True
+    groups.runtime.log = [*before.runtime.log]
+    for offset, ((key, value), producer_id) in enumerate(groups.runtime.log):
+        groups.shard.replay(key, value, offset, producer_id)
+    groups.shard.start(len(groups.runtime.log))
+    answers: list[Any] = []
+    groups.shard.ask(
+        lambda shard: (
+            shard.fetch_all_offsets("other", require_stable=False)[0].partitions[0].committed_offset
+        ),
+        answers.append,
+    )
+    assert answers == []
+    groups.runtime.commit()
+    assert answers == [7]
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
