@@ -61,7 +61,7 @@ def carry_out(
         try:
             yield from in_line(groups.deciding, group_id, steps)
         finally:
-            groups.unasked.discard(under_way)
+            groups.unasked.pop(under_way, None)
 
     def tell(error: BaseException) -> None:
         log.error("what was to be decided of group %s is lost", group_id, exc_info=error)
@@ -69,5 +69,5 @@ def carry_out(
             failed(error)
 
     under_way = unasked()
-    groups.unasked.add(under_way)
+    groups.unasked[under_way] = None
     turns.carry_out(under_way, tell)

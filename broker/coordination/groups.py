@@ -58,7 +58,7 @@ class Groups:
         self.deciding: dict[str, deque[Later[None]]] = {}
         """The groups that something long is being decided of, each with who waits for the end of that: see
         `group_lines`."""
-        self.unasked: set[RequestSteps[None]] = set()
+        self.unasked: dict[RequestSteps[None], None] = {}
         """What is decided in no request's name, and ends with the node."""
         self._topics = ClusterTopics(metadata)
         self._config = config

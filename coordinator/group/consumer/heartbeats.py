@@ -9,6 +9,7 @@ Source: `GroupMetadataManager.consumerGroupHeartbeat`, in its order.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -42,6 +43,8 @@ from protocol.messages.groups_consumer import (
     TopicPartitions,
 )
 from protocol.wire.primitives import uuid_to_text
+
+log = logging.getLogger("barnabas.groups")
 
 
 class Heartbeats:
@@ -120,7 +123,10 @@ class Heartbeats:
         """As `_decide`, where the group is to be made of a classic one first."""
         self._migration.go_up(classic, decision)
         self._admit(decision, request)
-        return self._decide(decision, client, request)
+        answer = self._decide(decision, client, request)
+        told = partial(log.info, "group %s goes over to the consumer protocol", request.group_id)
+        decision.effects.append(told)
+        return answer
 
     def _decide(
         self, decision: Decision, client: Client, request: ConsumerGroupHeartbeatRequest

@@ -139,7 +139,6 @@ class Migration:
         records += [assignment_record(group_id, member) for member in members]
         timeouts_ms = {member.member_id: member.session_timeout_ms for member in classic.members.values()}
         effects.append(partial(self._restart_sessions, group_id, timeouts_ms))
-        effects.append(partial(log.info, "group %s goes over to the consumer protocol", group_id))
 
     def _have_all_join_again(self, classic: ClassicGroup) -> None:
         for waiting in classic.members.values():

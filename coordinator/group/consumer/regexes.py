@@ -1,9 +1,9 @@
 """Subscriptions by regular expression: when they are resolved, and with which topics they match.
 
 Expressions are RE2's (`coordinator/java/re2`), matched whole, over all topics that whoever brings the resolution about
-may describe. They are resolved in the background: the
-heartbeat that brings a new one is answered before, and while it takes long others are (Kafka: a thread). One resolution
-of a group at a time, the next one at the earliest 10 seconds after the last.
+may describe. They are resolved in the background: the heartbeat that brings a new one is answered before, and while it
+takes long others are (Kafka: a thread). One resolution of a group at a time, the next one at the earliest 10 seconds
+after the last.
 What comes of it: `regex_results.py`.
 Source: `GroupMetadataManager.maybeUpdateRegularExpressions`, `TopicRegexResolver`.
 """
@@ -188,6 +188,8 @@ class Regexes:
         compiled: dict[str, Pattern],
         may_describe: MayDescribe,
     ) -> None:
+        if group_id in self.resolving:
+            return  # one has begun since this was decided; what it leaves out is due once it is over
         self.resolving.add(group_id)
         self._schedule(group_id, partial(self._begin, group_id, regexes, compiled, may_describe))
 

@@ -373,3 +373,28 @@ def test_a_hash_of_a_topic_that_changes_while_it_is_looked_at_isn_t_kept() -> No
     hashes.forget({"t"})
     hashes.keep(hashed)
     assert hashes.of(["t"]) == TopicHashes(topics).of(["t"]) != hashed.value
+
+
+def test_a_long_one_begins_no_second_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = Consumers(FakeTopics(a1=1, a2=1))
+    groups.beat("one", 0, owned={}, regex="a.", rebalance_ms=60_000)
+    groups.runtime.pass_ms(0)
+    for _ in range(3):  # until it has settled
+        groups.beat("one", groups.group.members["one"].epoch, owned={})
+    groups.runtime.pass_ms(10_001)
+    groups.topics.create("a3", 1)
+    groups.shard.topics_changed({"a3"}, created=True)
+    with monkeypatch.context() as now:
+        now.setattr(long_heartbeat, "MOST_IN_PASSING", -1)
+        long = groups.shard.consumer_heartbeat(asker(), said("two", 0, ["a1"]))
+    assert isinstance(long, LongHeartbeat)
+    long.decide()
+    monkeypatch.setattr(regex_results, "MOST_RECORDED_IN_PASSING", -1)
+    groups.runtime.holds = True
+    groups.beat("one", groups.group.members["one"].epoch)
+    groups.runtime.pass_ms(0)
+    assert len(groups.runtime.held) == 1
+    assert long.settle() is not None
+    groups.runtime.pass_ms(5)
+    assert len(groups.runtime.held) == 1
+    assert groups.shard.regexes.resolving == {"g"}

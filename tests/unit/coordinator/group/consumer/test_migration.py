@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from coordinator.group.consumer.embedded import write_assignment
@@ -211,3 +213,17 @@ def test_offsets_stay_as_a_group_goes_over() -> None:
     groups.beat("new", -1)
     assert groups.committed() == 7
     assert groups.restarted().committed() == 7
+
+
+def test_nobody_reads_that_a_group_goes_over_whose_newcomer_is_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    groups, _ = classic_group(consumer_max_size=1)
+    caplog.clear()
+    assert groups.enter("new").error_code == Error.GROUP_MAX_SIZE_REACHED
+    assert caplog.messages == []
+    groups, _ = classic_group()
+    caplog.clear()
+    assert groups.enter("new").error_code == Error.NONE
+    assert "group g goes over to the consumer protocol" in caplog.messages
