@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
+import tests.support.all_imported  # noqa: F401
 from broker.server import Server
 from tests.support.no_processes import refuse_processes
 from tests.support.nodes import end_all, forget_all
