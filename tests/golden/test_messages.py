@@ -16,20 +16,6 @@ VECTORS = Path(__file__).parent / "vectors" / "messages.jsonl.gz"
 DECLARED = declared_messages()
 
 UNDECLARED = {
-    # Between controllers and brokers, and within the quorum.
-    *("AddRaftVoterRequest", "AddRaftVoterResponse"),
-    *("AlterPartitionRequest", "AlterPartitionResponse"),
-    *("AssignReplicasToDirsRequest", "AssignReplicasToDirsResponse"),
-    *("BeginQuorumEpochRequest", "BeginQuorumEpochResponse"),
-    *("BrokerHeartbeatRequest", "BrokerHeartbeatResponse"),
-    *("BrokerRegistrationRequest", "BrokerRegistrationResponse"),
-    *("ControllerRegistrationRequest", "ControllerRegistrationResponse"),
-    *("EndQuorumEpochRequest", "EndQuorumEpochResponse"),
-    *("EnvelopeRequest", "EnvelopeResponse", "DefaultPrincipalData"),
-    *("FetchSnapshotRequest", "FetchSnapshotResponse"),
-    *("RemoveRaftVoterRequest", "RemoveRaftVoterResponse"),
-    *("UpdateRaftVoterRequest", "UpdateRaftVoterResponse"),
-    *("VoteRequest", "VoteResponse"),
     # Share groups (KIP-932).
     *("AlterShareGroupOffsetsRequest", "AlterShareGroupOffsetsResponse"),
     *("DeleteShareGroupOffsetsRequest", "DeleteShareGroupOffsetsResponse"),
