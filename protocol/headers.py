@@ -9,11 +9,14 @@ Source: RequestHeader.json of Kafka; KIP-482.
 import struct
 from typing import NamedTuple
 
-from protocol.apis import APIS
+from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.errors import CodecError
+from protocol.wire.codec import encode
 from protocol.wire.primitives import Bytes, skip_tagged_fields
+from protocol.wire.schema import Message
 
 _FIXED = struct.Struct(">hhih")
+_CORRELATION_ID = struct.Struct(">i")
 _new_tuple = tuple.__new__  # each request makes one: a call of the class is twice as slow
 
 
@@ -48,3 +51,26 @@ def decode_request_header(data: Bytes, pos: int, end: int) -> RequestHeader:
     if api_version >= api.first_flexible:
         pos = pos + 1 if pos < end and not data[pos] else skip_tagged_fields(data, pos, end)
     return _new_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id, pos))
+
+
+def encode_request_frame(request: Message, version: int, correlation_id: int, client_id: str) -> bytes:
+    """A whole request as a client sends it, its size in front. CodecError for what the version has no form for."""
+    name = client_id.encode()
+    body = encode(request, version)
+    first_flexible, _ = request.FLEXIBLE
+    tags = b"\0" if first_flexible <= version else b""
+    header = _FIXED.pack(request.API_KEY, version, correlation_id, len(name)) + name + tags
+    return b"".join(((len(header) + len(body)).to_bytes(4, "big"), header, body))
+
+
+def response_body(data: Bytes, request: type[Message], version: int, correlation_id: int) -> int:
+    """Where the answer to a request begins, behind its header. CodecError where it is another one's."""
+    if len(data) < _CORRELATION_ID.size:
+        raise CodecError(f"a response header cut short: {len(data)} bytes")
+    (found,) = _CORRELATION_ID.unpack_from(data)
+    if found != correlation_id:
+        raise CodecError(f"the answer to request {found} where {correlation_id} was asked")
+    first_flexible, _ = request.FLEXIBLE
+    if version < first_flexible or request.API_KEY == API_VERSIONS_KEY:
+        return _CORRELATION_ID.size
+    return skip_tagged_fields(data, _CORRELATION_ID.size, len(data))

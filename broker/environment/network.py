@@ -1,4 +1,4 @@
-"""How clients reach a node: an address is bound, and who comes there is served by a protocol of asyncio."""
+"""How clients reach a node, and it reaches other nodes: each connection is served by a protocol of asyncio."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ MakeProtocol = Callable[[], asyncio.BufferedProtocol]
 
 
 TOLD_AFTER_S = 2
+
+CONNECTION_SETUP_TIMEOUT_S = 10.0
+"""Kafka: `socket.connection.setup.timeout.ms`."""
 
 
 @contextmanager
@@ -54,6 +57,12 @@ class Network(Protocol):
         """Raises OSError where the address isn't to be had. An empty host stands for every interface."""
         ...
 
+    def connect(
+        self, host: str, port: int, make_protocol: MakeProtocol, failed: Callable[[OSError], None]
+    ) -> None:
+        """In a later turn the protocol is connected, or `failed` told why not."""
+        ...
+
 
 class SocketNetwork:
     """The machine's own."""
@@ -83,6 +92,28 @@ class SocketNetwork:
                 opened.close()
             raise
         return _Sockets(sockets, port, backlog)
+
+    def connect(
+        self, host: str, port: int, make_protocol: MakeProtocol, failed: Callable[[OSError], None]
+    ) -> None:
+        """A name is looked up beside the loop, and each of its addresses tried."""
+        connecting = asyncio.ensure_future(_connected(host, port, make_protocol, failed))
+        _CONNECTING.add(connecting)
+        connecting.add_done_callback(_CONNECTING.discard)
+
+
+_CONNECTING: set[asyncio.Future[None]] = set()  # which the loop itself holds weakly
+
+
+async def _connected(
+    host: str, port: int, make_protocol: MakeProtocol, failed: Callable[[OSError], None]
+) -> None:
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(CONNECTION_SETUP_TIMEOUT_S):
+            await loop.create_connection(make_protocol, host, port)
+    except OSError as error:  # a timeout is one
+        failed(error)
 
 
 def _addresses_of(host: str, port: int) -> list[tuple[int, int, int, str, Any]]:

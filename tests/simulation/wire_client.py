@@ -12,8 +12,9 @@ from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.wire.codec import decode, encode
 from tests.simulation.history import short
-from tests.simulation.virtual_network import LONGEST_DELAY_S, ClientConnection, VirtualNetwork
+from tests.simulation.virtual_network import LONGEST_DELAY_S, VirtualNetwork
 from tests.simulation.virtual_scheduler import BEGIN_MS
+from tests.simulation.virtual_transports import ClientConnection
 
 PATIENCE_S = 20.0
 BACKOFF_S = 0.1

@@ -1,0 +1,269 @@
+"""Another node that this one asks: a connection when one is needed, its versions, one request at a time.
+
+    peer.ask(request, reply)    # reply(answer), or reply(KafkaError)
+
+Source: `NetworkClient` with one request in flight, `InterBrokerSendThread`, `BrokerBlockingSender`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar
+
+from broker.peers.peer_connection import PeerConnection
+from protocol.errors import CodecError, Error, KafkaError
+from protocol.headers import encode_request_frame, response_body
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.wire.codec import decode
+from protocol.wire.schema import Message
+
+if TYPE_CHECKING:
+    from broker.environment.network import Network
+    from broker.environment.scheduler import Scheduled, Scheduler
+
+log = logging.getLogger("barnabas.peers")
+
+M = TypeVar("M", bound=Message)
+
+PeerReply = Callable[[Message | KafkaError], None]
+
+SOFTWARE_NAME = "barnabas"
+
+
+class PeerState(Enum):
+    """Of the connection, and of what is asked."""
+
+    APART = "there is no connection, nor is one needed"
+    WAITING = "something is asked, and the last attempt to connect is too near"
+    CONNECTING = "something is asked, and a connection is being made"
+    ASKING_VERSIONS = "something is asked, and the versions are asked for first"
+    ASKED = "something is asked"
+    FREE = "there is a connection, and nothing is asked"
+    STOPPED = "nothing is asked any more"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSettings:
+    """Times in ms."""
+
+    client_id: str
+    software_version: str
+    request_timeout_ms: int = 30_000
+    reconnect_backoff_ms: int = 50
+    idle_ms: int = 600_000
+    asks_versions: bool = True
+    """Replica fetchers don't: the version of the metadata says which ones they use."""
+
+
+class Peer:
+    """A node at an address. Whoever asks waits for the answer, or for KafkaError, before the next one:
+
+    NETWORK_EXCEPTION where it can't be reached, the connection ends, or the answer makes no sense; REQUEST_TIMED_OUT;
+    UNSUPPORTED_VERSION where there is no version in common.
+    """
+
+    def __init__(
+        self, host: str, port: int, settings: PeerSettings, network: Network, scheduler: Scheduler
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.state = PeerState.APART
+        self._settings = settings
+        self._network = network
+        self._scheduler = scheduler
+        self._connection: PeerConnection | None = None
+        self._versions: Mapping[int, tuple[int, int]] = {}
+        self._may_connect_s = scheduler.time()
+        self._correlation_id = 0
+        self._request: Message | None = None
+        self._version: int | None = None
+        self._sent_version = 0
+        self._reply: PeerReply | None = None
+        self._timeout: Scheduled | None = None
+        self._timer: Scheduled | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def is_busy(self) -> bool:
+        return self._reply is not None
+
+    def ask(
+        self,
+        request: Message,
+        reply: PeerReply,
+        *,
+        version: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """`version` None: the latest that both have. `reply` is called in a later turn."""
+        assert self._reply is None, "one request at a time"
+        assert self.state is not PeerState.STOPPED
+        self._request, self._version, self._reply = request, version, reply
+        timeout_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        self._timeout = self._scheduler.call_later(timeout_ms / 1000, self._timed_out)
+        if self.state is PeerState.FREE:
+            self._send()
+        else:
+            self._connect_when_due()
+
+    def forget(self) -> None:
+        """What is asked isn't wanted any more: nobody is told, and the connection, whose answer would come, ends."""
+        if self._reply is not None:
+            self._take_reply()
+            self._disconnect()
+
+    def stop(self) -> None:
+        """The connection ends, and nobody is told of anything."""
+        self.forget()
+        self._disconnect()
+        self.state = PeerState.STOPPED
+
+    # --- to a connection ------------------------------------------------------------------------------------
+
+    def _connect_when_due(self) -> None:
+        wait_s = self._may_connect_s - self._scheduler.time()
+        if wait_s > 0:
+            self.state = PeerState.WAITING
+            self._timer = self._scheduler.call_later(wait_s, self._connect)
+        else:
+            self._connect()
+
+    def _connect(self) -> None:
+        self.state = PeerState.CONNECTING
+        self._may_connect_s = self._scheduler.time() + self._settings.reconnect_backoff_ms / 1000
+        connection = PeerConnection(self._connected, self._answered, self._failed)
+        self._connection = connection
+        self._network.connect(self.host, self.port, lambda: connection, self._refused)
+
+    def _refused(self, error: OSError) -> None:
+        if self.state is PeerState.CONNECTING:
+            self._failed(str(error))
+
+    def _connected(self) -> None:
+        if self._settings.asks_versions:
+            self.state = PeerState.ASKING_VERSIONS
+            self._send_frame(
+                ApiVersionsRequest(
+                    client_software_name=SOFTWARE_NAME,
+                    client_software_version=self._settings.software_version,
+                ),
+                ApiVersionsRequest.VERSIONS[1],
+            )
+        else:
+            self._send()
+
+    # --- a request and its answer ---------------------------------------------------------------------------
+
+    def _send(self) -> None:
+        self._cancel_timer()
+        request = self._request
+        assert request is not None
+        version = self._common_version(type(request)) if self._version is None else self._version
+        if version is None:
+            self.state = PeerState.FREE
+            self._rest()
+            self._tell_later(KafkaError(Error.UNSUPPORTED_VERSION))
+            return
+        self.state = PeerState.ASKED
+        self._send_frame(request, version)
+
+    def _send_frame(self, request: Message, version: int) -> None:
+        self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
+        self._sent_version = version
+        frame = encode_request_frame(request, version, self._correlation_id, self._settings.client_id)
+        assert self._connection is not None
+        self._connection.send(frame)
+
+    def _common_version(self, request: type[Message]) -> int | None:
+        first, last = request.VERSIONS
+        there_first, there_last = self._versions.get(request.API_KEY, (0, -1))
+        version = min(last, there_last)
+        return version if version >= max(first, there_first) else None
+
+    def _answered(self, frame: memoryview) -> None:
+        try:
+            if self.state is PeerState.ASKING_VERSIONS:
+                answer: Message = self._decoded(frame, ApiVersionsRequest)
+            elif self.state is PeerState.ASKED and self._request is not None:
+                answer = self._decoded(frame, type(self._request))
+            else:
+                self._failed("it answered what nobody asked")
+                return
+        except CodecError as error:
+            self._failed(f"its answer makes no sense: {error}")
+            return
+        if isinstance(answer, ApiVersionsResponse) and self.state is PeerState.ASKING_VERSIONS:
+            self._versions_came(answer)
+            return
+        self.state = PeerState.FREE
+        self._rest()
+        self._take_reply()(answer)
+
+    def _decoded(self, frame: memoryview, request: type[Message]) -> Message:
+        """Raises CodecError."""
+        body = response_body(frame, request, self._sent_version, self._correlation_id)
+        return decode(response_type(request), self._sent_version, frame, body)
+
+    def _versions_came(self, answer: ApiVersionsResponse) -> None:
+        if answer.error_code:
+            self._failed(f"it refuses to tell its versions: {Error(answer.error_code).name}")
+            return
+        self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+        self._send()
+
+    # --- what ends it ---------------------------------------------------------------------------------------
+
+    def _timed_out(self) -> None:
+        log.info("%s hasn't answered in time", self.name)
+        self._disconnect()
+        self._take_reply()(KafkaError(Error.REQUEST_TIMED_OUT))
+
+    def _failed(self, reason: str) -> None:
+        log.debug("%s: %s", self.name, reason)
+        self._disconnect()
+        if self._reply is not None:
+            self._take_reply()(KafkaError(Error.NETWORK_EXCEPTION, f"{self.name}: {reason}"))
+
+    def _rest(self) -> None:
+        """A connection that isn't used ends after a while."""
+        self._cancel_timer()
+        self._timer = self._scheduler.call_later(self._settings.idle_ms / 1000, self._disconnect)
+
+    def _disconnect(self) -> None:
+        self._cancel_timer()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        if self.state is not PeerState.STOPPED:
+            self.state = PeerState.APART
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tell_later(self, answer: KafkaError) -> None:
+        self._scheduler.call_soon(self._take_reply(), answer)
+
+    def _take_reply(self) -> PeerReply:
+        reply = self._reply
+        assert reply is not None
+        self._request = self._reply = None
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+        return reply
+
+
+def response_type(request: type[Message]) -> type[Message]:
+    """What answers a request: it is declared beside it."""
+    name = request.__name__.removesuffix("Request") + "Response"
+    found: type[Message] = getattr(sys.modules[request.__module__], name)
+    return found

@@ -1,0 +1,143 @@
+"""A node that asks another one: answers, deaths, silence, and a connection that ends at any byte."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.peers.peer import Peer, PeerSettings, PeerState
+from protocol.errors import Error, KafkaError
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.raft import VoteRequest
+from protocol.wire.schema import Message
+from tests.simulation.machine import Machine, World
+from tests.simulation.virtual_loop import VirtualLoop, run
+from tests.simulation.virtual_scheduler import NodeScheduler
+
+PORT = 9092
+SETTINGS = PeerSettings("raft-client-7", "1", request_timeout_ms=5_000, idle_ms=60_000)
+
+
+def peer_in(world: World, settings: PeerSettings = SETTINGS) -> Peer:
+    scheduler = NodeScheduler(world.loop)
+    return Peer("localhost", PORT, settings, world.network.of_node(scheduler), scheduler)
+
+
+async def asked(
+    world: World, peer: Peer, request: Message, version: int | None = None
+) -> Message | KafkaError:
+    answer: asyncio.Future[Message | KafkaError] = world.loop.create_future()
+    peer.ask(request, answer.set_result, version=version)
+    return await answer
+
+
+async def error_of(world: World, peer: Peer, request: Message) -> Error:
+    answer = await asked(world, peer, request)
+    assert isinstance(answer, KafkaError)
+    return answer.error
+
+
+def test_a_request_is_answered_in_the_latest_version_that_both_have() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 1)
+        machine = Machine(world, "one", PORT)
+        assert await machine.start()
+        peer = peer_in(world)
+        assert peer.state is PeerState.APART
+        for _ in range(20):
+            answer = await asked(world, peer, MetadataRequest(topics=[]))
+            assert isinstance(answer, MetadataResponse)
+            assert [broker.port for broker in answer.brokers] == [PORT]
+            assert peer.state is PeerState.FREE
+        assert await error_of(world, peer, VoteRequest()) is Error.UNSUPPORTED_VERSION
+        assert peer.state is PeerState.FREE
+        await machine.stop()
+
+    run(main)
+
+
+def test_who_is_not_there_is_tried_again_after_a_while() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 2)
+        world.network.is_calm = True
+        peer = peer_in(world)
+        for number in range(1, 5):
+            assert await error_of(world, peer, MetadataRequest(topics=[])) is Error.NETWORK_EXCEPTION
+            assert loop.time() >= (number - 1) * SETTINGS.reconnect_backoff_ms / 1000
+        machine = Machine(world, "one", PORT)
+        assert await machine.start()
+        assert isinstance(await asked(world, peer, MetadataRequest(topics=[])), MetadataResponse)
+        await machine.stop()
+
+    run(main)
+
+
+def test_who_dies_is_found_out_and_asked_again() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 3)
+        machine = Machine(world, "one", PORT)
+        assert await machine.start()
+        peer = peer_in(world)
+        assert isinstance(await asked(world, peer, MetadataRequest(topics=[])), MetadataResponse)
+        machine.die(power_lost=False)
+        assert await error_of(world, peer, MetadataRequest(topics=[])) is Error.NETWORK_EXCEPTION
+        assert peer.state is PeerState.APART
+        assert await machine.start()
+        assert isinstance(await asked(world, peer, MetadataRequest(topics=[])), MetadataResponse)
+        await machine.stop()
+
+    run(main)
+
+
+def test_who_says_nothing_is_given_up_in_time() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 4)
+        silent = world.network.of_node(NodeScheduler(loop)).bind("localhost", PORT, 1)
+        peer = peer_in(world)
+        began_s = loop.time()
+        assert await error_of(world, peer, MetadataRequest(topics=[])) is Error.REQUEST_TIMED_OUT
+        assert loop.time() - began_s == SETTINGS.request_timeout_ms / 1000
+        assert peer.state is PeerState.APART
+        silent.close()
+
+    run(main)
+
+
+def test_a_connection_that_is_not_used_ends_after_a_while() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 5)
+        machine = Machine(world, "one", PORT)
+        assert await machine.start()
+        peer = peer_in(world)
+        await asked(world, peer, MetadataRequest(topics=[]))
+        await asyncio.sleep(SETTINGS.idle_ms / 1000 - 1)
+        assert peer.state is PeerState.FREE
+        await asyncio.sleep(2)
+        assert peer.state is PeerState.APART
+        assert isinstance(await asked(world, peer, MetadataRequest(topics=[])), MetadataResponse)
+        await machine.stop()
+
+    run(main)
+
+
+def test_what_is_not_wanted_any_more_is_told_to_nobody() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 6)
+        machine = Machine(world, "one", PORT)
+        assert await machine.start()
+        peer = peer_in(world)
+        told: list[object] = []
+        for wait_s in (0.0, 0.001, 0.005, 0.02, 0.5):
+            peer.ask(MetadataRequest(topics=[]), told.append)
+            await asyncio.sleep(wait_s)
+            expected = [*told]
+            peer.forget()
+            await asyncio.sleep(10)
+            assert told == expected
+        assert len(told) < 5
+        peer.ask(MetadataRequest(topics=[]), told.append)
+        peer.stop()
+        await asyncio.sleep(10)
+        assert peer.state is PeerState.STOPPED
+        await machine.stop()
+
+    run(main)
