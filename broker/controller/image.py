@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from broker.controller.broker_image import BrokerImage
 from broker.controller.kept_records import KEPT, KeptRecords
 from broker.controller.record_versions import METADATA_VERSION, is_known
 from broker.controller.topic_names import collision_key
@@ -120,37 +121,6 @@ class TopicImage:
         return other
 
 
-class BrokerImage:
-    """One broker's registration (Kafka: `BrokerRegistration`)."""
-
-    __slots__ = (
-        "broker_epoch",
-        "cordoned_log_dirs",
-        "fenced",
-        "in_controlled_shutdown",
-        "log_dirs",
-        "record",
-    )
-
-    def __init__(self, record: records.RegisterBrokerRecord) -> None:
-        self.record = record
-        self.broker_epoch = record.broker_epoch
-        self.fenced = record.fenced
-        self.in_controlled_shutdown = record.in_controlled_shutdown
-        self.log_dirs = record.log_dirs
-        self.cordoned_log_dirs = record.cordoned_log_dirs
-
-    def copy(self) -> BrokerImage:
-        """Another one that says the same."""
-        other = BrokerImage(self.record)
-        other.broker_epoch = self.broker_epoch
-        other.fenced = self.fenced
-        other.in_controlled_shutdown = self.in_controlled_shutdown
-        other.log_dirs = self.log_dirs
-        other.cordoned_log_dirs = self.cordoned_log_dirs
-        return other
-
-
 class TopicChanges(NamedTuple):
     """What became of topics: the names of those that are new or touched in any way, and those that were removed."""
 
@@ -198,6 +168,20 @@ class ClusterImage:
         other.next_producer_id = self.next_producer_id
         other.kept = self.kept.copy()
         return other
+
+    def become(self, other: ClusterImage) -> None:
+        """Say what the other one says, which nobody else has; whoever follows this one finds all that differs."""
+        ids = other.topics_by_id
+        gone = [topic for topic in self.topics.values() if topic.topic_id not in ids]
+        self.removed_topics += gone
+        self._owner, self._shares_partitions = other._owner, other._shares_partitions
+        self.topics, self.topics_by_id, self._names_by_key = other.topics, ids, other._names_by_key
+        self.configs, self.features = other.configs, other.features
+        self.brokers, self.controllers = other.brokers, other.controllers
+        self.next_producer_id = other.next_producer_id
+        self.kept = other.kept
+        self.changed_topics = dict.fromkeys(self.topics)
+        self.broker_configs_changed = True
 
     def apply(self, record: Message) -> None:
         """Change the image by one record of the log."""

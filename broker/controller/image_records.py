@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.controller.image import BrokerImage, ClusterImage, PartitionImage
+from broker.controller.broker_image import BrokerImage
+from broker.controller.image import ClusterImage, PartitionImage
 from broker.controller.record_versions import METADATA_VERSION
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message

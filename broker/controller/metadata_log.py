@@ -27,8 +27,9 @@ from broker.controller.image import ClusterImage
 from broker.controller.image_records import image_records
 from broker.controller.quorum_state import LEADER_CHANGE, Quorum, control_key
 from broker.controller.record_batches import batch_of, encoded, too_large_to_write
-from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION, fitted
+from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION, fitted, level_in
 from broker.controller.replaying import apply_batch, contradiction, replay_snapshot
+from broker.controller.snapshot_file import Snapshot
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
 from coordinator.ports import WhenCommitted
 from protocol.broken_invariant import BrokenInvariantError
@@ -52,7 +53,6 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024  # KafkaRaftClient.MAX_BATCH_SIZE_BYTES
 class MetadataLog:
     """The metadata log with the images that it makes.
 
-    - `image` is of what is committed, `written` of everything in the log: see above.
     - `on_change` follows each change that is committed, before those that wait for it are told; it may be in steps.
     - `replicate(end_offset)` is called after each batch that is written. The only voter commits there and then while it
       starts, and from then on when the disk has it; who has others calls `commit` once a majority has the batch.
@@ -96,10 +96,8 @@ class MetadataLog:
         return self.image if self._written is None else self._written
 
     def replay(self) -> None:
-        """Apply the newest snapshot, and everything in the log behind it: the only voter's log is committed.
-
-        Raises MetadataContradictionError, which says where, KafkaError: the folder can't be used.
-        """
+        """Apply the newest snapshot, and everything in the log behind it: the only voter's log is committed. Raises
+        MetadataContradictionError, which says where, KafkaError: the folder can't be used."""
         self._applied_offset = self.log.log_start_offset
         snapshot = self.snapshots.load(self._clock.now_ms())
         if snapshot is not None and self.snapshots.newest is not None:
@@ -115,6 +113,15 @@ class MetadataLog:
         """An observer's log is committed up to here, as far as it was fetched: apply it, and follow what changed.
         Raises as `replay`."""
         self.commit(high_watermark)
+
+    def take_over(self, snapshot: Snapshot) -> None:
+        """An observer's log has begun anew behind the newest snapshot, which counts. Raises as `replay`."""
+        image = ClusterImage()
+        replay_snapshot(image, snapshot.records, self.snapshots.path_of_newest)
+        self.image.become(image)
+        self.quorum, self._transaction, self._has_changed = snapshot.quorum, None, True
+        self._applied_offset = self._committed_offset = self.log.log_end_offset
+        self._advance()
 
     def _apply_committed(self) -> None:
         """Apply to the image what is committed and isn't in it yet."""
@@ -202,7 +209,7 @@ class MetadataLog:
         self.replicate = self._sync
 
     def commit_at_once(self) -> None:
-        """The node stops: nobody is told of anything any more, and the end of the log is a sync."""
+        """The node stops: nobody is told of anything any more; the log's end is a sync."""
         self.replicate = self.commit
         self.carry_out = at_once
         self._is_following = False
@@ -318,14 +325,7 @@ class MetadataLog:
 
     def append_transaction(self, name: str, decided: Sequence[Message]) -> None:
         """Write a decision between Begin and End records, then apply it (the bootstrap records of a new cluster)."""
-        metadata_version = next(
-            (
-                record.feature_level
-                for record in decided
-                if isinstance(record, records.FeatureLevelRecord) and record.name == METADATA_VERSION
-            ),
-            None,
-        )
+        metadata_version = level_in(decided)
         base_offset = self.log.log_end_offset
         whole = [records.BeginTransactionRecord(name=name), *decided, records.EndTransactionRecord()]
         self._apply(base_offset, self._append_records(whole, metadata_version), decided)

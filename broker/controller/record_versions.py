@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
 
@@ -22,6 +24,14 @@ _WRITTEN: dict[type[Message], tuple[tuple[int, int], ...]] = {
 def is_known(metadata_version: int) -> bool:
     """Of any other one it isn't known what records mean (Kafka: `MetadataVersion.fromFeatureLevel`)."""
     return OLDEST_METADATA_VERSION <= metadata_version <= LATEST_METADATA_VERSION
+
+
+def level_in(decided: Iterable[Message]) -> int | None:
+    """The metadata.version that the records themselves begin with; None where they don't."""
+    for record in decided:
+        if isinstance(record, records.FeatureLevelRecord) and record.name == METADATA_VERSION:
+            return record.feature_level
+    return None
 
 
 def written_version(record_type: type[Message], metadata_version: int) -> int:

@@ -71,9 +71,6 @@ def register_broker(
     rack: str | None,
 ) -> records.RegisterBrokerRecord:
     """The registration; its broker epoch is the offset that the record will have."""
-    supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()} | {
-        "kraft.version": KRAFT_VERSION_RANGE
-    }
     return records.RegisterBrokerRecord(
         broker_id=node_id,
         incarnation_id=incarnation_id,
@@ -84,12 +81,19 @@ def register_broker(
         ],
         features=[
             records.BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in supported.items()
+            for name, (low, high) in supported_features().items()
         ],
         rack=rack,
         fenced=True,
         log_dirs=sorted(directory_ids),
     )
+
+
+def supported_features() -> dict[str, tuple[int, int]]:
+    """Name → (lowest, highest level), as a broker says them when it registers. A controller refuses one that lacks a
+    feature of the cluster."""
+    supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()}
+    return supported | {"kraft.version": KRAFT_VERSION_RANGE}
 
 
 def take_leadership_away(

@@ -7,7 +7,7 @@ all below. Source: KafkaRaftLog, SnapshotGenerator.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.image import MetadataContradictionError
@@ -129,6 +129,20 @@ class MetadataSnapshots:
         """There has to be one."""
         return self._path(self.ids[-1])
 
+    # --- for others -----------------------------------------------------------------------------------------
+
+    def size_of(self, snapshot_id: SnapshotId) -> int:
+        """In bytes, of one that is there."""
+        return self._size_and_timestamp(snapshot_id)[0]
+
+    def read(self, snapshot_id: SnapshotId, position: int, size: int) -> bytes:
+        """A piece of one that is there."""
+        file = File(self._path(snapshot_id))
+        try:
+            return self._files.read(file, size, position)
+        finally:
+            self._files.close(file)
+
     # --- writing --------------------------------------------------------------------------------------------
 
     def count(self, size: int) -> None:
@@ -182,6 +196,41 @@ class MetadataSnapshots:
 
         self.is_writing = True
         self._background(work, then, lane=Lane.WRITING)
+
+    def take(self, snapshot_id: SnapshotId, data: bytes, then: Callable[[Exception | None], None]) -> None:
+        """A snapshot that was fetched is written; `then` is told once it is on the disk, or why it isn't."""
+        path = self._path(snapshot_id)
+        part = path.removesuffix(SUFFIX) + PART_SUFFIX
+        directory, files = self._log.directory, self._files
+
+        def work() -> None:
+            if not files.exists(directory):
+                files.make_directory(directory)
+            files.write_whole(part, data)
+            files.sync(part)
+            files.rename(part, path)
+            files.sync_directory(directory)
+
+        def written(failure: Exception | None) -> None:
+            self.is_writing = False
+            if failure is None:
+                self._kept.pop(snapshot_id, None)
+                if snapshot_id not in self.ids:
+                    self.ids.append(snapshot_id)
+                    self.ids.sort()
+            then(failure)
+
+        self.is_writing = True
+        self._background(work, written, lane=Lane.WRITING)
+
+    def begin_with_newest(self, now_ms: int) -> Snapshot:
+        """The log begins anew where the newest snapshot ends, and no older one is needed. Raises SnapshotError."""
+        newest = self.ids[-1]
+        snapshot = read_snapshot(self._files, self._path(newest))
+        self._log.truncate_fully_and_start_at(newest.offset, now_ms)
+        self._remove(self.ids[:-1])
+        self._bytes_since, self._last_ms = 0, now_ms
+        return snapshot
 
     # --- giving up ------------------------------------------------------------------------------------------
 

@@ -1,0 +1,364 @@
+"""How a node that doesn't lead the metadata log keeps up with it: what it asks, and what it makes of the answers.
+
+    request = observer.request()
+    then = observer.answered(answer)
+
+It fetches the log as it is, offsets and epochs and all, cuts off what the leader hasn't, and begins anew with a
+snapshot where the log below isn't to be had any more. What is committed is applied by `MetadataLog.catch_up`.
+Source: `KafkaRaftClient` of a replica that is no voter, unattached or a follower; KIP-595, KIP-630.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from broker.controller import quorum_state
+from broker.controller.metadata_log import METADATA_TOPIC_ID
+from broker.controller.snapshot_file import SnapshotError
+from broker.controller.snapshot_file import SnapshotId as LocalSnapshotId
+from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import CodecError, Error, KafkaError
+from protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    NodeEndpoint,
+    PartitionData,
+    ReplicaState,
+    SnapshotId,
+)
+from protocol.messages.raft import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    PartitionSnapshot,
+    PartitionSnapshotRequest,
+    QuorumNodeEndpoint,
+    TopicSnapshotRequest,
+)
+from protocol.records.batch import CorruptRecordError, crc_is_valid, walk_batches
+from storage.log.results import AppendOrigin
+
+if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
+    from broker.environment.clock import Clock
+
+log = logging.getLogger("barnabas.metadata")
+
+METADATA_TOPIC_NAME = "__cluster_metadata"
+FETCH_WAIT_MS = 500  # KafkaRaftClient.MAX_FETCH_WAIT_MS
+FETCH_BYTES = 1024 * 1024  # `controller.quorum.fetch.max.bytes`
+MOST_SNAPSHOT_BYTES = 1024 * 1024 * 1024
+"""A snapshot that says more of itself isn't fetched. Kafka has no limit: it is fetched into a file."""
+
+Endpoints = Sequence[NodeEndpoint | QuorumNodeEndpoint]
+
+NO_LEADER = -1
+NO_HIGH_WATERMARK = -1
+
+
+class AfterAnswer(Enum):
+    """What comes after an answer."""
+
+    ASK = "the next request may go at once"
+    BACK_OFF = "the next one goes after a while, to whomever"
+    WAIT = "a snapshot is being written; `resume` is told"
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverIdentity:
+    """Who asks."""
+
+    node_id: int
+    cluster_id: str
+    directory_id: bytes
+    """Of the metadata's directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderEndpoint:
+    """Where the leader is; `host` is empty where nobody has said."""
+
+    node_id: int
+    host: str = ""
+    port: int = 0
+
+
+class _FetchedSnapshot:
+    """A snapshot on its way."""
+
+    __slots__ = ("data", "id")
+
+    def __init__(self, snapshot_id: LocalSnapshotId) -> None:
+        self.id = snapshot_id
+        self.data = bytearray()
+
+
+class Observer:
+    """Of a log that was replayed. Nothing waits in it: whoever drives it has one request under way at a time."""
+
+    def __init__(self, metadata: MetadataLog, identity: ObserverIdentity, clock: Clock) -> None:
+        self._metadata = metadata
+        self._log = metadata.log
+        self._identity = identity
+        self._clock = clock
+        self.epoch = max(
+            quorum_state.read_leader_epoch(self._log.files, self._log.directory),
+            self._log.leader_epochs.latest,
+            0,
+        )
+        self.leader: LeaderEndpoint | None = None
+        self.high_watermark = NO_HIGH_WATERMARK
+        """Of the leader, as far as it was told in this run."""
+        self._snapshot: _FetchedSnapshot | None = None
+        self.resume: Callable[[AfterAnswer], None] = lambda then: None
+        """Told what comes after `AfterAnswer.WAIT`."""
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether all is applied that was committed when the leader was last heard of."""
+        return 0 <= self.high_watermark <= self._metadata.last_applied_offset + 1
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    def request(self) -> FetchRequest | FetchSnapshotRequest:
+        """The next one."""
+        return self._fetch() if self._snapshot is None else self._fetch_snapshot(self._snapshot)
+
+    def _fetch(self) -> FetchRequest:
+        identity = self._identity
+        partition = FetchPartition(
+            partition=0,
+            current_leader_epoch=self.epoch,
+            fetch_offset=self._log.log_end_offset,
+            last_fetched_epoch=self._last_epoch(),
+            log_start_offset=-1,
+            partition_max_bytes=0,
+            replica_directory_id=identity.directory_id,
+            high_watermark=self.high_watermark,
+        )
+        return FetchRequest(
+            cluster_id=identity.cluster_id,
+            replica_state=ReplicaState(replica_id=identity.node_id, replica_epoch=-1),
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=0,
+            max_bytes=FETCH_BYTES,
+            session_epoch=-1,
+            topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+        )
+
+    def _last_epoch(self) -> int:
+        """Of the last record, or of the snapshot that the log begins with; 0 where there is neither."""
+        newest = self._metadata.snapshots.newest
+        of_snapshot = 0 if newest is None else newest.epoch
+        return max(self._log.leader_epochs.latest, of_snapshot, 0)
+
+    def _fetch_snapshot(self, snapshot: _FetchedSnapshot) -> FetchSnapshotRequest:
+        partition = PartitionSnapshotRequest(
+            partition=0,
+            current_leader_epoch=self.epoch,
+            snapshot_id=SnapshotId(end_offset=snapshot.id.offset, epoch=snapshot.id.epoch),
+            position=len(snapshot.data),
+            replica_directory_id=self._identity.directory_id,
+        )
+        return FetchSnapshotRequest(
+            cluster_id=self._identity.cluster_id,
+            replica_id=self._identity.node_id,
+            max_bytes=FETCH_BYTES,
+            topics=[TopicSnapshotRequest(name=METADATA_TOPIC_NAME, partitions=[partition])],
+        )
+
+    # --- answers --------------------------------------------------------------------------------------------
+
+    def answered(self, answer: FetchResponse | FetchSnapshotResponse | KafkaError) -> AfterAnswer:
+        """Raises BrokenInvariantError where the log can't go on: the leader has not what it said to be committed, or it
+        is another one in the same epoch. Raises as `MetadataLog.catch_up`; OSError where the disk fails."""
+        if isinstance(answer, KafkaError):
+            return AfterAnswer.BACK_OFF
+        if answer.error_code:
+            log.warning("the controller refuses to tell of the metadata: %s", _name(answer.error_code))
+            return AfterAnswer.BACK_OFF
+        if isinstance(answer, FetchResponse):
+            topics = answer.responses
+            if len(topics) != 1 or len(topics[0].partitions) != 1 or topics[0].topic_id != METADATA_TOPIC_ID:
+                return self._odd("another topic")
+            found = topics[0].partitions[0]
+            then = self._follow(found, answer.node_endpoints)
+            return self._fetched(found) if then is None else then
+        of_topic = answer.topics
+        if len(of_topic) != 1 or len(of_topic[0].partitions) != 1 or of_topic[0].name != METADATA_TOPIC_NAME:
+            return self._odd("another topic")
+        piece = of_topic[0].partitions[0]
+        then = self._follow(piece, answer.node_endpoints)
+        return self._took_piece(piece) if then is None else then
+
+    def lost(self) -> None:
+        """The leader can't be reached: where it is, is asked anew."""
+        self.leader = None
+
+    def _odd(self, what: str) -> AfterAnswer:
+        log.warning("the controller's answer has %s", what)
+        return AfterAnswer.BACK_OFF
+
+    def _follow(self, found: PartitionData | PartitionSnapshot, endpoints: Endpoints) -> AfterAnswer | None:
+        """Who leads, by this answer. None: it counts, and has its content."""
+        said = found.current_leader
+        leader_id = NO_LEADER if said is None else said.leader_id
+        epoch = -1 if said is None else said.leader_epoch
+        error = found.error_code
+        if epoch < self.epoch or error == Error.UNKNOWN_LEADER_EPOCH:
+            return AfterAnswer.BACK_OFF if error else AfterAnswer.ASK
+        if epoch > self.epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER):
+            self._check_consistent(leader_id, epoch)
+            changed = epoch > self.epoch or (self.leader is None and leader_id != NO_LEADER)
+            if changed:
+                self._transition(epoch, leader_id, endpoints)
+            return AfterAnswer.ASK if changed else AfterAnswer.BACK_OFF
+        if leader_id != NO_LEADER and self.leader is None:
+            self._transition(epoch, leader_id, endpoints)
+            return None if not error else AfterAnswer.ASK
+        self._check_consistent(leader_id, epoch)
+        if error == Error.INVALID_REQUEST:
+            raise BrokenInvariantError(
+                "the controller says that what it was asked for the metadata makes no sense"
+            )
+        return None
+
+    def _check_consistent(self, leader_id: int, epoch: int) -> None:
+        known = self.leader
+        if epoch == self.epoch and known is not None and leader_id not in (NO_LEADER, known.node_id):
+            raise BrokenInvariantError(
+                f"the controllers {known.node_id} and {leader_id} both say that they lead in epoch {epoch}"
+            )
+
+    def _transition(self, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
+        """On the disk first: what was said in an epoch holds."""
+        log.info("the metadata log is led by %s in epoch %d", "nobody" if leader_id < 0 else leader_id, epoch)
+        state = self._metadata.quorum.encode_state(leader_id, epoch)
+        if self._log.created:
+            quorum_state.write_state(self._log.files, self._log.directory, state)
+        self.epoch = epoch
+        self._snapshot = None
+        self.leader = None
+        if leader_id != NO_LEADER:
+            self.leader = self._endpoint_of(leader_id, endpoints)
+
+    def _endpoint_of(self, leader_id: int, endpoints: Endpoints) -> LeaderEndpoint:
+        for endpoint in endpoints:
+            if endpoint.node_id == leader_id:
+                return LeaderEndpoint(leader_id, endpoint.host, endpoint.port)
+        voters = self._metadata.quorum.voters
+        for voter in () if voters is None else voters.voters:
+            if voter.voter_id == leader_id and voter.endpoints:
+                return LeaderEndpoint(leader_id, voter.endpoints[0].host, voter.endpoints[0].port)
+        return LeaderEndpoint(leader_id)
+
+    # --- the log --------------------------------------------------------------------------------------------
+
+    def _fetched(self, found: PartitionData) -> AfterAnswer:
+        if found.error_code:
+            log.warning("the metadata can't be fetched: %s", _name(found.error_code))
+            return AfterAnswer.BACK_OFF
+        diverging, snapshot_id = found.diverging_epoch, found.snapshot_id
+        if diverging is not None and diverging.epoch >= 0:
+            self._truncate(diverging.epoch, diverging.end_offset)
+        elif snapshot_id is not None and (snapshot_id.epoch >= 0 or snapshot_id.end_offset >= 0):
+            if snapshot_id.epoch < 0 or snapshot_id.end_offset < 0:
+                return self._odd(f"half an id of a snapshot: {snapshot_id}")
+            self._snapshot = _FetchedSnapshot(LocalSnapshotId(snapshot_id.epoch, snapshot_id.end_offset))
+            log.info("the metadata begins with the snapshot %s, which is fetched", self._snapshot.id.name)
+        else:
+            if not self._append(found):
+                return AfterAnswer.BACK_OFF
+            self.high_watermark = max(
+                self.high_watermark, min(found.high_watermark, self._log.log_end_offset)
+            )
+            if self.high_watermark >= 0:
+                self._metadata.catch_up(self.high_watermark)
+        return AfterAnswer.ASK
+
+    def _append(self, found: PartitionData) -> bool:
+        """Whether all of it makes sense; what comes before what doesn't is kept."""
+        data = found.records
+        if not data:
+            return True
+        assert isinstance(data, memoryview | bytes)
+        try:
+            for pos, header in walk_batches(data):
+                end = pos + header.size_bytes
+                if not crc_is_valid(data, pos, header.size_bytes):
+                    raise CorruptRecordError(
+                        f"the CRC of the batch at offset {header.base_offset} doesn't match"
+                    )
+                if header.base_offset != self._log.log_end_offset:
+                    raise CorruptRecordError(
+                        f"a batch begins at offset {header.base_offset}, and the log ends at {self._log.log_end_offset}"
+                    )
+                self._log.append(
+                    bytearray(data[pos:end]),
+                    leader_epoch=header.partition_leader_epoch,
+                    now_ms=self._clock.now_ms(),
+                    origin=AppendOrigin.REPLICATION,
+                    header=header,
+                )
+        except CorruptRecordError as error:
+            log.warning("what was fetched of the metadata makes no sense: %s", error)
+            return False
+        return True
+
+    def _truncate(self, epoch: int, end_offset: int) -> None:
+        """To where this log and the leader's part. Raises BrokenInvariantError below what is committed."""
+        own_epoch, own_end = self._log.leader_epochs.end_offset_for(epoch, self._log.log_end_offset)
+        offset = min(own_end, end_offset) if own_epoch == epoch else own_end
+        if offset < self._log.high_watermark:
+            raise BrokenInvariantError(
+                f"the controller would have the metadata cut off at offset {offset}, and it is committed up to "
+                f"{self._log.high_watermark}"
+            )
+        self._log.truncate_to(offset, self._clock.now_ms())
+        log.info("the metadata log is cut off at offset %d, where the leader's is another", offset)
+
+    # --- snapshots ------------------------------------------------------------------------------------------
+
+    def _took_piece(self, piece: PartitionSnapshot) -> AfterAnswer:
+        snapshot = self._snapshot
+        if piece.error_code or snapshot is None:
+            self._snapshot = None  # whether there is another one the next Fetch tells
+            log.warning("the snapshot of the metadata can't be fetched: %s", _name(piece.error_code))
+            return AfterAnswer.BACK_OFF
+        found = piece.snapshot_id
+        is_ours = (found.epoch, found.end_offset) == (snapshot.id.epoch, snapshot.id.offset)
+        if not is_ours or piece.position != len(snapshot.data) or piece.size > MOST_SNAPSHOT_BYTES:
+            self._snapshot = None
+            return self._odd(f"another piece of a snapshot: {found} at {piece.position} of {piece.size}")
+        snapshot.data += piece.unaligned_records or b""
+        if len(snapshot.data) < piece.size:
+            return AfterAnswer.ASK if piece.unaligned_records else AfterAnswer.BACK_OFF
+        self._snapshot = None
+        self._metadata.snapshots.take(snapshot.id, bytes(snapshot.data), self._took)
+        return AfterAnswer.WAIT
+
+    def _took(self, failure: Exception | None) -> None:
+        """The snapshot is on the disk: the log begins anew behind it."""
+        metadata = self._metadata
+        try:
+            if failure is not None:
+                raise failure
+            metadata.take_over(metadata.snapshots.begin_with_newest(self._clock.now_ms()))
+        except (OSError, SnapshotError, CodecError) as error:
+            log.error("the metadata can't begin with a snapshot that was fetched: %s", error)
+            self.resume(AfterAnswer.BACK_OFF)
+            return
+        self.high_watermark = self._log.log_end_offset
+        self.resume(AfterAnswer.ASK)
+
+
+def _name(error_code: int) -> str:
+    try:
+        return Error(error_code).name
+    except ValueError:
+        return f"error {error_code}"

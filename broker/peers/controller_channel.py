@@ -1,0 +1,110 @@
+"""The way to the controller, whoever it is by now: a request goes to it again until it is answered, or its time is up.
+
+Source: `NodeToControllerChannelManager`, `NodeToControllerRequestThread`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.peers.peer import Peer, PeerReply, PeerSettings
+from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from broker.controller.observer import LeaderEndpoint
+    from broker.environment.network import Network
+    from broker.environment.scheduler import Scheduled, Scheduler
+    from protocol.wire.schema import Message
+
+CONTROLLER_RETRY_MS = 50
+"""How soon it is tried again, without growth."""
+
+
+class ControllerChannel:
+    """One request at a time. Channels of different purposes are connections of their own: a request that takes long
+    holds up none of another kind."""
+
+    def __init__(
+        self,
+        controller: Callable[[], LeaderEndpoint | None],
+        settings: PeerSettings,
+        network: Network,
+        scheduler: Scheduler,
+    ) -> None:
+        """`controller` says who it is, as far as that is known. Each answer is waited for as long as
+        `request_timeout_ms` says."""
+        self._controller = controller
+        self._settings = settings
+        self._network = network
+        self._scheduler = scheduler
+        self._peer: Peer | None = None
+        self._request: Message | None = None
+        self._reply: PeerReply | None = None
+        self._deadline: Scheduled | None = None
+        self._again: Scheduled | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self._reply is not None
+
+    def ask(self, request: Message, reply: PeerReply, *, timeout_ms: int) -> None:
+        """`reply` is given the answer, whatever error it has, but for NOT_CONTROLLER: then it is asked again, of
+        whoever it is by then. KafkaError: UNSUPPORTED_VERSION, and REQUEST_TIMED_OUT where there is no answer in
+        time."""
+        assert self._reply is None, "one request at a time"
+        self._request, self._reply = request, reply
+        self._deadline = self._scheduler.call_later(timeout_ms / 1000, self._gave_up)
+        self._send()
+
+    def stop(self) -> None:
+        """Nobody is told of anything any more."""
+        self._forget()
+        if self._peer is not None:
+            self._peer.stop()
+            self._peer = None
+
+    def _send(self) -> None:
+        self._again = None
+        request = self._request
+        assert request is not None
+        controller = self._controller()
+        if controller is None or not controller.host:
+            self._retry()
+            return
+        self._peer_at(controller.host, controller.port).ask(request, self._answered)
+
+    def _peer_at(self, host: str, port: int) -> Peer:
+        peer = self._peer
+        if peer is None or (peer.host, peer.port) != (host, port):
+            if peer is not None:
+                peer.stop()
+            peer = self._peer = Peer(host, port, self._settings, self._network, self._scheduler)
+        return peer
+
+    def _retry(self) -> None:
+        self._again = self._scheduler.call_later(CONTROLLER_RETRY_MS / 1000, self._send)
+
+    def _answered(self, answer: Message | KafkaError) -> None:
+        if isinstance(answer, KafkaError):
+            is_final = answer.error is Error.UNSUPPORTED_VERSION
+        else:
+            is_final = getattr(answer, "error_code", Error.NONE) != Error.NOT_CONTROLLER
+        if is_final:
+            self._forget()(answer)
+        else:
+            self._retry()
+
+    def _gave_up(self) -> None:
+        self._forget()(KafkaError(Error.REQUEST_TIMED_OUT))
+
+    def _forget(self) -> PeerReply:
+        """Whom to tell."""
+        reply, self._request, self._reply = self._reply, None, None
+        for timer in (self._deadline, self._again):
+            if timer is not None:
+                timer.cancel()
+        self._deadline = self._again = None
+        if self._peer is not None:
+            self._peer.forget()
+        return reply or (lambda answer: None)

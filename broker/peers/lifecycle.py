@@ -1,0 +1,282 @@
+"""A broker's life, as its controller knows it: registered, caught up, unfenced, and let go of when it stops.
+
+    STARTING → RECOVERY → RUNNING → PENDING_CONTROLLED_SHUTDOWN → SHUTTING_DOWN
+
+It registers, and from then on sends heartbeats: as often as the controller wants them, sooner where something changes.
+Source: `BrokerLifecycleManager`; KIP-631.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error, KafkaError
+from protocol.messages.broker_lifecycle import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.peers.controller_channel import ControllerChannel
+    from protocol.wire.schema import Message
+
+log = logging.getLogger("barnabas.peers")
+
+STARTING_INTERVAL_MS = 10
+FIRST_SHUTDOWN_INTERVAL_MS = 50
+
+
+class BrokerState(Enum):
+    """Kafka's numbers, which a metric shows."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a heartbeat's answer says."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Who is told what comes of it, once each."""
+
+    caught_up: Callable[[], None]
+    """The metadata is known up to this broker's registration: the logs may be opened by it."""
+    unfenced: Callable[[], None]
+    """Clients may come."""
+    let_go: Callable[[], None]
+    """It leads nothing any more, and may stop. Told as well where it needn't be waited for."""
+    not_registered: Callable[[], None]
+    """`initial.broker.registration.timeout.ms` is over, and no controller has registered it: it can't start."""
+
+
+class BrokerLifecycle:
+    """Of one run."""
+
+    def __init__(
+        self,
+        registration: BrokerRegistrationRequest,
+        channel: ControllerChannel,
+        scheduler: Scheduler,
+        metadata_offset: Callable[[], int],
+        listening: Listening,
+        *,
+        heartbeat_interval_ms: int = 2_000,
+        registration_timeout_ms: int = 60_000,
+        cordoned: Callable[[], Iterable[bytes]] | None = None,
+    ) -> None:
+        """`metadata_offset` is the last one applied. `cordoned`: ids of directories; None where the cluster's
+        metadata.version doesn't know of such."""
+        self.state = BrokerState.NOT_RUNNING
+        self.broker_epoch = -1
+        self._registration = registration
+        self._channel = channel
+        self._scheduler = scheduler
+        self._metadata_offset = metadata_offset
+        self._listening = listening
+        self._interval_ms = heartbeat_interval_ms
+        self._registration_timeout_ms = registration_timeout_ms
+        self._cordoned = cordoned
+        self._is_registered = False
+        self._was_registered = False
+        self._is_ready = False
+        self._is_at_once = False
+        self._was_answered_in_shutdown = False
+        self._offline: dict[bytes, bool] = {}  # directory id → whether the controller knows
+        self._told_offline: list[bytes] = []  # by the last heartbeat
+        self._timer: Scheduled | None = None
+        self._timeout: Scheduled | None = None
+
+    # --- events ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Registers."""
+        self.state = BrokerState.STARTING
+        self._timeout = self._scheduler.call_later(self._registration_timeout_ms / 1000, self._too_late)
+        self._communicate()
+
+    def ready(self) -> None:
+        """The logs are open, each partition in its role: the fence may be lifted."""
+        self._is_ready = True
+        self._schedule(0)
+
+    def register_again(self) -> None:
+        """The registration has to say something else (Kafka: metadata.version went to one that knows directories)."""
+        self._is_registered = False
+        self._schedule(0)
+
+    def lost_directory(self, directory_id: bytes) -> None:
+        """It failed, and stays so."""
+        self._offline.setdefault(directory_id, False)
+        if self._is_registered:
+            self._schedule(0)
+
+    def cordoned_changed(self) -> None:
+        """Other directories are cordoned now."""
+        if self._is_registered:
+            self._schedule(0)
+
+    def knows_lost(self, directory_id: bytes) -> bool:
+        """Whether the controller was told of a directory."""
+        return self._offline.get(directory_id, False)
+
+    def begin_controlled_shutdown(self) -> None:
+        """Others are to lead what this broker leads; `let_go` is told when they do."""
+        if self.state is BrokerState.RUNNING:
+            self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            self._schedule(0)
+        elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            log.info("no controlled shutdown: the broker is %s", self.state.name)
+            self._shut_down()
+
+    def stop(self) -> None:
+        """Nothing more is said, to anybody."""
+        self.state = BrokerState.SHUTTING_DOWN
+        self._cancel(self._timer)
+        self._cancel(self._timeout)
+        self._timer = self._timeout = None
+        self._channel.stop()
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    def _communicate(self) -> None:
+        self._timer = None
+        if self._channel.is_busy:
+            self._is_at_once = True
+        elif self._is_registered:
+            self._channel.ask(self._heartbeat(), self._heartbeat_answered, timeout_ms=self._interval_ms)
+        else:
+            request, timeout_ms = self._registration, self._interval_ms
+            self._channel.ask(request, self._registration_answered, timeout_ms=timeout_ms)
+
+    def _heartbeat(self) -> BrokerHeartbeatRequest:
+        has_caught_up = self.state is not BrokerState.STARTING
+        self._told_offline = [*self._offline]
+        return BrokerHeartbeatRequest(
+            broker_id=self._registration.broker_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._metadata_offset(),
+            want_fence=not self._is_ready,
+            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            offline_log_dirs=self._told_offline,
+            cordoned_log_dirs=[*self._cordoned()] if has_caught_up and self._cordoned is not None else None,
+        )
+
+    # --- answers --------------------------------------------------------------------------------------------
+
+    def _registration_answered(self, answer: Message | KafkaError) -> None:
+        error = _error_of(answer)
+        if error is not Error.NONE:
+            log.info("the controller doesn't register this broker: %s", error.name)
+            self._schedule_after_failure()
+            return
+        assert isinstance(answer, BrokerRegistrationResponse)
+        self.broker_epoch = answer.broker_epoch
+        self._is_registered = self._was_registered = True
+        self._cancel(self._timeout)
+        self._timeout = None
+        log.info("the controller has registered this broker with epoch %d", self.broker_epoch)
+        self._schedule(0)
+
+    def _heartbeat_answered(self, answer: Message | KafkaError) -> None:
+        error = _error_of(answer)
+        if error is not Error.NONE:
+            log.warning("a heartbeat to the controller: %s", error.name)
+            self._schedule_after_failure()
+            return
+        assert isinstance(answer, BrokerHeartbeatResponse)
+        for directory_id in self._told_offline:
+            self._offline[directory_id] = True
+        told = Told(answer.is_caught_up, answer.is_fenced, answer.should_shut_down)
+        _ANSWERED[self.state](self, told)
+
+    def _while_starting(self, told: Told) -> None:
+        if told.is_caught_up:
+            self.state = BrokerState.RECOVERY
+            self._listening.caught_up()
+        self._schedule(STARTING_INTERVAL_MS)
+
+    def _while_in_recovery(self, told: Told) -> None:
+        if not told.is_fenced:
+            self.state = BrokerState.RUNNING
+            self._listening.unfenced()
+        self._schedule(self._interval_ms)
+
+    def _while_running(self, told: Told) -> None:
+        self._schedule(self._interval_ms)
+
+    def _while_pending(self, told: Told) -> None:
+        if told.should_shut_down:
+            self._shut_down()
+        else:
+            is_first = not self._was_answered_in_shutdown
+            self._schedule(FIRST_SHUTDOWN_INTERVAL_MS if is_first else self._interval_ms)
+        self._was_answered_in_shutdown = True
+
+    def _while_stopped(self, told: Told) -> None:
+        """It makes no difference any more."""
+
+    # --- time -----------------------------------------------------------------------------------------------
+
+    def _schedule_after_failure(self) -> None:
+        self._is_at_once = False
+        self._schedule(self._interval_ms)
+
+    def _schedule(self, in_ms: int) -> None:
+        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
+            return
+        if self._is_at_once:
+            in_ms, self._is_at_once = 0, False
+        self._cancel(self._timer)
+        self._timer = self._scheduler.call_later(in_ms / 1000, self._communicate)
+
+    def _too_late(self) -> None:
+        if not self._was_registered:
+            self.stop()
+            self._listening.not_registered()
+
+    def _shut_down(self) -> None:
+        self.stop()
+        self._listening.let_go()
+
+    @staticmethod
+    def _cancel(timer: Scheduled | None) -> None:
+        if timer is not None:
+            timer.cancel()
+
+
+_ANSWERED: dict[BrokerState, Callable[[BrokerLifecycle, Told], None]] = {
+    BrokerState.NOT_RUNNING: BrokerLifecycle._while_stopped,
+    BrokerState.STARTING: BrokerLifecycle._while_starting,
+    BrokerState.RECOVERY: BrokerLifecycle._while_in_recovery,
+    BrokerState.RUNNING: BrokerLifecycle._while_running,
+    BrokerState.PENDING_CONTROLLED_SHUTDOWN: BrokerLifecycle._while_pending,
+    BrokerState.SHUTTING_DOWN: BrokerLifecycle._while_stopped,
+}
+
+
+def _error_of(answer: Message | KafkaError) -> Error:
+    if isinstance(answer, KafkaError):
+        return answer.error
+    assert isinstance(answer, BrokerRegistrationResponse | BrokerHeartbeatResponse)
+    try:
+        return Error(answer.error_code)
+    except ValueError:
+        return Error.UNKNOWN_SERVER_ERROR

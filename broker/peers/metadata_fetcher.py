@@ -1,0 +1,101 @@
+"""The metadata log as it comes from the controller: an observer's requests, one after the other, to whoever leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.controller.observer import AfterAnswer
+from broker.peers.peer import Peer, PeerSettings
+
+if TYPE_CHECKING:
+    from broker.controller.observer import Observer
+    from broker.environment.network import Network
+    from broker.environment.scheduler import Scheduled, Scheduler
+    from protocol.errors import KafkaError
+    from protocol.wire.schema import Message
+
+BACK_OFF_MS = 20
+"""`controller.quorum.retry.backoff.ms`."""
+REQUEST_TIMEOUT_MS = 2_000
+"""`controller.quorum.request.timeout.ms`."""
+
+Address = tuple[str, int]
+
+
+class MetadataFetcher:
+    """Asks the leader where it is known, else the addresses in turn that the quorum may be found at."""
+
+    def __init__(
+        self,
+        observer: Observer,
+        bootstrap: Sequence[Address],
+        *,
+        settings: PeerSettings,
+        network: Network,
+        scheduler: Scheduler,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """`failed` is told why it goes on no more: a broken invariant, or the disk."""
+        self._observer = observer
+        self._bootstrap = [*bootstrap]
+        self._next = 0
+        self._settings = settings
+        self._network = network
+        self._scheduler = scheduler
+        self._failed = failed
+        self._peers: dict[Address, Peer] = {}
+        self._timer: Scheduled | None = None
+        self._is_stopped = False
+        observer.resume = self._go_on
+
+    def start(self) -> None:
+        """The first request goes."""
+        self._ask()
+
+    def stop(self) -> None:
+        """Nothing is asked any more."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for peer in self._peers.values():
+            peer.stop()
+        self._peers.clear()
+
+    def _ask(self) -> None:
+        if not self._is_stopped:
+            self._peer().ask(self._observer.request(), self._answered)
+
+    def _peer(self) -> Peer:
+        leader = self._observer.leader
+        if leader is not None and leader.host:
+            address = (leader.host, leader.port)
+        else:
+            address = self._bootstrap[self._next % len(self._bootstrap)]
+        peer = self._peers.get(address)
+        if peer is None:
+            for other in self._peers.values():  # nobody is asked any more who doesn't lead
+                other.stop()
+            self._peers.clear()
+            peer = self._peers[address] = Peer(*address, self._settings, self._network, self._scheduler)
+        return peer
+
+    def _answered(self, answer: Message | KafkaError) -> None:
+        if isinstance(answer, Exception):
+            self._observer.lost()
+            self._next += 1
+        try:
+            then = self._observer.answered(answer)  # type: ignore[arg-type]
+        except Exception as error:
+            self.stop()
+            self._failed(error)
+            return
+        self._go_on(then)
+
+    def _go_on(self, then: AfterAnswer) -> None:
+        if self._is_stopped:
+            return
+        if then is AfterAnswer.ASK:
+            self._ask()
+        elif then is AfterAnswer.BACK_OFF:
+            self._timer = self._scheduler.call_later(BACK_OFF_MS / 1000, self._ask)

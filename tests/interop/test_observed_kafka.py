@@ -1,0 +1,231 @@
+"""A broker of ours and Apache Kafka's controller: it fetches the metadata log, snapshots too, and is registered."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from broker.controller.image import ClusterImage
+from broker.controller.metadata_log import MetadataLog
+from broker.controller.observer import Observer, ObserverIdentity
+from broker.controller.registration import supported_features
+from broker.environment.clock import SystemClock
+from broker.environment.network import SocketNetwork
+from broker.environment.scheduler import LoopScheduler
+from broker.peers.controller_channel import ControllerChannel
+from broker.peers.lifecycle import BrokerLifecycle, BrokerState, Listening
+from broker.peers.metadata_fetcher import MetadataFetcher
+from broker.peers.peer import PeerSettings
+from protocol.messages.broker_lifecycle import (
+    AdvertisedListener,
+    BrokerRegistrationRequest,
+    SupportedFeature,
+)
+from storage.background import run_at_once
+from storage.directory.log_directory import METADATA_TOPIC
+from storage.disk_files import DiskFiles
+from storage.log.log_config import LogConfig
+from storage.log.partition_log import PartitionLog
+from tests.support import apache_kafka, waiting
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.requirements import need_apache_kafka
+
+PATIENCE_S = 120.0
+NODE = 7
+SNAPSHOTS_OFTEN = ("metadata.log.max.record.bytes.between.snapshots=2000", "metadata.max.idle.interval.ms=0")
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    need_apache_kafka()
+    with apache_kafka.running(tmp_path_factory.mktemp("kafka"), *SNAPSHOTS_OFTEN) as kafka:
+        yield kafka
+
+
+class Node:
+    """One that observes, in a folder of its own."""
+
+    def __init__(self, folder: Path, kafka: ApacheKafka) -> None:
+        clock = SystemClock()
+        log = PartitionLog.open(
+            str(folder),
+            METADATA_TOPIC,
+            0,
+            LogConfig(),
+            now_ms=clock.now_ms(),
+            clean=False,
+            files=DiskFiles(),
+            background=run_at_once,
+        )
+        self.metadata = MetadataLog(log, ClusterImage(), clock)
+        self.metadata.replay()
+        properties = _properties(kafka.data / "meta.properties")
+        self.cluster_id = properties["cluster.id"]
+        identity = ObserverIdentity(NODE, self.cluster_id, bytes(range(16)))
+        self.observer = Observer(self.metadata, identity, clock)
+        host, port = (
+            _properties(kafka.directory / "server.properties")["controller.quorum.voters"]
+            .split("@")[1]
+            .split(":")
+        )
+        self.changed = asyncio.Event()
+        self.failures: list[Exception] = []
+        self.fetcher = MetadataFetcher(
+            self.observer,
+            [(host, int(port))],
+            settings=PeerSettings(f"raft-client-{NODE}", "0"),
+            network=SocketNetwork(),
+            scheduler=LoopScheduler(),
+            failed=self.failures.append,
+        )
+        self.metadata.on_change = self.changed.set
+
+    async def until_it_has(self, topics: set[str]) -> None:
+        await until(self, lambda: self.observer.has_caught_up and topics <= {*self.metadata.image.topics})
+
+
+async def until(node: Node, is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():
+            assert not node.failures
+            node.changed.clear()
+            await node.changed.wait()
+
+
+def _properties(file: Path) -> dict[str, str]:
+    lines = [line.partition("=") for line in file.read_text().splitlines() if "=" in line and line[0] != "#"]
+    return {name.strip(): value.strip() for name, _, value in lines}  # the last one counts
+
+
+async def create(kafka: ApacheKafka, *names: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    made = admin.create_topics([NewTopic(name, 3, 1) for name in names])
+    for each in made.values():
+        await asyncio.to_thread(each.result, PATIENCE_S)
+
+
+async def test_what_kafkas_controller_writes_is_had_by_an_observer(
+    tmp_path: Path, kafka: ApacheKafka
+) -> None:
+    node = Node(tmp_path, kafka)
+    node.fetcher.start()
+    await create(kafka, "before")
+    await node.until_it_has({"before"})
+    names = [f"many-{number}" for number in range(40)]
+    await create(kafka, *names)
+    await node.until_it_has({"before", *names})
+    node.fetcher.stop()
+    image = node.metadata.image
+    assert [*image.topics["before"].partitions] == [0, 1, 2]
+    assert {partition.leader for partition in image.topics["before"].partitions.values()} == {1}
+    assert image.brokers[1].record.broker_id == 1
+    assert _is_the_same_log(node.metadata, kafka)
+
+
+async def test_who_comes_late_begins_with_a_snapshot_and_a_restart_goes_on_behind_it(
+    tmp_path: Path, kafka: ApacheKafka
+) -> None:
+    names = {f"more-{number}" for number in range(40)}
+    await create(kafka, *names)
+    node = Node(tmp_path, kafka)
+    node.fetcher.start()
+    await node.until_it_has(names)
+    node.fetcher.stop()
+    newest = node.metadata.snapshots.newest
+    assert newest is not None
+    assert node.metadata.log.log_start_offset == newest.offset > 0
+    assert _is_the_same_log(node.metadata, kafka)
+    node.metadata.log.close(clean=True)
+
+    again = Node(tmp_path, kafka)
+    assert names <= {*again.metadata.image.topics}
+    await create(kafka, "last")
+    again.fetcher.start()
+    await again.until_it_has({*names, "last"})
+    again.fetcher.stop()
+    assert _is_the_same_log(again.metadata, kafka)
+
+
+def _is_the_same_log(metadata: MetadataLog, kafka: ApacheKafka) -> bool:
+    """Byte for byte, from where this one begins to where it ends."""
+    log = metadata.log
+    ours = b"".join(
+        bytes(batch) for _, batch in log.batches(log.log_start_offset, upper_bound=log.log_end_offset)
+    )
+    theirs = b"".join(file.read_bytes() for file in sorted(kafka.data.glob("__cluster_metadata-0/*.log")))
+    return bool(ours) and ours in theirs
+
+
+def registration(node: Node) -> BrokerRegistrationRequest:
+    return BrokerRegistrationRequest(
+        broker_id=NODE,
+        cluster_id=node.cluster_id,
+        incarnation_id=os.urandom(16),
+        listeners=[AdvertisedListener(name="PLAINTEXT", host="127.0.0.1", port=9)],
+        features=[
+            SupportedFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in supported_features().items()
+        ],
+        log_dirs=[bytes(range(16))],
+    )
+
+
+async def test_a_broker_is_registered_unfenced_and_let_go(tmp_path: Path, kafka: ApacheKafka) -> None:
+    node = Node(tmp_path, kafka)
+    scheduler = LoopScheduler()
+    told: list[str] = []
+    heard = asyncio.Event()
+
+    def tell(what: str) -> None:
+        told.append(what)
+        heard.set()
+        if what == "caught up":
+            lifecycle.ready()
+
+    channel = ControllerChannel(
+        lambda: node.observer.leader, PeerSettings(str(NODE), "0"), SocketNetwork(), scheduler
+    )
+    lifecycle = BrokerLifecycle(
+        registration(node),
+        channel,
+        scheduler,
+        lambda: node.metadata.last_applied_offset,
+        Listening(
+            caught_up=lambda: tell("caught up"),
+            unfenced=lambda: tell("unfenced"),
+            let_go=lambda: tell("let go"),
+            not_registered=lambda: tell("not registered"),
+        ),
+        heartbeat_interval_ms=200,
+        cordoned=tuple,
+    )
+
+    async def until_told(what: str) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while what not in told:
+                heard.clear()
+                await heard.wait()
+
+    lifecycle.start()  # before anybody knows where the controller is
+    node.fetcher.start()
+    await until_told("unfenced")
+    assert lifecycle.state is BrokerState.RUNNING
+    await until(
+        node, lambda: NODE in node.metadata.image.brokers and not node.metadata.image.brokers[NODE].fenced
+    )
+    assert node.metadata.image.brokers[NODE].broker_epoch == lifecycle.broker_epoch > 0
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    shown = lambda: NODE in admin.list_topics(timeout=PATIENCE_S).brokers  # noqa: E731
+    await asyncio.to_thread(waiting.until, shown, "Kafka's broker shows it", PATIENCE_S)
+
+    lifecycle.begin_controlled_shutdown()
+    await until_told("let go")
+    assert lifecycle.state is BrokerState.SHUTTING_DOWN
+    await until(node, lambda: node.metadata.image.brokers[NODE].fenced)
+    node.fetcher.stop()
+    assert told == ["caught up", "unfenced", "let go"]

@@ -1,0 +1,298 @@
+"""A broker's life as its controller knows it: every state, with every answer that may come in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+
+from broker.peers.lifecycle import BrokerLifecycle, BrokerState, Listening
+from protocol.errors import Error, KafkaError
+from protocol.messages.broker_lifecycle import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+
+INTERVAL_MS = 2_000
+EPOCH = 77
+STARTING, RECOVERY, RUNNING = BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.RUNNING
+PENDING, STOPPING = BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN
+
+
+class Timers:
+    """Callbacks that are to come; a test lets the next one come."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.waiting: list[tuple[float, Callable[[], object]]] = []
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_soon(self, callback: Callable[..., object], /, *args: Any) -> Any:
+        raise AssertionError("nothing is to be done soon")
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Any:
+        timer = (self.now_s + delay_s, lambda: callback(*args))
+        self.waiting.append(timer)
+        return _Timer(self, timer)
+
+    def tell_failures(self, failed: Any) -> Callable[[], None]:
+        raise AssertionError("nobody asks")
+
+    def next(self) -> float:
+        """The first one comes. Returns after how many ms."""
+        timer = min(self.waiting, key=lambda each: each[0])
+        self.waiting.remove(timer)
+        waited_s = timer[0] - self.now_s
+        self.now_s = timer[0]
+        timer[1]()
+        return round(waited_s * 1000)
+
+
+class _Timer:
+    def __init__(self, timers: Timers, timer: tuple[float, Callable[[], object]]) -> None:
+        self._timers, self._timer = timers, timer
+
+    def cancel(self) -> None:
+        if self._timer in self._timers.waiting:
+            self._timers.waiting.remove(self._timer)
+
+
+class Channel:
+    """What was asked last, until it is answered."""
+
+    def __init__(self) -> None:
+        self.request: Any = None
+        self.reply: Any = None
+        self.timeout_ms = 0
+
+    @property
+    def is_busy(self) -> bool:
+        return self.reply is not None
+
+    def ask(self, request: Any, reply: Any, *, timeout_ms: int) -> None:
+        assert self.reply is None
+        self.request, self.reply, self.timeout_ms = request, reply, timeout_ms
+
+    def stop(self) -> None:
+        self.request = self.reply = None
+
+    def answer(self, answer: Any) -> None:
+        reply, self.request, self.reply = self.reply, None, None
+        reply(answer)
+
+
+class Broker:
+    """One that is told of by `told`."""
+
+    def __init__(self, cordoned: Any = None) -> None:
+        self.timers, self.channel = Timers(), Channel()
+        self.told: list[str] = []
+        self.metadata_offset = 5
+        self.life = BrokerLifecycle(
+            BrokerRegistrationRequest(broker_id=7),
+            self.channel,  # type: ignore[arg-type]
+            self.timers,
+            lambda: self.metadata_offset,
+            Listening(
+                caught_up=lambda: self.told.append("caught up"),
+                unfenced=lambda: self.told.append("unfenced"),
+                let_go=lambda: self.told.append("let go"),
+                not_registered=lambda: self.told.append("not registered"),
+            ),
+            heartbeat_interval_ms=INTERVAL_MS,
+            cordoned=cordoned,
+        )
+
+    def beat(self) -> BrokerHeartbeatRequest:
+        """The next heartbeat, which goes now."""
+        if not self.channel.is_busy:
+            self.timers.next()
+        assert isinstance(self.channel.request, BrokerHeartbeatRequest)
+        return self.channel.request
+
+    def answer(self, *, caught_up: bool = True, fenced: bool = False, shut_down: bool = False) -> None:
+        self.channel.answer(
+            BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=fenced, should_shut_down=shut_down)
+        )
+
+    def reach(self, state: BrokerState) -> Broker:
+        """With a heartbeat on its way."""
+        self.life.start()
+        self.channel.answer(BrokerRegistrationResponse(broker_epoch=EPOCH))
+        self.beat()
+        if state is STARTING:
+            return self
+        self.answer()
+        self.beat()
+        if state is RECOVERY:
+            return self
+        self.life.ready()
+        self.timers.next()  # it waits for the answer of the one under way
+        self.answer(fenced=True)
+        self.beat()
+        self.answer()
+        if state is RUNNING:
+            self.beat()
+            return self
+        self.life.begin_controlled_shutdown()
+        self.beat()
+        if state is STOPPING:
+            self.answer(shut_down=True)
+        return self
+
+
+AFTER: dict[tuple[BrokerState, bool, bool, bool], tuple[BrokerState, str, int | None]] = {}
+"""By state and what the answer says (caught up, fenced, should shut down): the next state, what is told, and when the
+next heartbeat goes, in ms; None: never."""
+for _caught_up, _fenced, _shut_down in product((False, True), repeat=3):
+    _said = _caught_up, _fenced, _shut_down
+    AFTER[STARTING, *_said] = (RECOVERY, "caught up", 10) if _caught_up else (STARTING, "", 10)
+    AFTER[RECOVERY, *_said] = (RECOVERY, "", INTERVAL_MS) if _fenced else (RUNNING, "unfenced", INTERVAL_MS)
+    AFTER[RUNNING, *_said] = (RUNNING, "", INTERVAL_MS)
+    AFTER[PENDING, *_said] = (STOPPING, "let go", None) if _shut_down else (PENDING, "", 50)
+
+
+@pytest.mark.parametrize("cell", AFTER, ids=lambda cell: f"{cell[0].name}-{cell[1:]}")
+def test_every_state_with_every_answer(cell: tuple[BrokerState, bool, bool, bool]) -> None:
+    state, caught_up, fenced, shut_down = cell
+    broker = Broker().reach(state)
+    assert broker.life.state is state
+    broker.told.clear()
+    broker.answer(caught_up=caught_up, fenced=fenced, shut_down=shut_down)
+    next_state, told, wait_ms = AFTER[cell]
+    assert broker.life.state is next_state
+    assert broker.told == ([told] if told else [])
+    if wait_ms is None:
+        assert not broker.timers.waiting
+    else:
+        assert broker.timers.next() == wait_ms
+        assert broker.channel.is_busy
+
+
+@pytest.mark.parametrize("state", [STARTING, RECOVERY, RUNNING, PENDING])
+@pytest.mark.parametrize(
+    "failure",
+    [
+        KafkaError(Error.REQUEST_TIMED_OUT),
+        KafkaError(Error.UNSUPPORTED_VERSION),
+        BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH),
+        BrokerHeartbeatResponse(error_code=12345),
+    ],
+    ids=str,
+)
+def test_a_heartbeat_that_fails_is_sent_again_after_the_interval(state: BrokerState, failure: object) -> None:
+    broker = Broker().reach(state)
+    broker.told.clear()
+    broker.channel.answer(failure)
+    assert (broker.life.state, broker.told) == (state, [])
+    assert broker.timers.next() == INTERVAL_MS
+    assert isinstance(broker.channel.request, BrokerHeartbeatRequest)
+
+
+def test_what_a_heartbeat_says() -> None:
+    broker = Broker(cordoned=lambda: [b"c" * 16])
+    broker.life.start()
+    assert broker.channel.request.broker_id == 7
+    assert broker.channel.timeout_ms == INTERVAL_MS
+    broker.channel.answer(BrokerRegistrationResponse(broker_epoch=EPOCH))
+    said = broker.beat()
+    assert (said.broker_id, said.broker_epoch, said.current_metadata_offset) == (7, EPOCH, 5)
+    assert (said.want_fence, said.want_shut_down, said.cordoned_log_dirs) == (True, False, None)
+    broker.metadata_offset = 6
+    broker.answer()
+    assert broker.beat().current_metadata_offset == 6
+    assert broker.beat().cordoned_log_dirs == [b"c" * 16]
+    broker.life.ready()
+    broker.timers.next()
+    broker.answer(fenced=True)
+    assert not broker.beat().want_fence
+    broker.answer()
+    broker.life.begin_controlled_shutdown()
+    assert broker.beat().want_shut_down
+
+
+def test_a_registration_that_is_refused_is_sent_again_until_it_is_too_late() -> None:
+    broker = Broker()
+    broker.life.start()
+    for refusal in (
+        BrokerRegistrationResponse(error_code=Error.DUPLICATE_BROKER_REGISTRATION),
+        KafkaError(Error.REQUEST_TIMED_OUT),
+    ):
+        broker.channel.answer(refusal)
+        assert broker.timers.next() == INTERVAL_MS
+        assert isinstance(broker.channel.request, BrokerRegistrationRequest)
+    while broker.life.state is STARTING:
+        broker.channel.answer(BrokerRegistrationResponse(error_code=Error.INVALID_REGISTRATION))
+        broker.timers.next()
+    assert broker.timers.now_s == 60
+    assert broker.told == ["not registered"]
+    assert not broker.timers.waiting
+
+
+def test_once_it_is_registered_it_is_never_too_late() -> None:
+    broker = Broker().reach(RUNNING)
+    broker.life.register_again()
+    broker.answer()
+    while broker.timers.now_s < 200:
+        broker.timers.next()
+        broker.channel.answer(KafkaError(Error.REQUEST_TIMED_OUT))
+    assert (broker.life.state, broker.told) == (RUNNING, ["caught up", "unfenced"])
+
+
+def test_a_directory_that_failed_is_told_of_at_once_and_for_ever() -> None:
+    broker = Broker().reach(RUNNING)
+    broker.life.lost_directory(b"d" * 16)
+    broker.timers.next()
+    broker.answer()  # of a heartbeat that did not say it
+    assert not broker.life.knows_lost(b"d" * 16)
+    assert broker.timers.next() == 0
+    assert broker.channel.request.offline_log_dirs == [b"d" * 16]
+    broker.answer()
+    assert broker.life.knows_lost(b"d" * 16)
+    assert broker.beat().offline_log_dirs == [b"d" * 16]
+
+
+@pytest.mark.parametrize("state", [STARTING, RECOVERY])
+def test_who_is_not_running_is_let_go_at_once(state: BrokerState) -> None:
+    broker = Broker().reach(state)
+    broker.life.begin_controlled_shutdown()
+    assert broker.life.state is STOPPING
+    assert broker.told[-1] == "let go"
+    assert not broker.timers.waiting
+    assert not broker.channel.is_busy
+
+
+def test_a_shutdown_that_was_begun_is_not_begun_again() -> None:
+    broker = Broker().reach(PENDING)
+    broker.life.begin_controlled_shutdown()
+    assert broker.life.state is PENDING
+    broker.answer()
+    assert broker.timers.next() == 50
+    broker.answer()
+    assert broker.timers.next() == INTERVAL_MS  # sooner for the first answer alone
+
+
+def test_nothing_is_said_any_more_by_one_that_stopped() -> None:
+    broker = Broker().reach(RUNNING)
+    broker.life.stop()
+    broker.life.ready()
+    broker.life.lost_directory(b"d" * 16)
+    broker.life.register_again()
+    assert not broker.timers.waiting
+    assert not broker.channel.is_busy
+
+
+def test_after_a_failure_nothing_is_sent_at_once_whatever_has_changed() -> None:
+    broker = Broker().reach(RUNNING)
+    broker.life.lost_directory(b"d" * 16)
+    broker.timers.next()
+    broker.channel.answer(KafkaError(Error.REQUEST_TIMED_OUT))
+    assert broker.timers.next() == INTERVAL_MS
+    broker.answer()
+    assert broker.timers.next() == INTERVAL_MS

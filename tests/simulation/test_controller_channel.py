@@ -1,0 +1,150 @@
+"""The way to the controller: it moves, dies, or isn't known yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.controller.observer import LeaderEndpoint
+from broker.peers import controller_channel
+from broker.peers.controller_channel import ControllerChannel
+from broker.peers.peer import PeerSettings
+from protocol.errors import Error, KafkaError
+from protocol.messages.broker_lifecycle import BrokerRegistrationRequest, BrokerRegistrationResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.raft import VoteRequest
+from protocol.wire.schema import Message
+from tests.simulation.machine import Machine, World
+from tests.simulation.virtual_loop import VirtualLoop, run
+from tests.simulation.virtual_scheduler import NodeScheduler
+
+FIRST, SECOND = 9092, 9192
+
+
+class Asker:
+    """A node that knows of a controller, or of none."""
+
+    def __init__(self, world: World) -> None:
+        scheduler = NodeScheduler(world.loop)
+        self.loop = world.loop
+        self.controller: LeaderEndpoint | None = None
+        self.channel = ControllerChannel(
+            lambda: self.controller, PeerSettings("7", "1"), world.network.of_node(scheduler), scheduler
+        )
+
+    def ask(self, request: Message, timeout_ms: int = 5_000) -> asyncio.Future[Message | KafkaError]:
+        answer: asyncio.Future[Message | KafkaError] = self.loop.create_future()
+        self.channel.ask(request, answer.set_result, timeout_ms=timeout_ms)
+        return answer
+
+
+def test_a_request_waits_for_a_controller_and_follows_it() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 1)
+        asker = Asker(world)
+        answer = asker.ask(MetadataRequest(topics=[]))
+        await asyncio.sleep(1)
+        assert not answer.done()
+        asker.controller = LeaderEndpoint(1, "localhost", FIRST)  # where nobody is
+        await asyncio.sleep(1)
+        assert not answer.done()
+        machine = Machine(world, "one", SECOND)
+        assert await machine.start()
+        asker.controller = LeaderEndpoint(2, "localhost", SECOND)
+        found = await answer
+        assert isinstance(found, MetadataResponse)
+        assert [broker.port for broker in found.brokers] == [SECOND]
+        assert not asker.channel.is_busy
+        await machine.stop()
+
+    run(main)
+
+
+def test_what_is_not_answered_in_time_is_given_up_and_the_next_one_goes() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 2)
+        asker = Asker(world)
+        began_s = loop.time()
+        found = await asker.ask(MetadataRequest(topics=[]), 300)
+        assert isinstance(found, KafkaError)
+        assert (found.error, loop.time() - began_s) == (Error.REQUEST_TIMED_OUT, 0.3)
+        silent = world.network.of_node(NodeScheduler(loop)).bind("localhost", FIRST, 1)
+        asker.controller = LeaderEndpoint(1, "localhost", FIRST)
+        found = await asker.ask(MetadataRequest(topics=[]), 300)
+        assert isinstance(found, KafkaError)
+        assert found.error is Error.REQUEST_TIMED_OUT
+        silent.close()
+        machine = Machine(world, "one", FIRST)
+        assert await machine.start()
+        assert isinstance(await asker.ask(MetadataRequest(topics=[])), MetadataResponse)
+        await machine.stop()
+
+    run(main)
+
+
+def test_who_has_no_version_in_common_is_told_at_once() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 3)
+        machine = Machine(world, "one", FIRST)
+        assert await machine.start()
+        asker = Asker(world)
+        asker.controller = LeaderEndpoint(1, "localhost", FIRST)
+        found = await asker.ask(VoteRequest())
+        assert isinstance(found, KafkaError)
+        assert found.error is Error.UNSUPPORTED_VERSION
+        await machine.stop()
+
+    run(main)
+
+
+def test_nobody_is_told_once_it_has_stopped() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 4)
+        asker = Asker(world)
+        answer = asker.ask(MetadataRequest(topics=[]))
+        asker.channel.stop()
+        await asyncio.sleep(20)
+        assert not answer.done()
+
+    run(main)
+
+
+def test_who_is_the_controller_no_more_is_asked_again_and_then_whoever_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    class Moving:
+        """A node that says so."""
+
+        def __init__(self, host: str, port: int, *more: Any) -> None:
+            self.host, self.port = host, port
+
+        def ask(self, request: Message, reply: Callable[[Message], None]) -> None:
+            asked.append(self.port)
+            error = Error.NONE if self.port == SECOND else Error.NOT_CONTROLLER
+            reply(BrokerRegistrationResponse(error_code=error, broker_epoch=5))
+
+        def forget(self) -> None:
+            pass
+
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr(controller_channel, "Peer", Moving)
+
+    async def main(loop: VirtualLoop) -> None:
+        asker = Asker(World(loop, 5))
+        asker.controller = LeaderEndpoint(1, "localhost", FIRST)
+        answer = asker.ask(BrokerRegistrationRequest())
+        await asyncio.sleep(0.12)
+        asker.controller = LeaderEndpoint(2, "localhost", SECOND)
+        found = await answer
+        assert isinstance(found, BrokerRegistrationResponse)
+        assert found.broker_epoch == 5
+
+    run(main)
+    assert asked == [FIRST, FIRST, FIRST, SECOND]
