@@ -115,6 +115,7 @@ class Observer:
         self.high_watermark = NO_HIGH_WATERMARK
         """Of the leader, as far as it was told in this run."""
         self._snapshot: _FetchedSnapshot | None = None
+        self._complaint = ""
         self.resume: Callable[[AfterAnswer], None] = lambda then: None
         """Told what comes after `AfterAnswer.WAIT`."""
 
@@ -180,8 +181,7 @@ class Observer:
         if isinstance(answer, KafkaError):
             return AfterAnswer.BACK_OFF
         if answer.error_code:
-            log.warning("the controller refuses to tell of the metadata: %s", _name(answer.error_code))
-            return AfterAnswer.BACK_OFF
+            return self._complain(f"the controller refuses to tell of the metadata: {_name(answer.error_code)}")
         if isinstance(answer, FetchResponse):
             topics = answer.responses
             if len(topics) != 1 or len(topics[0].partitions) != 1 or topics[0].topic_id != METADATA_TOPIC_ID:
@@ -201,7 +201,13 @@ class Observer:
         self.leader = None
 
     def _odd(self, what: str) -> AfterAnswer:
-        log.warning("the controller's answer has %s", what)
+        return self._complain(f"the controller's answer has {what}")
+
+    def _complain(self, what: str) -> AfterAnswer:
+        """Once, until something else comes: it is asked again every few milliseconds."""
+        if what != self._complaint:
+            self._complaint = what
+            log.warning("%s", what)
         return AfterAnswer.BACK_OFF
 
     def _follow(self, found: PartitionData | PartitionSnapshot, endpoints: Endpoints) -> AfterAnswer | None:
@@ -261,8 +267,7 @@ class Observer:
 
     def _fetched(self, found: PartitionData) -> AfterAnswer:
         if found.error_code:
-            log.warning("the metadata can't be fetched: %s", _name(found.error_code))
-            return AfterAnswer.BACK_OFF
+            return self._complain(f"the metadata can't be fetched: {_name(found.error_code)}")
         diverging, snapshot_id = found.diverging_epoch, found.snapshot_id
         if diverging is not None and diverging.epoch >= 0:
             self._truncate(diverging.epoch, diverging.end_offset)
@@ -279,6 +284,7 @@ class Observer:
             )
             if self.high_watermark >= 0:
                 self._metadata.catch_up(self.high_watermark)
+            self._complaint = ""
         return AfterAnswer.ASK
 
     def _append(self, found: PartitionData) -> bool:
@@ -306,7 +312,7 @@ class Observer:
                     header=header,
                 )
         except CorruptRecordError as error:
-            log.warning("what was fetched of the metadata makes no sense: %s", error)
+            self._complain(f"what was fetched of the metadata makes no sense: {error}")
             return False
         return True
 
@@ -328,8 +334,7 @@ class Observer:
         snapshot = self._snapshot
         if piece.error_code or snapshot is None:
             self._snapshot = None  # whether there is another one the next Fetch tells
-            log.warning("the snapshot of the metadata can't be fetched: %s", _name(piece.error_code))
-            return AfterAnswer.BACK_OFF
+            return self._complain(f"the snapshot of the metadata can't be fetched: {_name(piece.error_code)}")
         found = piece.snapshot_id
         is_ours = (found.epoch, found.end_offset) == (snapshot.id.epoch, snapshot.id.offset)
         if not is_ours or piece.position != len(snapshot.data) or piece.size > MOST_SNAPSHOT_BYTES:

@@ -224,6 +224,21 @@ def test_what_cannot_be_reached_is_asked_again(tmp_path: Path) -> None:
     assert observer.request().topics[0].topic_id == METADATA_TOPIC_ID  # type: ignore[union-attr]
 
 
+def test_what_goes_on_is_complained_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    controller = Controller(begin(tmp_path / "leader"))
+    observer = observer_in(tmp_path / "observer")
+    caplog.set_level("WARNING")
+    refused = FetchResponse(error_code=Error.INCONSISTENT_CLUSTER_ID)
+    for _ in range(3):
+        observer.answered(refused)
+    said = "the controller refuses to tell of the metadata: INCONSISTENT_CLUSTER_ID"
+    assert caplog.messages == [said]
+    catch_up(observer, controller)
+    observer.answered(refused)
+    observer.answered(FetchResponse())
+    assert caplog.messages == [said, said, "the controller's answer has another topic"]
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_happens_an_observer_comes_to_have_what_is_committed(tmp_path: Path, seed: int) -> None:
     """Leaders come and go among three who follow each other; what was committed once stays, everywhere."""
