@@ -181,7 +181,9 @@ class Observer:
         if isinstance(answer, KafkaError):
             return AfterAnswer.BACK_OFF
         if answer.error_code:
-            return self._complain(f"the controller refuses to tell of the metadata: {_name(answer.error_code)}")
+            return self._complain(
+                f"the controller refuses to tell of the metadata: {_name(answer.error_code)}"
+            )
         if isinstance(answer, FetchResponse):
             topics = answer.responses
             if len(topics) != 1 or len(topics[0].partitions) != 1 or topics[0].topic_id != METADATA_TOPIC_ID:

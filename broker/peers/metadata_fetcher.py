@@ -64,7 +64,7 @@ class MetadataFetcher:
 
     def _ask(self) -> None:
         if not self._is_stopped:
-            self._peer().ask(self._observer.request(), self._answered)
+            self._peer().ask(self._observer.request(), self._answered, timeout_ms=REQUEST_TIMEOUT_MS)
 
     def _peer(self) -> Peer:
         leader = self._observer.leader

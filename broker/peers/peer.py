@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.peers.peer_connection import PeerConnection
@@ -140,10 +141,11 @@ class Peer:
         self._may_connect_s = self._scheduler.time() + self._settings.reconnect_backoff_ms / 1000
         connection = PeerConnection(self._connected, self._answered, self._failed)
         self._connection = connection
-        self._network.connect(self.host, self.port, lambda: connection, self._refused)
+        refused = partial(self._refused, connection)
+        self._network.connect(self.host, self.port, lambda: connection, refused)
 
-    def _refused(self, error: OSError) -> None:
-        if self.state is PeerState.CONNECTING:
+    def _refused(self, connection: PeerConnection, error: OSError) -> None:
+        if connection is self._connection:  # else it was given up before
             self._failed(str(error))
 
     def _connected(self) -> None:

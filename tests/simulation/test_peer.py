@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from broker.peers.peer import Peer, PeerSettings, PeerState
 from protocol.errors import Error, KafkaError
@@ -139,5 +140,34 @@ def test_what_is_not_wanted_any_more_is_told_to_nobody() -> None:
         await asyncio.sleep(10)
         assert peer.state is PeerState.STOPPED
         await machine.stop()
+
+    run(main)
+
+
+def test_a_refusal_that_comes_late_is_of_the_attempt_that_was_given_up() -> None:
+    refusals: list[Callable[[OSError], None]] = []
+
+    class Slow:
+        """It says late what became of an attempt."""
+
+        def connect(
+            self, host: str, port: int, make_protocol: object, failed: Callable[[OSError], None]
+        ) -> None:
+            refusals.append(failed)
+
+    async def main(loop: VirtualLoop) -> None:
+        peer = Peer("localhost", PORT, SETTINGS, Slow(), NodeScheduler(loop))  # type: ignore[arg-type]
+        told: list[object] = []
+        peer.ask(MetadataRequest(topics=[]), told.append)
+        peer.forget()
+        peer.ask(MetadataRequest(topics=[]), told.append)
+        await asyncio.sleep(1)
+        first, second = refusals
+        first(ConnectionRefusedError())
+        assert told == []
+        second(ConnectionRefusedError())
+        (error,) = told
+        assert isinstance(error, KafkaError)
+        assert error.error is Error.NETWORK_EXCEPTION
 
     run(main)
