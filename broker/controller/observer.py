@@ -156,7 +156,7 @@ class Observer:
         """Of the last record, or of the snapshot that the log begins with; 0 where there is neither."""
         newest = self._metadata.snapshots.newest
         of_snapshot = 0 if newest is None else newest.epoch
-        return max(self._log.leader_epochs.latest, of_snapshot, 0)
+        return max(self._log.leader_epochs.last, of_snapshot, 0)
 
     def _fetch_snapshot(self, snapshot: _FetchedSnapshot) -> FetchSnapshotRequest:
         partition = PartitionSnapshotRequest(

@@ -32,6 +32,12 @@ class LeaderEpochs:
         self._unsynced = False
 
     @property
+    def last(self) -> int:
+        """The last one's, though it has no record yet: what a follower says it has (Kafka: `latestEpoch`). Said without
+        it, the leader wouldn't find out that it never was there."""
+        return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
+
+    @property
     def _path(self) -> str:
         return self._directory + "/" + checkpoints.LEADER_EPOCH_FILE
 

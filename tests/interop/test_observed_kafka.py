@@ -1,4 +1,4 @@
-"""A broker of ours and Apache Kafka's controller: it fetches the metadata log, snapshots too, and is registered."""
+"""A broker of ours and Apache Kafka's controller: it fetches the metadata log, is registered, and follows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker.controller.image import ClusterImage
@@ -20,7 +21,11 @@ from broker.environment.scheduler import LoopScheduler
 from broker.peers.controller_channel import ControllerChannel
 from broker.peers.lifecycle import BrokerLifecycle, BrokerState, Listening
 from broker.peers.metadata_fetcher import MetadataFetcher
-from broker.peers.peer import PeerSettings
+from broker.peers.peer import Peer, PeerSettings
+from broker.peers.replica_fetching import ReplicaFetching
+from broker.replicas.fetch_wakeups import WaitingFetches
+from broker.replicas.follower import Follower
+from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.messages.broker_lifecycle import (
     AdvertisedListener,
     BrokerRegistrationRequest,
@@ -229,3 +234,86 @@ async def test_a_broker_is_registered_unfenced_and_let_go(tmp_path: Path, kafka:
     await until(node, lambda: node.metadata.image.brokers[NODE].fenced)
     node.fetcher.stop()
     assert told == ["caught up", "unfenced", "let go"]
+
+
+class Following:
+    """One partition, as this node follows it."""
+
+    def __init__(self, node: Node, name: str, folder: Path, broker_epoch: Callable[[], int]) -> None:
+        image = node.metadata.image
+        topic = image.topics[name]
+        leader = image.brokers[topic.partitions[0].leader].record.end_points[0]
+        clock = SystemClock()
+        self.log = PartitionLog.open(
+            str(folder),
+            name,
+            0,
+            LogConfig(),
+            now_ms=clock.now_ms(),
+            clean=False,
+            files=DiskFiles(),
+            background=run_at_once,
+        )
+        partition = topic.partitions[0]
+        role = Follower(self.log, WaitingFetches(), partition.leader, partition.leader_epoch)
+        fetcher = ReplicaFetcher(NODE, broker_epoch, clock)
+        fetcher.follow(topic.topic_id, name, 0, role)
+        settings = PeerSettings(f"broker-{NODE}-fetcher-0", "0", asks_versions=False)
+        scheduler = LoopScheduler()
+        peer = Peer(leader.host, leader.port, settings, SocketNetwork(), scheduler)
+        self.fetching = ReplicaFetching(fetcher, peer, scheduler, node.failures.append)
+
+
+async def test_a_follower_of_ours_comes_in_sync_and_has_its_leaders_bytes(
+    tmp_path: Path, kafka: ApacheKafka
+) -> None:
+    node = Node(tmp_path / "node", kafka)
+    scheduler = LoopScheduler()
+    channel = ControllerChannel(
+        lambda: node.observer.leader, PeerSettings(str(NODE), "0"), SocketNetwork(), scheduler
+    )
+    lifecycle = BrokerLifecycle(
+        registration(node),
+        channel,
+        scheduler,
+        lambda: node.metadata.last_applied_offset,
+        Listening(
+            caught_up=lambda: lifecycle.ready(),
+            unfenced=lambda: None,
+            let_go=lambda: None,
+            not_registered=lambda: None,
+        ),
+        heartbeat_interval_ms=200,
+        cordoned=tuple,
+    )
+    lifecycle.start()
+    node.fetcher.start()
+    await until(
+        node, lambda: NODE in node.metadata.image.brokers and not node.metadata.image.brokers[NODE].fenced
+    )
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    made = admin.create_topics(
+        [NewTopic("followed", 1, replica_assignment=[[1, NODE]], config={"min.insync.replicas": "2"})]
+    )
+    await asyncio.to_thread(made["followed"].result, PATIENCE_S)
+    await until(node, lambda: "followed" in node.metadata.image.topics)
+    following = Following(node, "followed", tmp_path / "followed-0", lambda: lifecycle.broker_epoch)
+    following.fetching.wake()
+
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all", "enable.idempotence": True})
+    for number in range(1_000):
+        producer.produce("followed", b"x" * 100, b"%d" % number)
+    assert (
+        await asyncio.to_thread(producer.flush, PATIENCE_S) == 0
+    )  # each is acknowledged, so each is in this log
+    assert following.log.log_end_offset == 1_000
+    ours = b"".join(bytes(batch) for _, batch in following.log.batches(0, upper_bound=1_000))
+    assert ours == (kafka.data / "followed-0" / "00000000000000000000.log").read_bytes()
+    producer.produce("followed", b"the high watermark comes with it")
+    assert await asyncio.to_thread(producer.flush, PATIENCE_S) == 0
+    assert following.log.high_watermark >= 1_000
+    assert node.metadata.image.topics["followed"].partitions[0].isr == [1, NODE]
+
+    following.fetching.stop()
+    lifecycle.stop()
+    node.fetcher.stop()

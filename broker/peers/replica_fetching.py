@@ -1,0 +1,74 @@
+"""What is fetched of one leader's partitions: a connection of its own, and one request behind the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.replicas.replica_fetcher import FETCH_VERSION, LIST_OFFSETS_VERSION
+from protocol.messages.fetch import FetchRequest
+
+if TYPE_CHECKING:
+    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.peers.peer import Peer
+    from broker.replicas.replica_fetcher import ReplicaFetcher
+    from protocol.errors import KafkaError
+    from protocol.wire.schema import Message
+
+
+class ReplicaFetching:
+    """Of one fetcher, through a peer that asks for no versions."""
+
+    def __init__(
+        self,
+        fetcher: ReplicaFetcher,
+        peer: Peer,
+        scheduler: Scheduler,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """`failed` is told why it goes on no more: this node's disk."""
+        self._fetcher = fetcher
+        self._peer = peer
+        self._scheduler = scheduler
+        self._failed = failed
+        self._timer: Scheduled | None = None
+        self._request: Message | None = None
+        self._is_stopped = False
+
+    def wake(self) -> None:
+        """There may be something to ask: another partition is followed, or a new epoch."""
+        if self._is_stopped or self._request is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        request = self._fetcher.request()
+        if request is None:
+            wait_s = self._fetcher.wait_s()
+            if wait_s is not None:
+                self._timer = self._scheduler.call_later(wait_s, self._wake_by_timer)
+            return
+        self._request = request
+        version = FETCH_VERSION if isinstance(request, FetchRequest) else LIST_OFFSETS_VERSION
+        self._peer.ask(request, self._answered, version=version)
+
+    def stop(self) -> None:
+        """Nothing is fetched any more."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._peer.stop()
+
+    def _wake_by_timer(self) -> None:
+        self._timer = None
+        self.wake()
+
+    def _answered(self, answer: Message | KafkaError) -> None:
+        request, self._request = self._request, None
+        try:
+            self._fetcher.answered(request, answer)  # type: ignore[arg-type]
+        except Exception as error:
+            self.stop()
+            self._failed(error)
+            return
+        self.wake()

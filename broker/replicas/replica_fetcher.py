@@ -1,0 +1,327 @@
+"""How followers keep up with one leader's partitions: what is asked of it, and what its answers make of the logs.
+
+    request = fetcher.request()
+    fetcher.answered(request, answer)
+
+Of each partition the log is fetched from its end, batches are appended as they are, and what the leader hasn't is cut
+off. Nothing waits here: whoever drives it asks again once there is something to ask (`wait_s`).
+Source: `AbstractFetcherThread`, `ReplicaFetcherThread`, `RemoteLeaderEndPoint`; KIP-101, KIP-595, KIP-903.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error, KafkaError
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from protocol.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.records.batch import CorruptRecordError, crc_is_valid, walk_batches
+from storage.log.results import AppendOrigin
+
+if TYPE_CHECKING:
+    from broker.environment.clock import Clock
+    from broker.replicas.follower import Follower
+    from storage.log.partition_log import PartitionLog
+
+log = logging.getLogger("barnabas.replicas")
+
+FETCH_VERSION = 18
+LIST_OFFSETS_VERSION = 11
+"""At metadata.version 30: fetchers ask for no versions."""
+
+OF_ITS_START, OF_ITS_END = -2, -1  # as timestamps of ListOffsets
+
+Key = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """Kafka's `replica.fetch.*`."""
+
+    wait_max_ms: int = 500
+    min_bytes: int = 1
+    response_max_bytes: int = 10 * 1024 * 1024
+    max_bytes: int = 1024 * 1024
+    backoff_ms: int = 1_000
+
+
+class FollowState(Enum):
+    """Of one partition."""
+
+    FETCHING = "it is in the next Fetch"
+    OUT_OF_RANGE = "its end isn't in the leader's log: where that ends and begins is asked for"
+    PAUSED = "for a while"
+    FAILED = "until there is another leader epoch: nothing more can come of this one"
+
+
+class _Followed:
+    __slots__ = ("name", "paused_until_s", "role", "state", "wanted")
+
+    def __init__(self, name: str, role: Follower) -> None:
+        self.name = name
+        self.role = role
+        self.state = FollowState.FETCHING
+        self.paused_until_s = 0.0
+        self.wanted = OF_ITS_END  # which end of the leader's log is asked for, where it is out of range
+
+    @property
+    def log(self) -> PartitionLog:
+        return self.role.log
+
+
+class ReplicaFetcher:
+    """Of one leader. One request is under way at a time."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        clock: Clock,
+        settings: FetchSettings | None = None,
+    ) -> None:
+        """`broker_epoch` of the present registration: by it the leader knows who may join the ISR."""
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._settings = settings or FetchSettings()
+        self._followed: dict[Key, _Followed] = {}
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def follow(self, topic_id: bytes, name: str, partition: int, role: Follower) -> None:
+        """In this epoch of its leader. What was known of it in another one is forgotten."""
+        key = topic_id, partition
+        before = self._followed.get(key)
+        if before is None or before.role is not role or before.role.leader_epoch != role.leader_epoch:
+            self._followed[key] = _Followed(name, role)
+
+    def forget(self, topic_id: bytes, partition: int) -> None:
+        """It is followed no more. An answer about it that is on its way is passed over."""
+        self._followed.pop((topic_id, partition), None)
+
+    def state_of(self, topic_id: bytes, partition: int) -> FollowState:
+        """KeyError where it isn't followed."""
+        return self._followed[topic_id, partition].state
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    def wait_s(self) -> float | None:
+        """How long until there is something to ask; None: not before another partition is followed."""
+        now_s = self._clock.monotonic_s()
+        waits = [
+            max(0.0, each.paused_until_s - now_s) if each.state is FollowState.PAUSED else 0.0
+            for each in self._followed.values()
+            if each.state is not FollowState.FAILED
+        ]
+        return min(waits, default=None)
+
+    def request(self) -> FetchRequest | ListOffsetsRequest | None:
+        """The next one; None where there is nothing to ask now."""
+        now_s = self._clock.monotonic_s()
+        for each in self._followed.values():
+            if each.state is FollowState.PAUSED and each.paused_until_s <= now_s:
+                each.state = FollowState.FETCHING
+        lost = {key: each for key, each in self._followed.items() if each.state is FollowState.OUT_OF_RANGE}
+        if lost:
+            return self._ends_of(lost)
+        topics: dict[bytes, FetchTopic] = {}
+        for (topic_id, index), each in self._followed.items():
+            if each.state is FollowState.FETCHING:
+                topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
+                topic.partitions.append(self._partition(index, each))
+        return self._fetch([*topics.values()]) if topics else None
+
+    def _partition(self, index: int, followed: _Followed) -> FetchPartition:
+        logged = followed.log
+        return FetchPartition(
+            partition=index,
+            current_leader_epoch=followed.role.leader_epoch,
+            fetch_offset=logged.log_end_offset,
+            last_fetched_epoch=logged.leader_epochs.last,
+            log_start_offset=logged.log_start_offset,
+            partition_max_bytes=self._settings.max_bytes,
+        )
+
+    def _fetch(self, topics: list[FetchTopic]) -> FetchRequest:
+        settings = self._settings
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch()),
+            max_wait_ms=settings.wait_max_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            session_epoch=-1,
+            topics=topics,
+        )
+
+    def _ends_of(self, lost: dict[Key, _Followed]) -> ListOffsetsRequest:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for (_, index), each in lost.items():
+            topic = topics.setdefault(each.name, ListOffsetsTopic(name=each.name))
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=index,
+                    current_leader_epoch=each.role.leader_epoch,
+                    timestamp=each.wanted,
+                )
+            )
+        return ListOffsetsRequest(replica_id=self._broker_id, topics=[*topics.values()])
+
+    # --- answers --------------------------------------------------------------------------------------------
+
+    def answered(
+        self,
+        request: FetchRequest | ListOffsetsRequest,
+        answer: FetchResponse | ListOffsetsResponse | KafkaError,
+    ) -> None:
+        """Takes over what it says. Raises OSError where this node's disk fails, having taken what came before."""
+        if isinstance(request, FetchRequest):
+            if isinstance(answer, FetchResponse) and not answer.error_code:
+                self._fetched(request, answer)
+            else:
+                asked = [
+                    (topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions
+                ]
+                self._pause_all(asked)
+        elif isinstance(answer, ListOffsetsResponse):
+            self._listed(answer)
+        else:
+            self._pause_all(
+                [key for key, each in self._followed.items() if each.state is FollowState.OUT_OF_RANGE]
+            )
+
+    def _pause_all(self, keys: list[Key]) -> None:
+        for key in keys:
+            each = self._followed.get(key)
+            if each is not None:
+                self._pause(each)
+
+    def _pause(self, followed: _Followed) -> None:
+        followed.state = FollowState.PAUSED
+        followed.paused_until_s = self._clock.monotonic_s() + self._settings.backoff_ms / 1000
+
+    def _fetched(self, request: FetchRequest, answer: FetchResponse) -> None:
+        asked = {
+            (topic.topic_id, each.partition): each for topic in request.topics for each in topic.partitions
+        }
+        for topic in answer.responses:
+            for data in topic.partitions:
+                key = topic.topic_id, data.partition_index
+                each, wanted = self._followed.get(key), asked.get(key)
+                if each is None or wanted is None or each.state is not FollowState.FETCHING:
+                    continue
+                is_of_now = (each.role.leader_epoch, each.log.log_end_offset) == (
+                    wanted.current_leader_epoch,
+                    wanted.fetch_offset,
+                )
+                if is_of_now:
+                    self._take(each, data)
+
+    def _take(self, followed: _Followed, data: PartitionData) -> None:
+        """Of the epoch and the end that it has now."""
+        error = data.error_code
+        if error == Error.NONE:
+            diverging = data.diverging_epoch
+            if diverging is not None and diverging.epoch >= 0:
+                self._truncate(followed, diverging)
+            else:
+                self._append(followed, data)
+        elif error == Error.OFFSET_OUT_OF_RANGE:
+            followed.state, followed.wanted = FollowState.OUT_OF_RANGE, OF_ITS_END
+        elif error == Error.FENCED_LEADER_EPOCH:
+            self._fail(followed, "the leader knows a later epoch")
+        else:
+            self._pause(followed)
+
+    def _fail(self, followed: _Followed, why: str) -> None:
+        """Whoever follows the metadata learns of the next epoch, and begins anew."""
+        followed.state = FollowState.FAILED
+        epoch = followed.role.leader_epoch
+        log.info("%s-%d isn't fetched in epoch %d: %s", followed.name, followed.log.partition, epoch, why)
+
+    def _append(self, followed: _Followed, data: PartitionData) -> None:
+        logged = followed.log
+        records = data.records or b""
+        assert isinstance(records, memoryview | bytes)
+        try:
+            for pos, header in walk_batches(records):
+                if not crc_is_valid(records, pos, header.size_bytes):
+                    raise CorruptRecordError(
+                        f"the CRC of the batch at offset {header.base_offset} doesn't match"
+                    )
+                if header.base_offset < logged.log_end_offset:
+                    raise CorruptRecordError(f"a batch begins at offset {header.base_offset}")
+                logged.append(
+                    bytearray(records[pos : pos + header.size_bytes]),
+                    leader_epoch=header.partition_leader_epoch,
+                    now_ms=self._clock.now_ms(),
+                    origin=AppendOrigin.REPLICATION,
+                    header=header,
+                )
+        except CorruptRecordError as error:
+            name, end_offset = f"{followed.name}-{logged.partition}", logged.log_end_offset
+            log.warning("%s: what was fetched from offset %d makes no sense: %s", name, end_offset, error)
+            self._pause(followed)
+        except KafkaError as error:
+            self._fail(followed, str(error))
+            return
+        followed.role.learn_high_watermark(data.high_watermark)
+        if data.log_start_offset > logged.log_start_offset:
+            logged.delete_records_before(min(data.log_start_offset, logged.high_watermark))
+
+    def _truncate(self, followed: _Followed, of_leader: EpochEndOffset) -> None:
+        """To where this log and the leader's part."""
+        logged = followed.log
+        epoch, end_offset = logged.leader_epochs.end_offset_for(of_leader.epoch, logged.log_end_offset)
+        offset = end_offset if epoch != of_leader.epoch else min(end_offset, of_leader.end_offset)
+        if epoch < 0:  # nothing here is as old
+            offset = min(of_leader.end_offset, logged.log_end_offset)
+        name, before = f"{followed.name}-{logged.partition}", logged.log_end_offset
+        logged.truncate_to(max(offset, logged.log_start_offset), self._clock.now_ms())
+        log.info("%s is cut off at offset %d of %d, where the leader's is another", name, offset, before)
+
+    # --- out of range ---------------------------------------------------------------------------------------
+
+    def _listed(self, answer: ListOffsetsResponse) -> None:
+        by_name = {(each.name, index): each for (_, index), each in self._followed.items()}
+        for topic in answer.topics:
+            for found in topic.partitions:
+                followed = by_name.get((topic.name, found.partition_index))
+                if followed is None or followed.state is not FollowState.OUT_OF_RANGE:
+                    continue
+                if found.error_code == Error.FENCED_LEADER_EPOCH:
+                    self._fail(followed, "the leader knows a later epoch")
+                elif found.error_code or found.offset < 0:
+                    self._pause(followed)
+                else:
+                    self._take_end(followed, found.offset)
+
+    def _take_end(self, followed: _Followed, offset: int) -> None:
+        """The leader's log ends before this one, and this one's end goes; or begins behind it, and all of it goes."""
+        logged, now_ms = followed.log, self._clock.now_ms()
+        if followed.wanted == OF_ITS_END and offset >= logged.log_end_offset:
+            followed.wanted = OF_ITS_START
+            return
+        if followed.wanted == OF_ITS_END:
+            logged.truncate_to(max(offset, logged.log_start_offset), now_ms)
+        elif offset > logged.log_end_offset:
+            logged.truncate_fully_and_start_at(offset, now_ms)
+        followed.state = FollowState.FETCHING
