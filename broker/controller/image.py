@@ -180,6 +180,7 @@ class ClusterImage:
         self.brokers, self.controllers = other.brokers, other.controllers
         self.next_producer_id = other.next_producer_id
         self.kept = other.kept
+        self.kept.follow_quotas()
         self.changed_topics = dict.fromkeys(self.topics)
         self.broker_configs_changed = True
 

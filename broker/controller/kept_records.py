@@ -54,6 +54,10 @@ class KeptRecords:
         other._by_type = {record_type: {**held} for record_type, held in self._by_type.items()}
         return other
 
+    def follow_quotas(self) -> None:
+        """They may be others than whoever follows them knows."""
+        self._quotas_changed = True
+
     def apply(self, record: Message) -> None:
         """Hold a record in place of an earlier one of its identity, or drop the one that it removes."""
         removal = _REMOVALS.get(type(record))

@@ -95,16 +95,16 @@ class MetadataLog:
             self._divide()
         return self.image if self._written is None else self._written
 
-    def replay(self) -> None:
-        """Apply the newest snapshot, and everything in the log behind it: the only voter's log is committed. Raises
-        MetadataContradictionError, which says where, KafkaError: the folder can't be used."""
+    def replay(self, *, only_voter: bool = True) -> None:
+        """Apply the newest snapshot; and everything in the log behind it, if the only voter's log it is: that is
+        committed. Raises MetadataContradictionError, which says where, KafkaError: the folder can't be used."""
         self._applied_offset = self.log.log_start_offset
         snapshot = self.snapshots.load(self._clock.now_ms())
         if snapshot is not None and self.snapshots.newest is not None:
             self.quorum = snapshot.quorum
             replay_snapshot(self.image, snapshot.records, self.snapshots.path_of_newest)
             self._applied_offset = self.snapshots.newest.offset
-        self._note_committed(self.log.log_end_offset)
+        self._note_committed(self.log.log_end_offset if only_voter else self._applied_offset)
         self._apply_committed()
         self._has_changed = False  # whoever starts reads all of it
         self._deferred.commit(self._committed_offset)

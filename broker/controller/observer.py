@@ -14,11 +14,12 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.controller import quorum_state
 from broker.controller.metadata_log import METADATA_TOPIC_ID
-from broker.controller.snapshot_file import SnapshotError
+from broker.controller.snapshot_file import Snapshot, SnapshotError
 from broker.controller.snapshot_file import SnapshotId as LocalSnapshotId
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import CodecError, Error, KafkaError
@@ -99,7 +100,7 @@ class _FetchedSnapshot:
 
 
 class Observer:
-    """Of a log that was replayed. Nothing waits in it: whoever drives it has one request under way at a time."""
+    """Of a log that was replayed as no voter's. Whoever drives it has one request under way at a time."""
 
     def __init__(self, metadata: MetadataLog, identity: ObserverIdentity, clock: Clock) -> None:
         self._metadata = metadata
@@ -118,6 +119,11 @@ class Observer:
         self._complaint = ""
         self.resume: Callable[[AfterAnswer], None] = lambda then: None
         """Told what comes after `AfterAnswer.WAIT`."""
+        self.failed: Callable[[Exception], None] = lambda error: None
+        """Told in its place why it can't go on: a broken invariant, or the disk."""
+        self.is_leader_lost = False
+        """Whether the leader can't be reached where it was."""
+        self._is_stopped = False
 
     @property
     def has_caught_up(self) -> bool:
@@ -177,7 +183,7 @@ class Observer:
 
     def answered(self, answer: FetchResponse | FetchSnapshotResponse | KafkaError) -> AfterAnswer:
         """Raises BrokenInvariantError where the log can't go on: the leader has not what it said to be committed, or it
-        is another one in the same epoch. Raises as `MetadataLog.catch_up`; OSError where the disk fails."""
+        is another one in the same epoch. Raises as `MetadataLog.catch_up`; KafkaError, OSError where the disk fails."""
         if isinstance(answer, KafkaError):
             return AfterAnswer.BACK_OFF
         if answer.error_code:
@@ -199,8 +205,12 @@ class Observer:
         return self._took_piece(piece) if then is None else then
 
     def lost(self) -> None:
-        """The leader can't be reached: where it is, is asked anew."""
-        self.leader = None
+        """The leader can't be reached: others are asked where it is. It leads for all that."""
+        self.is_leader_lost = True
+
+    def stop(self) -> None:
+        """What was being written comes to nothing."""
+        self._is_stopped = True
 
     def _odd(self, what: str) -> AfterAnswer:
         return self._complain(f"the controller's answer has {what}")
@@ -214,6 +224,7 @@ class Observer:
 
     def _follow(self, found: PartitionData | PartitionSnapshot, endpoints: Endpoints) -> AfterAnswer | None:
         """Who leads, by this answer. None: it counts, and has its content."""
+        self.is_leader_lost = False
         said = found.current_leader
         leader_id = NO_LEADER if said is None else said.leader_id
         epoch = -1 if said is None else said.leader_epoch
@@ -276,6 +287,11 @@ class Observer:
         elif snapshot_id is not None and (snapshot_id.epoch >= 0 or snapshot_id.end_offset >= 0):
             if snapshot_id.epoch < 0 or snapshot_id.end_offset < 0:
                 return self._odd(f"half an id of a snapshot: {snapshot_id}")
+            if snapshot_id.end_offset < self._log.high_watermark:
+                raise BrokenInvariantError(
+                    f"the controller has but a snapshot of offset {snapshot_id.end_offset} of the metadata, which is "
+                    f"committed up to {self._log.high_watermark}"
+                )
             self._snapshot = _FetchedSnapshot(LocalSnapshotId(snapshot_id.epoch, snapshot_id.end_offset))
             log.info("the metadata begins with the snapshot %s, which is fetched", self._snapshot.id.name)
         else:
@@ -297,6 +313,8 @@ class Observer:
         assert isinstance(data, memoryview | bytes)
         try:
             for pos, header in walk_batches(data):
+                if header.partition_leader_epoch > self.epoch:
+                    return True  # there is another leader, whom the next answer tells of (KAFKA-18723)
                 end = pos + header.size_bytes
                 if not crc_is_valid(data, pos, header.size_bytes):
                     raise CorruptRecordError(
@@ -321,6 +339,8 @@ class Observer:
     def _truncate(self, epoch: int, end_offset: int) -> None:
         """To where this log and the leader's part. Raises BrokenInvariantError below what is committed."""
         own_epoch, own_end = self._log.leader_epochs.end_offset_for(epoch, self._log.log_end_offset)
+        if own_epoch < 0:
+            own_end = self._log.log_end_offset
         offset = min(own_end, end_offset) if own_epoch == epoch else own_end
         if offset < self._log.high_watermark:
             raise BrokenInvariantError(
@@ -346,19 +366,26 @@ class Observer:
         if len(snapshot.data) < piece.size:
             return AfterAnswer.ASK if piece.unaligned_records else AfterAnswer.BACK_OFF
         self._snapshot = None
-        self._metadata.snapshots.take(snapshot.id, bytes(snapshot.data), self._took)
+        self._metadata.snapshots.take(snapshot.id, bytes(snapshot.data), partial(self._took, snapshot.id))
         return AfterAnswer.WAIT
 
-    def _took(self, failure: Exception | None) -> None:
+    def _took(
+        self, snapshot_id: LocalSnapshotId, snapshot: Snapshot | None, failure: Exception | None
+    ) -> None:
         """The snapshot is on the disk: the log begins anew behind it."""
-        metadata = self._metadata
+        if self._is_stopped:
+            return
+        if isinstance(failure, SnapshotError | CodecError):
+            self.resume(self._complain(f"a snapshot of the metadata makes no sense: {failure}"))
+            return
         try:
             if failure is not None:
                 raise failure
-            metadata.take_over(metadata.snapshots.begin_with_newest(self._clock.now_ms()))
-        except (OSError, SnapshotError, CodecError) as error:
-            log.error("the metadata can't begin with a snapshot that was fetched: %s", error)
-            self.resume(AfterAnswer.BACK_OFF)
+            assert snapshot is not None
+            self._metadata.snapshots.begin_with(snapshot_id, self._clock.now_ms())
+            self._metadata.take_over(snapshot)
+        except Exception as error:
+            self.failed(error)
             return
         self.high_watermark = self._log.log_end_offset
         self.resume(AfterAnswer.ASK)

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 MOST_ANSWER_BYTES = 8 * 1024 * 1024
 """Whatever is asked for: of records, and of a snapshot, in one answer. Kafka gives as much as is asked for."""
 
+SILENT_MS = 300_000
+"""Who hasn't fetched for so long isn't known any more (Kafka: `LeaderState.OBSERVER_SESSION_TIMEOUT_MS`)."""
+
 BOOTSTRAP_SNAPSHOT_ID = LocalSnapshotId(0, 0)
 
 
@@ -63,7 +66,7 @@ class Replica:
 
 
 class QuorumRequests:
-    """Of one node. `lead` says that it leads the log; else whoever asks is told who does, as far as that is known."""
+    """Of one node. `lead` says that it leads the log; else whoever asks is told that it doesn't."""
 
     def __init__(self, metadata: MetadataLog, cluster_id: str) -> None:
         self._metadata = metadata
@@ -172,6 +175,10 @@ class QuorumRequests:
         if request.replica_state is None:
             return
         key = (request.replica_state.replica_id, asked.replica_directory_id)
+        if key not in self.replicas:
+            silent = [each for each, known in self.replicas.items() if now_ms - known.fetched_ms > SILENT_MS]
+            for each in silent:
+                del self.replicas[each]
         end_offset, before = self._log.log_end_offset, self.replicas.get(key)
         if asked.fetch_offset >= end_offset:
             caught_up_ms = now_ms
@@ -184,7 +191,7 @@ class QuorumRequests:
     # --- FetchSnapshot --------------------------------------------------------------------------------------
 
     def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-        """A piece of a snapshot. Raises SnapshotError where it can't be read."""
+        """A piece of a snapshot. Raises OSError where it can't be read."""
         if not self._is_ours(request.cluster_id):
             return FetchSnapshotResponse(error_code=Error.INCONSISTENT_CLUSTER_ID)
         topics = request.topics

@@ -197,8 +197,15 @@ class MetadataSnapshots:
         self.is_writing = True
         self._background(work, then, lane=Lane.WRITING)
 
-    def take(self, snapshot_id: SnapshotId, data: bytes, then: Callable[[Exception | None], None]) -> None:
-        """A snapshot that was fetched is written; `then` is told once it is on the disk, or why it isn't."""
+    def take(
+        self,
+        snapshot_id: SnapshotId,
+        data: bytes,
+        then: Callable[[Snapshot | None, Exception | None], None],
+    ) -> None:
+        """A snapshot that was fetched is written; `then` is told what is in it once it is on the disk, or why it isn't:
+        SnapshotError and CodecError, too, where it makes no sense. Then it isn't kept."""
+        found: list[Snapshot] = []
         path = self._path(snapshot_id)
         part = path.removesuffix(SUFFIX) + PART_SUFFIX
         directory, files = self._log.directory, self._files
@@ -207,6 +214,7 @@ class MetadataSnapshots:
             if not files.exists(directory):
                 files.make_directory(directory)
             files.write_whole(part, data)
+            found.append(read_snapshot(files, part))
             files.sync(part)
             files.rename(part, path)
             files.sync_directory(directory)
@@ -218,19 +226,17 @@ class MetadataSnapshots:
                 if snapshot_id not in self.ids:
                     self.ids.append(snapshot_id)
                     self.ids.sort()
-            then(failure)
+            then(found[0] if failure is None else None, failure)
 
         self.is_writing = True
         self._background(work, written, lane=Lane.WRITING)
 
-    def begin_with_newest(self, now_ms: int) -> Snapshot:
-        """The log begins anew where the newest snapshot ends, and no older one is needed. Raises SnapshotError."""
-        newest = self.ids[-1]
-        snapshot = read_snapshot(self._files, self._path(newest))
-        self._log.truncate_fully_and_start_at(newest.offset, now_ms)
-        self._remove(self.ids[:-1])
+    def begin_with(self, snapshot_id: SnapshotId, now_ms: int) -> None:
+        """The log begins anew where this snapshot ends, and no other one is needed. Raises KafkaError where the disk
+        fails."""
+        self._log.truncate_fully_and_start_at(snapshot_id.offset, now_ms)
+        self._remove([each for each in self.ids if each != snapshot_id])
         self._bytes_since, self._last_ms = 0, now_ms
-        return snapshot
 
     # --- giving up ------------------------------------------------------------------------------------------
 

@@ -114,6 +114,8 @@ async def _connected(
             await loop.create_connection(make_protocol, host, port)
     except OSError as error:  # a timeout is one
         failed(error)
+    except ValueError as error:  # a name that can't be one
+        failed(OSError(f"{host!r}: {error}"))
 
 
 def _addresses_of(host: str, port: int) -> list[tuple[int, int, int, str, Any]]:

@@ -142,7 +142,7 @@ class BrokerLifecycle:
         if self.state is BrokerState.RUNNING:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
             self._schedule(0)
-        elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+        elif self.state not in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
             log.info("no controlled shutdown: the broker is %s", self.state.name)
             self._shut_down()
 
@@ -208,16 +208,16 @@ class BrokerLifecycle:
         _ANSWERED[self.state](self, told)
 
     def _while_starting(self, told: Told) -> None:
+        self._schedule(STARTING_INTERVAL_MS)
         if told.is_caught_up:
             self.state = BrokerState.RECOVERY
             self._listening.caught_up()
-        self._schedule(STARTING_INTERVAL_MS)
 
     def _while_in_recovery(self, told: Told) -> None:
+        self._schedule(self._interval_ms)
         if not told.is_fenced:
             self.state = BrokerState.RUNNING
             self._listening.unfenced()
-        self._schedule(self._interval_ms)
 
     def _while_running(self, told: Told) -> None:
         self._schedule(self._interval_ms)

@@ -48,6 +48,7 @@ class MetadataFetcher:
         self._timer: Scheduled | None = None
         self._is_stopped = False
         observer.resume = self._go_on
+        observer.failed = self._fail
 
     def start(self) -> None:
         """The first request goes."""
@@ -56,6 +57,7 @@ class MetadataFetcher:
     def stop(self) -> None:
         """Nothing is asked any more."""
         self._is_stopped = True
+        self._observer.stop()
         if self._timer is not None:
             self._timer.cancel()
         for peer in self._peers.values():
@@ -68,7 +70,7 @@ class MetadataFetcher:
 
     def _peer(self) -> Peer:
         leader = self._observer.leader
-        if leader is not None and leader.host:
+        if leader is not None and leader.host and not self._observer.is_leader_lost:
             address = (leader.host, leader.port)
         else:
             address = self._bootstrap[self._next % len(self._bootstrap)]
@@ -87,10 +89,13 @@ class MetadataFetcher:
         try:
             then = self._observer.answered(answer)  # type: ignore[arg-type]
         except Exception as error:
-            self.stop()
-            self._failed(error)
+            self._fail(error)
             return
         self._go_on(then)
+
+    def _fail(self, error: Exception) -> None:
+        self.stop()
+        self._failed(error)
 
     def _go_on(self, then: AfterAnswer) -> None:
         if self._is_stopped:

@@ -64,7 +64,7 @@ class Peer:
     """A node at an address. Whoever asks waits for the answer, or for KafkaError, before the next one:
 
     NETWORK_EXCEPTION where it can't be reached, the connection ends, or the answer makes no sense; REQUEST_TIMED_OUT;
-    UNSUPPORTED_VERSION where there is no version in common.
+    UNSUPPORTED_VERSION where there is no version in common, or that one can't say what is asked.
     """
 
     def __init__(
@@ -168,13 +168,17 @@ class Peer:
         request = self._request
         assert request is not None
         version = self._common_version(type(request)) if self._version is None else self._version
-        if version is None:
+        try:
+            if version is None:
+                raise CodecError("there is no version in common")
+            self._send_frame(request, version)
+        except CodecError as error:
+            log.info("%s can't be asked for %s: %s", self.name, type(request).__name__, error)
             self.state = PeerState.FREE
             self._rest()
-            self._tell_later(KafkaError(Error.UNSUPPORTED_VERSION))
-            return
-        self.state = PeerState.ASKED
-        self._send_frame(request, version)
+            self._scheduler.call_soon(self._has_no_version, request)
+        else:
+            self.state = PeerState.ASKED
 
     def _send_frame(self, request: Message, version: int) -> None:
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
@@ -215,7 +219,7 @@ class Peer:
 
     def _versions_came(self, answer: ApiVersionsResponse) -> None:
         if answer.error_code:
-            self._failed(f"it refuses to tell its versions: {Error(answer.error_code).name}")
+            self._failed(f"it refuses to tell its versions: error {answer.error_code}")
             return
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
         self._send()
@@ -251,8 +255,9 @@ class Peer:
             self._timer.cancel()
             self._timer = None
 
-    def _tell_later(self, answer: KafkaError) -> None:
-        self._scheduler.call_soon(self._take_reply(), answer)
+    def _has_no_version(self, request: Message) -> None:
+        if self._request is request:  # and it is still wanted
+            self._take_reply()(KafkaError(Error.UNSUPPORTED_VERSION))
 
     def _take_reply(self) -> PeerReply:
         reply = self._reply

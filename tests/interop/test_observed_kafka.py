@@ -68,7 +68,7 @@ class Node:
             background=run_at_once,
         )
         self.metadata = MetadataLog(log, ClusterImage(), clock)
-        self.metadata.replay()
+        self.metadata.replay(only_voter=False)
         properties = _properties(kafka.data / "meta.properties")
         self.cluster_id = properties["cluster.id"]
         identity = ObserverIdentity(NODE, self.cluster_id, bytes(range(16)))
@@ -148,7 +148,7 @@ async def test_who_comes_late_begins_with_a_snapshot_and_a_restart_goes_on_behin
     node.metadata.log.close(clean=True)
 
     again = Node(tmp_path, kafka)
-    assert names <= {*again.metadata.image.topics}
+    assert again.metadata.last_applied_offset == newest.offset - 1  # what lies behind it may not be committed
     await create(kafka, "last")
     again.fetcher.start()
     await again.until_it_has({*names, "last"})

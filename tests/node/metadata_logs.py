@@ -25,7 +25,12 @@ DIRECTORY = bytes(range(16))
 
 
 def open_log(
-    folder: Path, policy: SnapshotPolicy = NEVER, clock: ManualClock | None = None, segment_bytes: int = 2**20
+    folder: Path,
+    policy: SnapshotPolicy = NEVER,
+    clock: ManualClock | None = None,
+    segment_bytes: int = 2**20,
+    *,
+    only_voter: bool = True,
 ) -> MetadataLog:
     clock = clock or ManualClock()
     log = PartitionLog.open(
@@ -39,7 +44,7 @@ def open_log(
         background=run_at_once,
     )
     metadata = MetadataLog(log, ClusterImage(), clock, policy)
-    metadata.replay()
+    metadata.replay(only_voter=only_voter)
     return metadata
 
 

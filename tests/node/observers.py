@@ -36,7 +36,7 @@ class Controller:
 
 
 def observer_in(folder: Path, cluster: str = CLUSTER) -> Observer:
-    metadata = open_log(folder)
+    metadata = open_log(folder, only_voter=False)
     return Observer(metadata, ObserverIdentity(7, cluster, DIRECTORY), ManualClock())
 
 

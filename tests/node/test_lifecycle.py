@@ -296,3 +296,22 @@ def test_after_a_failure_nothing_is_sent_at_once_whatever_has_changed() -> None:
     assert broker.timers.next() == INTERVAL_MS
     broker.answer()
     assert broker.timers.next() == INTERVAL_MS
+
+
+def test_whoever_has_been_let_go_is_not_told_again() -> None:
+    broker = Broker().reach(STARTING)
+    for _ in range(3):
+        broker.life.begin_controlled_shutdown()
+    assert broker.told == ["let go"]
+
+
+def test_who_is_told_may_change_what_comes_next() -> None:
+    broker = Broker().reach(RECOVERY)
+    object.__setattr__(broker.life._listening, "unfenced", broker.life.begin_controlled_shutdown)
+    broker.life.ready()
+    broker.timers.next()
+    broker.answer(fenced=True)
+    broker.beat()
+    broker.answer()
+    assert broker.timers.next() == 0
+    assert broker.channel.request.want_shut_down

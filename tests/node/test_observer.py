@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ from broker.controller.observer import AfterAnswer, LeaderEndpoint, Observer, Ob
 from broker.controller.snapshots import SnapshotPolicy
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
-from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.fetch import FetchRequest, FetchResponse, SnapshotId
 from protocol.messages.metadata_records import RemoveTopicRecord
-from protocol.messages.raft import FetchSnapshotRequest
+from protocol.messages.raft import FetchSnapshotRequest, FetchSnapshotResponse
+from protocol.records.records import build_batch
 from tests.node.metadata_logs import ALWAYS, NEVER, begin, open_log, topic
 from tests.node.observers import (
     CLUSTER,
@@ -95,6 +97,7 @@ def test_who_was_away_for_long_finds_in_a_snapshot_what_has_come_and_gone(tmp_pa
     assert names(observer._metadata) == ["comes", "stays"]
     assert [removed.name for removed in changes.removed] == ["goes"]
     assert [*changes.touched] == [*observer._metadata.image.topics]
+    assert observer._metadata.image.kept.take_quota_change()  # there may have been some
 
 
 def test_what_the_leader_has_not_is_cut_off(tmp_path: Path) -> None:
@@ -214,6 +217,104 @@ def test_a_snapshot_that_is_too_large_is_not_fetched(tmp_path: Path, monkeypatch
     assert observer.answered(controller.answer(request)) is AfterAnswer.BACK_OFF
     assert isinstance(observer.request(), FetchRequest)
     assert observer._metadata.snapshots.newest is None
+
+
+def test_what_was_not_committed_is_not_so_after_a_restart_either(tmp_path: Path) -> None:
+    leader = begin(tmp_path / "leader")
+    controller = Controller(leader)
+    observer = observer_in(tmp_path / "observer")
+    catch_up(observer, controller)
+    leader.replicate = lambda end_offset: None
+    leader.append(topic("lost"))
+    observer.answered(controller.answer(observer.request()))
+    again = observer_in(tmp_path / "observer")
+    assert again._log.log_end_offset == leader.log.log_end_offset
+    assert names(again._metadata) == []
+    assert again._log.high_watermark < leader.log.log_end_offset
+    other = begin(tmp_path / "other")  # which has the same beginning, and then something else
+    other.become_leader(1)
+    other.append(topic("kept"))
+    catch_up(again, Controller(other))
+    assert names(again._metadata) == ["kept"]
+    assert bytes_of(again._metadata) == bytes_of(other)
+
+
+@pytest.mark.parametrize("what", ["bytes", "footer", "record"])
+def test_a_snapshot_that_makes_no_sense_is_not_kept(tmp_path: Path, what: str) -> None:
+    metadata = begin(tmp_path / "leader", ALWAYS)
+    controller = Controller(metadata)
+    metadata.append(topic("t"))
+    observer = observer_in(tmp_path / "observer")
+    while not isinstance(request := observer.request(), FetchSnapshotRequest):
+        observer.answered(controller.answer(request))
+    answer = controller.answer(request)
+    assert isinstance(answer, FetchSnapshotResponse)
+    piece = answer.topics[0].partitions[0]
+    whole = bytes(piece.unaligned_records)
+    broken = bytearray(whole[:-1] if what == "footer" else whole)
+    if what == "bytes":
+        broken[len(broken) // 2] ^= 1
+    elif what == "record":
+        broken = build_batch([(0, None, b"\x01\xff\x7f\x00", ())])
+    piece.unaligned_records, piece.size = bytes(broken), len(broken)
+    told: list[AfterAnswer] = []
+    observer.resume = told.append
+    assert observer.answered(answer) is AfterAnswer.WAIT
+    assert told == [AfterAnswer.BACK_OFF]
+    assert observer._metadata.snapshots.ids == []
+    catch_up(observer, controller)
+    assert names(observer._metadata) == ["t"]
+
+
+def test_a_snapshot_of_less_than_is_committed_is_not_believed(tmp_path: Path) -> None:
+    metadata = begin(tmp_path / "leader")
+    controller = Controller(metadata)
+    metadata.append(topic("t"))
+    observer = observer_in(tmp_path / "observer")
+    catch_up(observer, controller)
+    answer = controller.answer(observer.request())
+    assert isinstance(answer, FetchResponse)
+    answer.responses[0].partitions[0].snapshot_id = SnapshotId(end_offset=3, epoch=1)
+    with pytest.raises(BrokenInvariantError, match="but a snapshot of offset 3"):
+        observer.answered(answer)
+
+
+def test_a_batch_of_a_later_epoch_waits_until_the_epoch_is_known(tmp_path: Path) -> None:
+    metadata = begin(tmp_path / "leader")
+    controller = Controller(metadata)
+    observer = observer_in(tmp_path / "observer")
+    catch_up(observer, controller)
+    before = observer._log.log_end_offset
+    request = observer.request()
+    metadata.become_leader(1)
+    found = controller.answer(request)
+    assert isinstance(found, FetchResponse)
+    data = found.responses[0].partitions[0]
+    assert data.error_code == Error.FENCED_LEADER_EPOCH
+    assert data.current_leader is not None
+    data.error_code, data.current_leader.leader_epoch, data.high_watermark = 0, 1, before
+    data.records = bytes_of(metadata, before)  # as if they had come in amid the answer
+    assert observer.answered(found) is AfterAnswer.ASK
+    assert observer._log.log_end_offset == before
+    catch_up(observer, controller)
+    assert bytes_of(observer._metadata) == bytes_of(metadata)
+
+
+def test_what_was_being_written_comes_to_nothing_once_it_has_stopped(tmp_path: Path) -> None:
+    metadata = begin(tmp_path / "leader", ALWAYS)
+    controller = Controller(metadata)
+    observer = observer_in(tmp_path / "observer")
+    works: list[tuple[Callable[[], None], Callable[[Exception | None], None]]] = []
+    observer._metadata.snapshots._background = lambda work, then, **more: works.append((work, then))  # type: ignore[assignment]
+    while not isinstance(request := observer.request(), FetchSnapshotRequest):
+        observer.answered(controller.answer(request))
+    assert observer.answered(controller.answer(request)) is AfterAnswer.WAIT
+    ((work, then),) = works
+    work()
+    observer.stop()
+    then(None)
+    assert names(observer._metadata) == []
+    assert observer._log.log_end_offset == 0
 
 
 def test_what_cannot_be_reached_is_asked_again(tmp_path: Path) -> None:

@@ -139,3 +139,22 @@ def test_what_lies_below_the_log_is_in_a_snapshot(
     (found,) = answer.responses[0].partitions
     assert found.error_code == Error.NONE
     assert (found.snapshot_id is not None) == is_snapshot
+
+
+def test_who_fetches_is_known_for_a_while(tmp_path: Path) -> None:
+    controller = Controller(begin(tmp_path / "leader"))
+    observer = observer_in(tmp_path / "observer")
+    catch_up(observer, controller)
+    request = observer.request()
+    assert isinstance(request, FetchRequest)
+    assert request.replica_state is not None
+    for node_id in range(100):
+        request.replica_state.replica_id = node_id
+        controller.requests.fetch(request, 10 * node_id)
+    assert len(controller.requests.replicas) == 100
+    (one,) = [each for (node_id, _), each in controller.requests.replicas.items() if node_id == 42]
+    end_offset = controller.metadata.log.log_end_offset
+    assert (one.end_offset, one.fetched_ms, one.caught_up_ms) == (end_offset, 420, 420)
+    request.replica_state.replica_id = 200
+    controller.requests.fetch(request, 300_500)
+    assert sorted(node_id for node_id, _ in controller.requests.replicas) == [*range(50, 100), 200]

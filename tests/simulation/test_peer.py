@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from broker.peers.peer import Peer, PeerSettings, PeerState
 from protocol.errors import Error, KafkaError
+from protocol.messages.fetch import FetchRequest, ReplicaState
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.raft import VoteRequest
 from protocol.wire.schema import Message
@@ -51,6 +52,10 @@ def test_a_request_is_answered_in_the_latest_version_that_both_have() -> None:
             assert peer.state is PeerState.FREE
         assert await error_of(world, peer, VoteRequest()) is Error.UNSUPPORTED_VERSION
         assert peer.state is PeerState.FREE
+        by_an_old_one = await asked(world, peer, FetchRequest(replica_state=ReplicaState(replica_id=7)), 12)
+        assert isinstance(by_an_old_one, KafkaError)
+        assert by_an_old_one.error is Error.UNSUPPORTED_VERSION
+        assert isinstance(await asked(world, peer, MetadataRequest(topics=[])), MetadataResponse)
         await machine.stop()
 
     run(main)
@@ -135,10 +140,14 @@ def test_what_is_not_wanted_any_more_is_told_to_nobody() -> None:
             await asyncio.sleep(10)
             assert told == expected
         assert len(told) < 5
+        count = len(told)
+        assert await error_of(world, peer, VoteRequest()) is Error.UNSUPPORTED_VERSION
+        peer.ask(VoteRequest(), told.append)  # which is found out at once
+        peer.forget()
         peer.ask(MetadataRequest(topics=[]), told.append)
         peer.stop()
         await asyncio.sleep(10)
-        assert peer.state is PeerState.STOPPED
+        assert (peer.state, len(told)) == (PeerState.STOPPED, count)
         await machine.stop()
 
     run(main)
