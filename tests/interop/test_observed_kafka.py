@@ -137,6 +137,9 @@ async def test_who_comes_late_begins_with_a_snapshot_and_a_restart_goes_on_behin
 ) -> None:
     names = {f"more-{number}" for number in range(40)}
     await create(kafka, *names)
+    await asyncio.to_thread(
+        waiting.until, lambda: snapshots_of(kafka), "Kafka has written a snapshot", PATIENCE_S
+    )
     node = Node(tmp_path, kafka)
     node.fetcher.start()
     await node.until_it_has(names)
@@ -155,6 +158,12 @@ async def test_who_comes_late_begins_with_a_snapshot_and_a_restart_goes_on_behin
     again.fetcher.stop()
     assert again.metadata.log.log_end_offset > newest.offset
     assert _is_the_same_log(again.metadata, kafka)
+
+
+def snapshots_of(kafka: ApacheKafka) -> list[Path]:
+    """But for the one that a new cluster begins with."""
+    files = kafka.data.glob("__cluster_metadata-0/*.checkpoint")
+    return [file for file in files if not file.name.startswith(20 * "0" + "-")]
 
 
 def _is_the_same_log(metadata: MetadataLog, kafka: ApacheKafka) -> bool:

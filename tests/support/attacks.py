@@ -58,7 +58,7 @@ from tests.support.wire import Client, request_frame
 
 TOPICS, PARTITIONS = 200, 20
 GROUP, TRANSACTION = 0, 1  # kinds of coordinators
-TRIES = 10
+TRIES = 30
 
 
 class Attack(NamedTuple):
