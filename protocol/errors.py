@@ -151,6 +151,15 @@ class Error(IntEnum):
 NO_ERROR = Error.NONE
 """By itself for what is said with each request: to Python 3.11 `Error.NONE` is a call."""
 
+
+def error_name(code: int) -> str:
+    """Of a code that somebody else has sent: it may be none of ours."""
+    try:
+        return Error(code).name
+    except ValueError:
+        return str(code)
+
+
 MOST_MESSAGE_CHARACTERS = 8_000
 """Of a text that is answered: a string on the wire has 32,767 bytes, of which a character needs four at most."""
 

@@ -22,7 +22,7 @@ from broker.controller.metadata_log import METADATA_TOPIC_ID
 from broker.controller.snapshot_file import Snapshot, SnapshotError
 from broker.controller.snapshot_file import SnapshotId as LocalSnapshotId
 from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import CodecError, Error, KafkaError
+from protocol.errors import CodecError, Error, KafkaError, error_name
 from protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -41,8 +41,8 @@ from protocol.messages.raft import (
     QuorumNodeEndpoint,
     TopicSnapshotRequest,
 )
-from protocol.records.batch import CorruptRecordError, crc_is_valid, walk_batches
-from storage.log.results import AppendOrigin
+from protocol.records.batch import CorruptRecordError
+from storage.log.following import append_as_follower
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
@@ -188,7 +188,7 @@ class Observer:
             return AfterAnswer.BACK_OFF
         if answer.error_code:
             return self._complain(
-                f"the controller refuses to tell of the metadata: {_name(answer.error_code)}"
+                f"the controller refuses to tell of the metadata: {error_name(answer.error_code)}"
             )
         if isinstance(answer, FetchResponse):
             topics = answer.responses
@@ -280,7 +280,7 @@ class Observer:
 
     def _fetched(self, found: PartitionData) -> AfterAnswer:
         if found.error_code:
-            return self._complain(f"the metadata can't be fetched: {_name(found.error_code)}")
+            return self._complain(f"the metadata can't be fetched: {error_name(found.error_code)}")
         diverging, snapshot_id = found.diverging_epoch, found.snapshot_id
         if diverging is not None and diverging.epoch >= 0:
             self._truncate(diverging.epoch, diverging.end_offset)
@@ -312,25 +312,9 @@ class Observer:
             return True
         assert isinstance(data, memoryview | bytes)
         try:
-            for pos, header in walk_batches(data):
-                if header.partition_leader_epoch > self.epoch:
-                    return True  # there is another leader, whom the next answer tells of (KAFKA-18723)
-                end = pos + header.size_bytes
-                if not crc_is_valid(data, pos, header.size_bytes):
-                    raise CorruptRecordError(
-                        f"the CRC of the batch at offset {header.base_offset} doesn't match"
-                    )
-                if header.base_offset != self._log.log_end_offset:
-                    raise CorruptRecordError(
-                        f"a batch begins at offset {header.base_offset}, and the log ends at {self._log.log_end_offset}"
-                    )
-                self._log.append(
-                    bytearray(data[pos:end]),
-                    leader_epoch=header.partition_leader_epoch,
-                    now_ms=self._clock.now_ms(),
-                    origin=AppendOrigin.REPLICATION,
-                    header=header,
-                )
+            append_as_follower(
+                self._log, data, leader_epoch=self.epoch, now_ms=self._clock.now_ms(), has_gaps=False
+            )
         except CorruptRecordError as error:
             self._complain(f"what was fetched of the metadata makes no sense: {error}")
             return False
@@ -356,7 +340,9 @@ class Observer:
         snapshot = self._snapshot
         if piece.error_code or snapshot is None:
             self._snapshot = None  # whether there is another one the next Fetch tells
-            return self._complain(f"the snapshot of the metadata can't be fetched: {_name(piece.error_code)}")
+            return self._complain(
+                f"the snapshot of the metadata can't be fetched: {error_name(piece.error_code)}"
+            )
         found = piece.snapshot_id
         is_ours = (found.epoch, found.end_offset) == (snapshot.id.epoch, snapshot.id.offset)
         if not is_ours or piece.position != len(snapshot.data) or piece.size > MOST_SNAPSHOT_BYTES:
@@ -389,10 +375,3 @@ class Observer:
             return
         self.high_watermark = self._log.log_end_offset
         self.resume(AfterAnswer.ASK)
-
-
-def _name(error_code: int) -> str:
-    try:
-        return Error(error_code).name
-    except ValueError:
-        return f"error {error_code}"

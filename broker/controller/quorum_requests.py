@@ -205,10 +205,10 @@ class QuorumRequests:
             leader_id, leader_epoch = self._current_leader()
             piece.current_leader = QuorumLeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
             self._take_piece(request, asked, piece)
-        endpoints = [
-            QuorumNodeEndpoint(node_id=each.node_id, host=each.host, port=each.port)
-            for each in self._endpoints()
-        ]
+        here = self._here
+        endpoints = (
+            [] if here is None else [QuorumNodeEndpoint(node_id=here.node_id, host=here.host, port=here.port)]
+        )
         return FetchSnapshotResponse(
             topics=[TopicSnapshot(name=topics[0].name, partitions=[piece])], node_endpoints=endpoints
         )
@@ -241,18 +241,20 @@ class QuorumRequests:
 
     def _current_leader(self) -> tuple[int, int]:
         """(node id, epoch), −1 where it isn't this node."""
-        leader = self._leader
-        is_known = leader is not None and self._metadata.is_leader
-        return leader.node_id if leader is not None and is_known else -1, self._metadata.epoch
+        here = self._here
+        return -1 if here is None else here.node_id, self._metadata.epoch
 
-    def _endpoints(self) -> list[NodeEndpoint]:
-        leader = self._leader
-        if leader is None or not self._metadata.is_leader:
-            return []
-        return [NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port)]
+    @property
+    def _here(self) -> LeaderEndpoint | None:
+        """Where the leader is, if it is this node."""
+        return self._leader if self._metadata.is_leader else None
 
     def _response(self, data: PartitionData) -> FetchResponse:
         leader_id, leader_epoch = self._current_leader()
         data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
         topic = FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=[data])
-        return FetchResponse(responses=[topic], node_endpoints=self._endpoints())
+        here = self._here
+        endpoints = (
+            [] if here is None else [NodeEndpoint(node_id=here.node_id, host=here.host, port=here.port)]
+        )
+        return FetchResponse(responses=[topic], node_endpoints=endpoints)

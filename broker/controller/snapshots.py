@@ -29,7 +29,7 @@ from storage.files import File
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from storage.background import Background
+    from storage.background import Background, Then
     from storage.log.partition_log import PartitionLog
 
 log = logging.getLogger("barnabas.metadata")
@@ -176,17 +176,8 @@ class MetadataSnapshots:
             now_ms=now_ms,
         )
         path = self._path(snapshot_id)
-        part = path.removesuffix(SUFFIX) + PART_SUFFIX
-        directory, files = self._log.directory, self._files
-
-        def work() -> None:
-            files.write_whole(part, data)
-            files.sync(part)
-            files.rename(part, path)
-            files.sync_directory(directory)
 
         def then(failure: Exception | None) -> None:
-            self.is_writing = False
             if failure is not None:
                 log.error("the snapshot %s of the metadata can't be written: %s", path, failure)
                 return
@@ -194,8 +185,7 @@ class MetadataSnapshots:
             self.ids.append(snapshot_id)
             self._kept[snapshot_id] = (len(data), now_ms)
 
-        self.is_writing = True
-        self._background(work, then, lane=Lane.WRITING)
+        self._put(path, data, lambda part: None, then)
 
     def take(
         self,
@@ -206,27 +196,37 @@ class MetadataSnapshots:
         """A snapshot that was fetched is written; `then` is told what is in it once it is on the disk, or why it isn't:
         SnapshotError and CodecError, too, where it makes no sense. Then it isn't kept."""
         found: list[Snapshot] = []
-        path = self._path(snapshot_id)
-        part = path.removesuffix(SUFFIX) + PART_SUFFIX
-        directory, files = self._log.directory, self._files
 
-        def work() -> None:
-            if not files.exists(directory):
-                files.make_directory(directory)
-            files.write_whole(part, data)
-            found.append(read_snapshot(files, part))
-            files.sync(part)
-            files.rename(part, path)
-            files.sync_directory(directory)
+        def read(part: str) -> None:
+            found.append(read_snapshot(self._files, part))
 
         def written(failure: Exception | None) -> None:
-            self.is_writing = False
             if failure is None:
                 self._kept.pop(snapshot_id, None)
                 if snapshot_id not in self.ids:
                     self.ids.append(snapshot_id)
                     self.ids.sort()
             then(found[0] if failure is None else None, failure)
+
+        self._put(self._path(snapshot_id), data, read, written)
+
+    def _put(self, path: str, data: bytes, check: Callable[[str], None], then: Then) -> None:
+        """Write it in the background, as a part until it is whole and `check` has looked at it, and tell `then`."""
+        part = path.removesuffix(SUFFIX) + PART_SUFFIX
+        directory, files = self._log.directory, self._files
+
+        def work() -> None:
+            if not files.exists(directory):  # a log that has no batch yet
+                files.make_directory(directory)
+            files.write_whole(part, data)
+            check(part)
+            files.sync(part)
+            files.rename(part, path)
+            files.sync_directory(directory)
+
+        def written(failure: Exception | None) -> None:
+            self.is_writing = False
+            then(failure)
 
         self.is_writing = True
         self._background(work, written, lane=Lane.WRITING)

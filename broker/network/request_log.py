@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from broker.network.later import Later
-from protocol.errors import Error
+from protocol.errors import Error, error_name
 from protocol.wire.primitives import uuid_to_text
 from protocol.wire.schema import Field, Struct
 
@@ -95,14 +95,7 @@ def _outcome(response: Any) -> str:
     for code in _error_codes(response):
         if code:
             found[code] = found.get(code, 0) + 1
-    return ", ".join(f"{_error_name(code)} ({count})" for code, count in found.items()) or Error.NONE.name
-
-
-def _error_name(code: int) -> str:
-    try:
-        return Error(code).name
-    except ValueError:
-        return str(code)
+    return ", ".join(f"{error_name(code)} ({count})" for code, count in found.items()) or Error.NONE.name
 
 
 def _error_codes(struct: Struct) -> Iterator[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.peers.peer import Peer, PeerReply, PeerSettings
+from broker.peers.peer import OnePeer, PeerReply, PeerSettings
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -35,10 +35,8 @@ class ControllerChannel:
         """`controller` says who it is, as far as that is known. Each answer is waited for as long as
         `request_timeout_ms` says."""
         self._controller = controller
-        self._settings = settings
-        self._network = network
         self._scheduler = scheduler
-        self._peer: Peer | None = None
+        self._asked = OnePeer(settings, network, scheduler)
         self._request: Message | None = None
         self._reply: PeerReply | None = None
         self._deadline: Scheduled | None = None
@@ -60,9 +58,7 @@ class ControllerChannel:
     def stop(self) -> None:
         """Nobody is told of anything any more."""
         self._forget()
-        if self._peer is not None:
-            self._peer.stop()
-            self._peer = None
+        self._asked.stop()
 
     def _send(self) -> None:
         self._again = None
@@ -72,15 +68,7 @@ class ControllerChannel:
         if controller is None or not controller.host:
             self._retry()
             return
-        self._peer_at(controller.host, controller.port).ask(request, self._answered)
-
-    def _peer_at(self, host: str, port: int) -> Peer:
-        peer = self._peer
-        if peer is None or (peer.host, peer.port) != (host, port):
-            if peer is not None:
-                peer.stop()
-            peer = self._peer = Peer(host, port, self._settings, self._network, self._scheduler)
-        return peer
+        self._asked.at(controller.host, controller.port).ask(request, self._answered)
 
     def _retry(self) -> None:
         self._again = self._scheduler.call_later(CONTROLLER_RETRY_MS / 1000, self._send)
@@ -105,6 +93,6 @@ class ControllerChannel:
             if timer is not None:
                 timer.cancel()
         self._deadline = self._again = None
-        if self._peer is not None:
-            self._peer.forget()
+        if self._asked.peer is not None:
+            self._asked.peer.forget()
         return reply or (lambda answer: None)

@@ -45,15 +45,6 @@ class BrokerState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a heartbeat's answer says."""
-
-    is_caught_up: bool
-    is_fenced: bool
-    should_shut_down: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Listening:
     """Who is told what comes of it, once each."""
 
@@ -95,7 +86,6 @@ class BrokerLifecycle:
         self._registration_timeout_ms = registration_timeout_ms
         self._cordoned = cordoned
         self._is_registered = False
-        self._was_registered = False
         self._is_ready = False
         self._is_at_once = False
         self._was_answered_in_shutdown = False
@@ -163,8 +153,7 @@ class BrokerLifecycle:
         elif self._is_registered:
             self._channel.ask(self._heartbeat(), self._heartbeat_answered, timeout_ms=self._interval_ms)
         else:
-            request, timeout_ms = self._registration, self._interval_ms
-            self._channel.ask(request, self._registration_answered, timeout_ms=timeout_ms)
+            self._channel.ask(self._registration, self._registration_answered, timeout_ms=self._interval_ms)
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
         has_caught_up = self.state is not BrokerState.STARTING
@@ -189,7 +178,7 @@ class BrokerLifecycle:
             return
         assert isinstance(answer, BrokerRegistrationResponse)
         self.broker_epoch = answer.broker_epoch
-        self._is_registered = self._was_registered = True
+        self._is_registered = True
         self._cancel(self._timeout)
         self._timeout = None
         log.info("the controller has registered this broker with epoch %d", self.broker_epoch)
@@ -204,25 +193,24 @@ class BrokerLifecycle:
         assert isinstance(answer, BrokerHeartbeatResponse)
         for directory_id in self._told_offline:
             self._offline[directory_id] = True
-        told = Told(answer.is_caught_up, answer.is_fenced, answer.should_shut_down)
-        _ANSWERED[self.state](self, told)
+        _ANSWERED[self.state](self, answer)
 
-    def _while_starting(self, told: Told) -> None:
+    def _while_starting(self, told: BrokerHeartbeatResponse) -> None:
         self._schedule(STARTING_INTERVAL_MS)
         if told.is_caught_up:
             self.state = BrokerState.RECOVERY
             self._listening.caught_up()
 
-    def _while_in_recovery(self, told: Told) -> None:
+    def _while_in_recovery(self, told: BrokerHeartbeatResponse) -> None:
         self._schedule(self._interval_ms)
         if not told.is_fenced:
             self.state = BrokerState.RUNNING
             self._listening.unfenced()
 
-    def _while_running(self, told: Told) -> None:
+    def _while_running(self, told: BrokerHeartbeatResponse) -> None:
         self._schedule(self._interval_ms)
 
-    def _while_pending(self, told: Told) -> None:
+    def _while_pending(self, told: BrokerHeartbeatResponse) -> None:
         if told.should_shut_down:
             self._shut_down()
         else:
@@ -230,7 +218,7 @@ class BrokerLifecycle:
             self._schedule(FIRST_SHUTDOWN_INTERVAL_MS if is_first else self._interval_ms)
         self._was_answered_in_shutdown = True
 
-    def _while_stopped(self, told: Told) -> None:
+    def _while_stopped(self, told: BrokerHeartbeatResponse) -> None:
         """It makes no difference any more."""
 
     # --- time -----------------------------------------------------------------------------------------------
@@ -248,9 +236,8 @@ class BrokerLifecycle:
         self._timer = self._scheduler.call_later(in_ms / 1000, self._communicate)
 
     def _too_late(self) -> None:
-        if not self._was_registered:
-            self.stop()
-            self._listening.not_registered()
+        self.stop()
+        self._listening.not_registered()
 
     def _shut_down(self) -> None:
         self.stop()
@@ -262,7 +249,7 @@ class BrokerLifecycle:
             timer.cancel()
 
 
-_ANSWERED: dict[BrokerState, Callable[[BrokerLifecycle, Told], None]] = {
+_ANSWERED: dict[BrokerState, Callable[[BrokerLifecycle, BrokerHeartbeatResponse], None]] = {
     BrokerState.NOT_RUNNING: BrokerLifecycle._while_stopped,
     BrokerState.STARTING: BrokerLifecycle._while_starting,
     BrokerState.RECOVERY: BrokerLifecycle._while_in_recovery,

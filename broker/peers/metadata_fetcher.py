@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.controller.observer import AfterAnswer
-from broker.peers.peer import Peer, PeerSettings
+from broker.peers.peer import OnePeer, PeerSettings
 
 if TYPE_CHECKING:
     from broker.controller.observer import Observer
@@ -40,11 +40,9 @@ class MetadataFetcher:
         self._observer = observer
         self._bootstrap = [*bootstrap]
         self._next = 0
-        self._settings = settings
-        self._network = network
         self._scheduler = scheduler
         self._failed = failed
-        self._peers: dict[Address, Peer] = {}
+        self._asked = OnePeer(settings, network, scheduler)
         self._timer: Scheduled | None = None
         self._is_stopped = False
         observer.resume = self._go_on
@@ -60,27 +58,18 @@ class MetadataFetcher:
         self._observer.stop()
         if self._timer is not None:
             self._timer.cancel()
-        for peer in self._peers.values():
-            peer.stop()
-        self._peers.clear()
+        self._asked.stop()
 
     def _ask(self) -> None:
         if not self._is_stopped:
-            self._peer().ask(self._observer.request(), self._answered, timeout_ms=REQUEST_TIMEOUT_MS)
+            peer = self._asked.at(*self._address())
+            peer.ask(self._observer.request(), self._answered, timeout_ms=REQUEST_TIMEOUT_MS)
 
-    def _peer(self) -> Peer:
+    def _address(self) -> Address:
         leader = self._observer.leader
         if leader is not None and leader.host and not self._observer.is_leader_lost:
-            address = (leader.host, leader.port)
-        else:
-            address = self._bootstrap[self._next % len(self._bootstrap)]
-        peer = self._peers.get(address)
-        if peer is None:
-            for other in self._peers.values():  # nobody is asked any more who doesn't lead
-                other.stop()
-            self._peers.clear()
-            peer = self._peers[address] = Peer(*address, self._settings, self._network, self._scheduler)
-        return peer
+            return leader.host, leader.port
+        return self._bootstrap[self._next % len(self._bootstrap)]
 
     def _answered(self, answer: Message | KafkaError) -> None:
         if isinstance(answer, Exception):

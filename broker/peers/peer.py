@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from broker.peers.peer_connection import PeerConnection
 from protocol.errors import CodecError, Error, KafkaError
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
 
 log = logging.getLogger("barnabas.peers")
-
-M = TypeVar("M", bound=Message)
 
 PeerReply = Callable[[Message | KafkaError], None]
 
@@ -90,10 +88,6 @@ class Peer:
     @property
     def name(self) -> str:
         return f"{self.host}:{self.port}"
-
-    @property
-    def is_busy(self) -> bool:
-        return self._reply is not None
 
     def ask(
         self,
@@ -267,6 +261,30 @@ class Peer:
             self._timeout.cancel()
             self._timeout = None
         return reply
+
+
+class OnePeer:
+    """Whoever is to be asked now: who was asked before, at another address, is asked no more."""
+
+    def __init__(self, settings: PeerSettings, network: Network, scheduler: Scheduler) -> None:
+        self._settings = settings
+        self._network = network
+        self._scheduler = scheduler
+        self.peer: Peer | None = None
+
+    def at(self, host: str, port: int) -> Peer:
+        """The same one for as long as the address is."""
+        peer = self.peer
+        if peer is None or (peer.host, peer.port) != (host, port):
+            self.stop()
+            peer = self.peer = Peer(host, port, self._settings, self._network, self._scheduler)
+        return peer
+
+    def stop(self) -> None:
+        """Nobody is asked any more."""
+        if self.peer is not None:
+            self.peer.stop()
+            self.peer = None
 
 
 def response_type(request: type[Message]) -> type[Message]:

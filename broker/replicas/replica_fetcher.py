@@ -32,8 +32,8 @@ from protocol.messages.offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.records.batch import CorruptRecordError, crc_is_valid, walk_batches
-from storage.log.results import AppendOrigin
+from protocol.records.batch import CorruptRecordError
+from storage.log.following import append_as_follower
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
@@ -262,20 +262,13 @@ class ReplicaFetcher:
         records = data.records or b""
         assert isinstance(records, memoryview | bytes)
         try:
-            for pos, header in walk_batches(records):
-                if not crc_is_valid(records, pos, header.size_bytes):
-                    raise CorruptRecordError(
-                        f"the CRC of the batch at offset {header.base_offset} doesn't match"
-                    )
-                if header.base_offset < logged.log_end_offset:
-                    raise CorruptRecordError(f"a batch begins at offset {header.base_offset}")
-                logged.append(
-                    bytearray(records[pos : pos + header.size_bytes]),
-                    leader_epoch=header.partition_leader_epoch,
-                    now_ms=self._clock.now_ms(),
-                    origin=AppendOrigin.REPLICATION,
-                    header=header,
-                )
+            append_as_follower(
+                logged,
+                records,
+                leader_epoch=followed.role.leader_epoch,
+                now_ms=self._clock.now_ms(),
+                has_gaps=True,
+            )
         except CorruptRecordError as error:
             name, end_offset = f"{followed.name}-{logged.partition}", logged.log_end_offset
             log.warning("%s: what was fetched from offset %d makes no sense: %s", name, end_offset, error)

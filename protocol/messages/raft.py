@@ -33,12 +33,6 @@ class QuorumNodeEndpoint(Struct):
     port: int = uint16("1+")
 
 
-class QuorumLeaderEndpoint(Struct):
-    name: str = string("1+")
-    host: str = string("1+")
-    port: int = uint16("1+")
-
-
 class VotePartition(Struct):
     partition_index: int = int32("0+")
     replica_epoch: int = int32("0+")
@@ -96,7 +90,7 @@ class BeginQuorumEpochRequest(Message, api_key=53, versions="0-1", flexible="1+"
     cluster_id: str | None = string("0+", nullable="0+", default=None)
     voter_id: int = int32("1+", default=-1, ignorable=True)
     topics: list[BeginQuorumEpochTopic] = array(BeginQuorumEpochTopic, "0+")
-    leader_endpoints: list[QuorumLeaderEndpoint] = array(QuorumLeaderEndpoint, "1+", ignorable=True)
+    leader_endpoints: list[Endpoint] = array(Endpoint, "1+", ignorable=True)
 
 
 class QuorumPartitionResult(Struct):
@@ -138,7 +132,7 @@ class EndQuorumEpochTopic(Struct):
 class EndQuorumEpochRequest(Message, api_key=54, versions="0-1", flexible="1+"):
     cluster_id: str | None = string("0+", nullable="0+", default=None)
     topics: list[EndQuorumEpochTopic] = array(EndQuorumEpochTopic, "0+")
-    leader_endpoints: list[QuorumLeaderEndpoint] = array(QuorumLeaderEndpoint, "1+", ignorable=True)
+    leader_endpoints: list[Endpoint] = array(Endpoint, "1+", ignorable=True)
 
 
 class EndQuorumEpochResponse(Message, api_key=54, versions="0-1", flexible="1+"):

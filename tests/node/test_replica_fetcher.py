@@ -7,133 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from broker.replicas.fetch_wakeups import WaitingFetches
-from broker.replicas.follower import Follower
-from broker.replicas.replica_fetcher import FETCH_VERSION, LIST_OFFSETS_VERSION, FollowState, ReplicaFetcher
+from broker.replicas.replica_fetcher import FollowState
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import (
     EpochEndOffset,
-    FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
-    PartitionData,
 )
 from protocol.messages.offsets import (
-    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopicResponse,
 )
-from protocol.records.records import build_batch
-from protocol.wire.codec import decode, encode
-from storage.log.partition_log import PartitionLog
-from tests.support.manual_clock import ManualClock
+from tests.node.followers import (
+    FAILED,
+    FETCHING,
+    OUT_OF_RANGE,
+    PAUSED,
+    TOPIC,
+    Following,
+    Leading,
+    batch,
+    bytes_of,
+    epochs_of,
+)
 from tests.support.partition_logs import open_log
-
-TOPIC = b"T" * 16
-FETCHING, PAUSED = FollowState.FETCHING, FollowState.PAUSED
-OUT_OF_RANGE, FAILED = FollowState.OUT_OF_RANGE, FollowState.FAILED
-
-
-def batch(text: str) -> bytearray:
-    return build_batch([(0, None, text.encode(), ())])
-
-
-def bytes_of(log: PartitionLog, offset: int = 0) -> bytes:
-    first = max(offset, log.log_start_offset)
-    return b"".join(bytes(each) for _, each in log.batches(first, upper_bound=log.log_end_offset))
-
-
-def epochs_of(log: PartitionLog) -> list[tuple[int, int]]:
-    """Those that have records."""
-    return [(epoch, start) for epoch, start in log.leader_epochs.entries if start < log.log_end_offset]
-
-
-class Leading:
-    """A log that is led in an epoch, and what Kafka's leader answers of it (`Partition.fetchRecords`)."""
-
-    def __init__(self, log: PartitionLog, epoch: int) -> None:
-        self.log = log
-        self.epoch = epoch
-        log.assign_leader_epoch(epoch)
-
-    def append(self, text: str) -> None:
-        self.log.append(batch(text), leader_epoch=self.epoch, now_ms=0)
-
-    def answer(self, request: FetchRequest | ListOffsetsRequest) -> FetchResponse | ListOffsetsResponse:
-        """Over the wire and back."""
-        if isinstance(request, FetchRequest):
-            asked = decode(FetchRequest, FETCH_VERSION, encode(request, FETCH_VERSION))
-            return decode(FetchResponse, FETCH_VERSION, encode(self._fetch(asked), FETCH_VERSION))
-        version = LIST_OFFSETS_VERSION
-        wanted = decode(ListOffsetsRequest, version, encode(request, version))
-        (partition,) = wanted.topics[0].partitions
-        ends = {-1: self.log.log_end_offset, -2: self.log.log_start_offset}
-        found = ListOffsetsPartitionResponse(partition_index=0, offset=ends[partition.timestamp])
-        answer = ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[found])])
-        return decode(ListOffsetsResponse, version, encode(answer, version))
-
-    def _fetch(self, request: FetchRequest) -> FetchResponse:
-        (asked,) = request.topics[0].partitions
-        log = self.log
-        data = PartitionData(
-            high_watermark=log.high_watermark, log_start_offset=log.log_start_offset, records=b""
-        )
-        if asked.current_leader_epoch != self.epoch:
-            is_old = asked.current_leader_epoch < self.epoch
-            data.error_code = Error.FENCED_LEADER_EPOCH if is_old else Error.UNKNOWN_LEADER_EPOCH
-        elif asked.last_fetched_epoch >= 0 and (diverging := self._diverging(asked)) is not None:
-            data.diverging_epoch = diverging
-        elif not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
-            data.error_code = Error.OFFSET_OUT_OF_RANGE
-        else:
-            limit = asked.partition_max_bytes
-            data.records = log.read(asked.fetch_offset, limit, log.log_end_offset, min_one_batch=True).records
-        topic = FetchableTopicResponse(topic_id=request.topics[0].topic_id, partitions=[data])
-        return FetchResponse(responses=[topic])
-
-    def _diverging(self, asked: object) -> EpochEndOffset | None:
-        epoch, end = self.log.leader_epochs.end_offset_for(asked.last_fetched_epoch, self.log.log_end_offset)  # type: ignore[attr-defined]
-        if epoch >= 0 and (epoch < asked.last_fetched_epoch or end < asked.fetch_offset):  # type: ignore[attr-defined]
-            return EpochEndOffset(epoch=epoch, end_offset=end)
-        return None
-
-
-class Following:
-    """A follower's log, and the fetcher that keeps it up."""
-
-    def __init__(self, log: PartitionLog, epoch: int = 0) -> None:
-        self.log = log
-        self.clock = ManualClock()
-        self.fetcher = ReplicaFetcher(7, lambda: 99, self.clock)
-        self.fetches = WaitingFetches()
-        self.follow(epoch)
-
-    def follow(self, epoch: int) -> None:
-        """The metadata says who leads now."""
-        self.fetcher.follow(TOPIC, "t", 0, Follower(self.log, self.fetches, 1, epoch))
-
-    @property
-    def state(self) -> FollowState:
-        return self.fetcher.state_of(TOPIC, 0)
-
-    def request(self) -> FetchRequest | ListOffsetsRequest:
-        request = self.fetcher.request()
-        assert request is not None
-        return request
-
-    def step(self, leader: Leading) -> None:
-        request = self.request()
-        self.fetcher.answered(request, leader.answer(request))
-
-    def until_level(self, leader: Leading) -> None:
-        for _ in range(50):
-            self.step(leader)
-            if self.log.log_end_offset == leader.log.log_end_offset and self.state is FETCHING:
-                self.step(leader)  # which finds out whether it is the same
-                if self.log.log_end_offset == leader.log.log_end_offset and self.state is FETCHING:
-                    return
-        raise AssertionError("it never comes level")
 
 
 @pytest.fixture
@@ -332,6 +229,20 @@ def test_bytes_that_were_changed_on_the_way_are_not_taken(
     assert following.state is PAUSED
     assert following.log.log_end_offset == {20: 0, 66: 0, -1: 2}[position]  # what came before counts
     following.clock.advance_ms(1_000)
+    following.until_level(leader)
+    assert bytes_of(following.log) == bytes_of(leader.log)
+
+
+def test_a_batch_of_a_later_epoch_waits_until_the_epoch_is_known(
+    leader: Leading, following: Following
+) -> None:
+    request = following.request()
+    Leading(leader.log, 1).append("by another leader")
+    answer = leader.answer(request)
+    following.fetcher.answered(request, answer)
+    assert following.log.log_end_offset == 3
+    following.follow(1)
+    leader.epoch = 1
     following.until_level(leader)
     assert bytes_of(following.log) == bytes_of(leader.log)
 

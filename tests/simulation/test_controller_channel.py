@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.controller.observer import LeaderEndpoint
-from broker.peers import controller_channel
+from broker.peers import peer
 from broker.peers.controller_channel import ControllerChannel
 from broker.peers.peer import PeerSettings
 from protocol.errors import Error, KafkaError
@@ -134,7 +134,7 @@ def test_who_is_the_controller_no_more_is_asked_again_and_then_whoever_is(
         def stop(self) -> None:
             pass
 
-    monkeypatch.setattr(controller_channel, "Peer", Moving)
+    monkeypatch.setattr(peer, "Peer", Moving)
 
     async def main(loop: VirtualLoop) -> None:
         asker = Asker(World(loop, 5))

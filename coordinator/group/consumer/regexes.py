@@ -177,21 +177,15 @@ class Regexes:
         if (is_new or group.regexes) and group.group_id not in self.resolving:
             regexes = group.regexes_with(old, new)
             if regexes and self._is_due(group, is_new, len(regexes)):
-                resolve = partial(self._resolve, group.group_id, [*regexes], compiled, decision.may_describe)
-                decision.effects.append(resolve)
+                begin = partial(self._begin, group.group_id, [*regexes], compiled, decision.may_describe)
+                decision.effects.append(partial(self._resolve, group.group_id, begin))
         return change
 
-    def _resolve(
-        self,
-        group_id: str,
-        regexes: Sequence[str],
-        compiled: dict[str, Pattern],
-        may_describe: MayDescribe,
-    ) -> None:
+    def _resolve(self, group_id: str, begin: Callable[[], None]) -> None:
         if group_id in self.resolving:
             return  # one has begun since this was decided; what it leaves out is due once it is over
         self.resolving.add(group_id)
-        self._schedule(group_id, partial(self._begin, group_id, regexes, compiled, may_describe))
+        self._schedule(group_id, begin)
 
     def _is_due(self, group: ConsumerGroup, is_new: bool, count: int) -> bool:
         last = next(iter(group.resolved.values()), None)

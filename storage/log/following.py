@@ -1,0 +1,36 @@
+"""Appending what a leader's log has, as its follower (Kafka: `UnifiedLog.appendAsFollower`)."""
+
+from protocol.records.batch import CorruptRecordError, crc_is_valid, walk_batches
+from protocol.wire.primitives import Bytes
+from storage.log.partition_log import PartitionLog
+from storage.log.results import AppendOrigin
+
+
+def append_as_follower(
+    log: PartitionLog, records: Bytes, *, leader_epoch: int, now_ms: int, has_gaps: bool
+) -> None:
+    """The batches that were fetched, as they are. `has_gaps`: offsets may be missing, since the leader's was compacted.
+
+    What is of a later epoch than that of the leader, and all behind it, is left out: there is another leader, whom the
+    next answer tells of (KAFKA-18723).
+
+    Raises CorruptRecordError for one that makes no sense, or doesn't follow; KafkaError as `PartitionLog.append`. What
+    came before it is in the log.
+    """
+    for pos, header in walk_batches(records):
+        if header.partition_leader_epoch > leader_epoch:
+            return
+        if not crc_is_valid(records, pos, header.size_bytes):
+            raise CorruptRecordError(f"the CRC of the batch at offset {header.base_offset} doesn't match")
+        end_offset = log.log_end_offset
+        if header.base_offset < end_offset or (header.base_offset > end_offset and not has_gaps):
+            raise CorruptRecordError(
+                f"a batch begins at offset {header.base_offset}, and the log ends at {end_offset}"
+            )
+        log.append(
+            bytearray(records[pos : pos + header.size_bytes]),
+            leader_epoch=header.partition_leader_epoch,
+            now_ms=now_ms,
+            origin=AppendOrigin.REPLICATION,
+            header=header,
+        )
