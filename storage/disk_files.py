@@ -15,6 +15,7 @@ from storage.files import File, Files, LockedError, TornWriteError, Volume
 
 DEFAULT_OPEN_FILES = 512
 
+_PAGE_BYTES = 1 << 12
 _FIRST_READ_BYTES = 1 << 14
 _READ_BYTES = 1 << 20
 
@@ -173,7 +174,8 @@ class DiskFiles(Files):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             data = os.read(descriptor, _FIRST_READ_BYTES)
-            more = os.read(descriptor, _READ_BYTES) if data else b""
+            # less than a page was all of it; behind whole ones an error may have ended the read
+            more = os.read(descriptor, _READ_BYTES) if len(data) >= _PAGE_BYTES else b""
             if not more:
                 return data
             parts = [data]

@@ -268,6 +268,8 @@ class LogDirectory(DirectoryState):
     def _close_logs(self, run_all: RunAll) -> bool:
         """Whether all could be synced."""
         partitions = [log for log in self.logs.values() if log.topic != METADATA_TOPIC]
-        went_well = close_all([*partitions, *self.futures.values(), *self.left_futures.values()], run_all)
+        went_well = close_all(
+            self.files, [*partitions, *self.futures.values(), *self.left_futures.values()], run_all
+        )
         metadata = [log for log in self.logs.values() if log.topic == METADATA_TOPIC]
-        return close_all(metadata, run_all) and went_well
+        return close_all(self.files, metadata, run_all) and went_well

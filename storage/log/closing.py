@@ -1,28 +1,43 @@
 """Ending a log. A clean end writes and syncs all, and leaves the snapshot that the next start trusts."""
 
-from storage.background import Work
 from storage.log import rolling, syncing
 from storage.log.log_state import LogState
+from storage.log.syncing import LastSync
 
 
-def begin_close(log: LogState, clean: bool) -> Work | None:
+def close(log: LogState, clean: bool) -> None:
+    """Both halves. Raises `OSError`."""
+    last_sync = begin_close(log, clean=clean)
+    if last_sync is None:
+        return
+    try:
+        last_sync.work()
+        if last_sync.parent is not None:
+            log.files.sync_directory(last_sync.parent)
+    except OSError as failure:
+        end_close(log, failure)
+        raise
+    end_close(log, None)
+
+
+def begin_close(log: LogState, *, clean: bool) -> LastSync | None:
     """All is written. What remains to be synced may be so in any thread, and `end_close` is told; None where nothing
     remains, the log being closed then."""
     if log.closed:
         return None
     was_ready = log.ready
     log.close_down()
-    work = None
+    last_sync = None
     try:
         if clean and was_ready:
             log.segments.active.become_inactive()
             rolling.keep_txn_index(log)
-            work = syncing.last_sync(log, log.snapshots.take(log.producers))
+            last_sync = syncing.last_sync(log, log.snapshots.take(log.producers))
     finally:
-        if work is None:
+        if last_sync is None:
             log.flushing.tell_lost(log.closed_error())
         log.segments.close()
-    return work
+    return last_sync
 
 
 def end_close(log: LogState, failure: Exception | None) -> None:

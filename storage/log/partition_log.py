@@ -16,7 +16,7 @@ from protocol.records.batch import (
     read_header,
 )
 from protocol.records.effort import ANY, Effort
-from storage.background import Background, Then, Work
+from storage.background import Background, Then
 from storage.cleaning.plan import CleanedSegment, CleaningPlan
 from storage.files import Files
 from storage.log import (
@@ -39,6 +39,7 @@ from storage.log.log_state import Jitter, LogPorts, LogState
 from storage.log.reads import ALL
 from storage.log.results import AbortedTransaction, AppendOrigin, AppendResult, ReadResult, TimestampOffset
 from storage.log.storage_errors import storage_error, told_to_clients
+from storage.log.syncing import LastSync
 from storage.producers.producer_state import EndTransactionMarker
 from storage.producers.txn_markers import read_marker
 from storage.producers.verification_guards import VerificationGuard
@@ -350,21 +351,13 @@ class PartitionLog(LogState):
 
         It waits for the disk, without the background. Whoever waits for a flush that now won't be is told so.
         """
-        work = closing.begin_close(self, clean)
-        if work is None:
-            return
-        try:
-            work()
-        except OSError as failure:
-            closing.end_close(self, failure)
-            raise
-        closing.end_close(self, None)
+        closing.close(self, clean)
 
     @told_to_clients
-    def begin_close(self) -> Work | None:
+    def begin_close(self) -> LastSync | None:
         """The first half of a clean `close`: all is written. What remains to be synced may be so in any thread, and
         `end_close` is told; None where nothing remains, the log being closed then."""
-        return closing.begin_close(self, True)
+        return closing.begin_close(self, clean=True)
 
     def end_close(self, failure: Exception | None) -> None:
         """The second half of a clean `close`: all is synced, or isn't."""

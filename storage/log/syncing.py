@@ -7,6 +7,7 @@ rest of it anew.
 
 import os
 from bisect import bisect_right
+from typing import NamedTuple
 
 from storage import checkpoints
 from storage.background import Then, Work
@@ -121,10 +122,20 @@ def sync_now(log: LogState) -> None:
     log.flushing.synced_to(log.log_end_offset)
 
 
-def last_sync(log: LogState, snapshot: str | None) -> Work:
-    """What a clean end leaves to be synced, in any thread; `snapshot` is the path of one just taken."""
+class LastSync(NamedTuple):
+    """What a clean end leaves to be synced."""
+
+    work: Work
+    """In any thread."""
+    parent: str | None
+    """The directory that the log's own lies in, where that name is new: one sync serves many logs."""
+
+
+def last_sync(log: LogState, snapshot: str | None) -> LastSync:
+    """`snapshot` is the path of one just taken."""
     files = log.files
     paths, directories = unsynced(log, log.log_end_offset)
+    parent = directories.pop() if len(directories) > 1 else None
     if snapshot is None and log.flushing.made_anew:
         snapshot = log.snapshots.path(log.log_end_offset)
     if snapshot is not None:
@@ -133,4 +144,4 @@ def last_sync(log: LogState, snapshot: str | None) -> Work:
     if paths:
         active = log.segments.active.base_offset
         paths += [file_path(log.directory, active, suffix) for suffix in INDEX_SUFFIXES]
-    return lambda: sync_all(files, paths, directories)
+    return LastSync(lambda: sync_all(files, paths, directories), parent)

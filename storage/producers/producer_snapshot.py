@@ -96,8 +96,8 @@ class Snapshots:
         self._directory = directory
         self.offsets: list[int] = []
         self._last_offset = 0
-        self._last_read: tuple[int, bytes] | None = None
-        """(offset, content), until `load_newest`: a start asks for the newest one twice."""
+        self._last_read: tuple[int, list[Producer] | None] | None = None
+        """(offset, what `read` said), until `load_newest` gives it away: a start asks for the newest one twice."""
 
     def path(self, offset: int) -> str:
         return file_path(self._directory, offset, SNAPSHOT_SUFFIX)
@@ -125,12 +125,14 @@ class Snapshots:
     def read(self, offset: int) -> list[Producer] | None:
         """The producers of the snapshot at the offset; None where there is none to be believed."""
         known = self._last_read
+        if known is not None and known[0] == offset:
+            return known[1]
         try:
-            if known is None or known[0] != offset:
-                known = self._last_read = (offset, self._files.read_whole(self.path(offset)))
-            return decode(known[1])
+            producers = decode(self._files.read_whole(self.path(offset)))
         except (FileNotFoundError, CorruptSnapshotError):
-            return None
+            producers = None
+        self._last_read = (offset, producers)
+        return producers
 
     def load_newest(
         self, states: ProducerStates, log_start_offset: int, end_offset: int, now_ms: int, expiration_ms: int

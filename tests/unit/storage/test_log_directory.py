@@ -229,6 +229,44 @@ def test_no_mark_is_written_where_one_of_many_cant_be_synced(tmp_path: Path) -> 
     assert opened(tmp_path).clean is False
 
 
+def test_the_names_of_many_new_logs_are_synced_together(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    for partition in range(3):
+        append(log_of(directory, partition=partition), batch())
+    synced: Counter[str] = Counter()
+
+    def note(operation: str, path: str, _size: int) -> None:
+        if operation == "sync_directory":
+            synced[path] += 1
+
+    def noted(works: Sequence[Work]) -> list[Exception | None]:
+        files.set_fault_hook(note)
+        failures = run_in_turn(works)
+        files.set_fault_hook(None)
+        return failures
+
+    directory.close(run_all=noted)
+    assert synced == {f"{tmp_path}": 1, **{f"{tmp_path}/orders-{n}": 1 for n in range(3)}}
+
+
+def test_no_mark_is_written_where_the_names_of_new_logs_cant_be_synced(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    append(log, batch())
+    told: list[Exception | None] = []
+    log.when_flushed(1, told.append)
+
+    def refuse(operation: str, path: str, _size: int) -> None:
+        if operation == "sync_directory" and path == str(tmp_path):
+            raise OSError(5, "the disk is gone", path)
+
+    files.set_fault_hook(refuse)
+    assert not directory.close()
+    assert not (tmp_path / MARK).exists()
+    assert len(told) == 1
+    assert told[0] is not None
+
+
 def test_folders_of_deleted_topics_go_at_the_next_start(tmp_path: Path) -> None:
     doomed = tmp_path / ("gone-0." + UNIQUE + "-delete")
     doomed.mkdir()

@@ -93,6 +93,13 @@ def test_a_clean_end_syncs_what_the_start_made_anew(tmp_path: Path, synced: list
     assert "00000000000000000003.snapshot" in synced
 
 
+def test_a_clean_end_of_a_new_log_covers_the_name_of_its_directory(tmp_path: Path, synced: list[str]) -> None:
+    log = open_log(tmp_path)
+    append(log, batch())
+    log.close()
+    assert synced[-2:] == ["orders-0", tmp_path.name]
+
+
 def test_a_torn_end_that_a_start_cuts_off_is_gone_for_good(tmp_path: Path, synced: list[str]) -> None:
     """Else it might come back with the next power loss, in a segment that is closed by then, below a recovery point
     that is no later than the cut: no start would look for it there."""
