@@ -239,19 +239,21 @@ class ClusterImage:
         return topic
 
     def _own(self, topic: TopicImage) -> TopicImage:
-        """The topic as one that may be changed here."""
-        if topic.owner is self._owner:
-            return topic
+        """The topic, which others have too, as one that may be changed here."""
         own = self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic.copy(self._owner)
         return own
 
     def _partition(self, record: records.PartitionRecord) -> None:
-        topic = self._own(self._topic_of(record.topic_id))
+        topic = self._topic_of(record.topic_id)
+        if topic.owner is not self._owner:
+            topic = self._own(topic)
         topic.partitions[record.partition_id] = PartitionImage(record)
         self.changed_topics[topic.name] = None
 
     def _partition_change(self, record: records.PartitionChangeRecord) -> None:
-        topic = self._own(self._topic_of(record.topic_id))
+        topic = self._topic_of(record.topic_id)
+        if topic.owner is not self._owner:
+            topic = self._own(topic)
         partition = topic.partitions.get(record.partition_id)
         if partition is None:
             raise MetadataContradictionError(
@@ -284,7 +286,7 @@ class ClusterImage:
             )
         topics = [self.topics[record.topic_name]] if record.topic_name else [*self.topics.values()]
         for topic in topics:
-            own = self._own(topic)
+            own = topic if topic.owner is self._owner else self._own(topic)
             for index, partition in own.partitions.items():
                 if self._shares_partitions:
                     partition = own.partitions[index] = partition.copy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
@@ -34,6 +35,7 @@ def level_in(decided: Iterable[Message]) -> int | None:
     return None
 
 
+@lru_cache(maxsize=1024)
 def written_version(record_type: type[Message], metadata_version: int) -> int:
     """The version in which a record of the type is written at a metadata.version."""
     for since, version in _WRITTEN.get(record_type, ()):

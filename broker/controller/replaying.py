@@ -13,6 +13,12 @@ from protocol.records.records import read_records
 from protocol.wire.schema import Message
 from storage.log.partition_log import PartitionLog
 
+_MARKS: set[type[Message]] = {
+    records.BeginTransactionRecord,
+    records.EndTransactionRecord,
+    records.AbortTransactionRecord,
+}
+
 
 def apply_batch(
     image: ClusterImage, transaction: list[Message] | None, batch: memoryview
@@ -37,13 +43,12 @@ def apply_in_force(
     image: ClusterImage, transaction: list[Message] | None, record: Message
 ) -> list[Message] | None:
     """Records between Begin and End count together, or not at all. Returns those of a transaction without its end."""
-    if isinstance(record, records.BeginTransactionRecord):
-        return []
-    if isinstance(record, records.AbortTransactionRecord):
-        return None
-    if isinstance(record, records.EndTransactionRecord):
-        for each in transaction or ():
-            image.apply(each)
+    if type(record) in _MARKS:
+        if isinstance(record, records.BeginTransactionRecord):
+            return []
+        if isinstance(record, records.EndTransactionRecord):
+            for each in transaction or ():
+                image.apply(each)
         return None
     if transaction is None:
         image.apply(record)

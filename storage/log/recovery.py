@@ -227,6 +227,8 @@ def _remove_orphans(
         for name, offset in offsets.items()
         if offset not in bases and name[_END_OF_OFFSET:] in INDEX_SUFFIXES
     ]
+    if not orphans:
+        return
     losses.tell_orphans(directory, [name for name in orphans if f"{name[:_END_OF_OFFSET]}.log" not in going])
     for name in sorted(orphans):
         files.remove(f"{directory}/{name}")
