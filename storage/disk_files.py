@@ -125,9 +125,9 @@ class DiskFiles(Files):
             self._fault_hook("read", file.path, size)
         return os.pread(descriptor, size, position)
 
-    def send(self, file: File, size: int, position: int, socket: int) -> int:
-        self._ask("send", file.path, size)
-        return os.sendfile(socket, self.open_existing(file), position, size)
+    def read_into(self, file: File, buffer: memoryview, position: int) -> int:
+        self._ask("read_into", file.path, len(buffer))
+        return os.preadv(self.open_existing(file), [buffer], position)
 
     def truncate(self, file: File, size: int) -> None:
         self._ask("truncate", file.path, size)

@@ -36,10 +36,10 @@ class FileRange:
             raise self._ended(at + len(data))
         return data
 
-    def send(self, at: int, size: int, socket: int) -> int:
-        """As many of them as a socket takes now that doesn't block; raises `BlockingIOError` where it takes none."""
+    def read_into(self, at: int, buffer: memoryview) -> int:
+        """Fill the buffer from byte `at` on, at most up to the range's end; how many bytes that is, at least one."""
         self._check()
-        count = self._files.send(self._held.file, min(size, self._size - at), self._position + at, socket)
+        count = self._files.read_into(self._held.file, buffer[: self._size - at], self._position + at)
         if not count:
             raise self._ended(at)
         return count

@@ -208,9 +208,8 @@ class Files(ABC):
 
     @abstractmethod
     @_operation
-    def send(self, file: File, size: int, position: int, socket: int) -> int:
-        """Up to `size` bytes at `position`, given to a socket that doesn't block: how many it took, 0 at the file's
-        end. Raises `BlockingIOError` where it takes none now."""
+    def read_into(self, file: File, buffer: memoryview, position: int) -> int:
+        """Fills the buffer from `position` on: how many bytes came, fewer at the file's end."""
 
     @abstractmethod
     @_operation

@@ -11,6 +11,7 @@ No address has a bound of its own: on one machine, where most brokers of this ki
 
 from __future__ import annotations
 
+import mmap
 from collections import Counter
 from collections.abc import Callable, Iterable
 from operator import itemgetter
@@ -30,6 +31,10 @@ LONG_WAIT_S = 2 * STALLED_S
 MOST_CHECKS_FULL = 6
 """So many times `STALLED_S` may a request be in work whose memory others have waited long for. And where answers have
 filled the memory for that time, though their clients read some of them, the one that holds the most is closed."""
+
+
+PASSAGE_BYTES = 1024 * 1024
+"""As much as a client asks for of a partition, usually: it is woken once for all of it."""
 
 
 class Receiving(Protocol):
@@ -346,9 +351,12 @@ class Memory(NamedTuple):
     """The largest request there may be (`socket.request.max.bytes`)."""
     requests: RequestMemory
     answers: AnswerMemory
+    passage: memoryview
+    """What goes from files to sockets passes through it, within one call. (None of it is there before it is used.)"""
 
     @classmethod
     def of(cls, scheduler: Scheduler, max_frame_bytes: int, queued_max_request_bytes: int) -> Memory:
         """`queued_max_request_bytes`: as the setting is, not above 0 for no bound of the operator's."""
         most_bytes = queued_max_request_bytes if queued_max_request_bytes > 0 else MOST_REQUEST_BYTES
-        return cls(max_frame_bytes, RequestMemory(scheduler, most_bytes), AnswerMemory(scheduler))
+        passage = memoryview(mmap.mmap(-1, PASSAGE_BYTES))
+        return cls(max_frame_bytes, RequestMemory(scheduler, most_bytes), AnswerMemory(scheduler), passage)

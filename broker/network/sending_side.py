@@ -114,7 +114,7 @@ class SendingSide(asyncio.BufferedProtocol):
         elif len(chunks) == 1:
             self.transport.write(chunks[0])  # type: ignore[arg-type]  # no range is alone: a size goes before it
         elif FileRange in map(type, chunks):
-            self._unsent = Unsent(self.transport)
+            self._unsent = Unsent(self.transport, self._memory.passage)
             self._unsent.add(chunks)
             self._send_on()
         elif sum(map(len, chunks)) <= JOINED_ANSWER_BYTES:

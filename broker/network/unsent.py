@@ -1,15 +1,16 @@
 """What of a connection's answers the socket hasn't taken yet.
 
-Ranges of files stay in their files until the socket takes their bytes, which then go from the page cache to it
-(`sendfile`, as Kafka's `FileRecords.writeTo`): a client that doesn't read what it asked for costs a piece, not the
-answer. Where no socket is at hand, as in a network of a test, or it takes what is encrypted alone, or the file system
-can't do that, they are read a piece at a time.
+Ranges of files stay in their files until the socket takes their bytes: they are read into memory that all connections
+of a node have in common, and what the socket doesn't take of it is read again once it does. So a client that doesn't
+read what it asked for costs a piece, not the answer. (Kafka: `FileRecords.writeTo`, by `sendfile`; on one machine that
+hands over a page at a time, which costs client and broker more than the copy.) Where no socket is at hand, as in a
+network of a test, or it takes what is encrypted alone, they are read a piece at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
+import os
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum, auto
@@ -21,12 +22,6 @@ PIECE_BYTES = 16 * 1024
 """Of a file: what one transport holds of it at a time, by which it learns that its socket takes more."""
 PER_TURN_BYTES = 4 * 1024 * 1024
 """What one connection is given before others have their turn."""
-
-
-_NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
-"""What a file system answers that can't give a file's bytes to a socket (asyncio's `loop.sendfile` reads them then)."""
-_OF_THE_SOCKET = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN})
-"""What the network takes a peer for lost by, and Python has no `ConnectionError` for."""
 
 
 def _socket_of(transport: asyncio.Transport) -> int:
@@ -46,10 +41,15 @@ class Sending(Enum):
 class Unsent:
     """The answers of one connection, in order. Nobody else writes to the transport while there are any."""
 
-    __slots__ = ("_at", "_chunks", "_socket", "_transport", "told_from_bytes")
+    __slots__ = ("_at", "_chunks", "_passage", "_socket", "_taken_bytes", "_transport", "told_from_bytes")
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.Transport, passage: memoryview) -> None:
+        """`passage`: memory that a file's bytes go through to the socket. Nothing is in it between two calls."""
         self._transport = transport
+        self._passage = passage
+        self._taken_bytes = len(
+            passage
+        )  # at once, by a socket that was full then: it won't take much more next time
         self._chunks: deque[Chunk] = deque()
         self._at = 0  # so much of the first one has gone
         # a transport that encrypts has a socket too, which would take a file as it is
@@ -95,25 +95,34 @@ class Unsent:
 
     def _give(self, chunk: FileRange) -> int:
         at = self._at
-        count = 0
-        if self._socket >= 0:
-            count = self._send(chunk, at)
-        if not count:
+        if self._socket < 0:
             piece = chunk.read(at, PIECE_BYTES)
             count = len(piece)
             self._transport.write(piece)
+        else:
+            count = self._pass_on(chunk, at)
         self._at = at + count
         return count
 
-    def _send(self, chunk: FileRange, at: int) -> int:
-        """What goes from the file to the socket at once; 0 where it has to be read."""
+    def _pass_on(self, chunk: FileRange, at: int) -> int:
+        """From the file to the socket, and behind what it takes at once a piece to the transport, which tells when it
+        takes more."""
+        there = self._passage[: chunk.read_into(at, self._passage[: 2 * self._taken_bytes])]
+        taken = self._taken_at_once(there)
+        if taken == len(there):
+            self._taken_bytes = max(self._taken_bytes, taken)
+            return taken
+        self._taken_bytes = max(taken, PIECE_BYTES)
+        piece = bytes(there[taken : taken + PIECE_BYTES])
+        self._transport.write(piece)
+        return taken + len(piece)
+
+    def _taken_at_once(self, there: memoryview) -> int:
         try:
-            return chunk.send(at, PER_TURN_BYTES, self._socket)
+            return os.write(self._socket, there)
         except BlockingIOError:
             return 0
-        except OSError as error:
-            if error.errno in _OF_THE_SOCKET:
-                raise ConnectionError(error.errno, error.strerror) from error
-            if error.errno not in _NO_SENDFILE:
-                raise
-            return 0
+        except ConnectionError:
+            raise
+        except OSError as error:  # the network takes the peer for lost by some that Python has no name for
+            raise ConnectionError(error.errno, error.strerror) from error

@@ -14,7 +14,6 @@ from broker.network.memory import (
     STALLED_S,
     AnswerMemory,
     Memory,
-    RequestMemory,
 )
 from broker.network.receiving_side import DECODED_TIMES, INITIAL_BUFFER_BYTES, RETAINED_BUFFER_BYTES
 from tests.node.test_connection import FakeDispatcher, FakeListener, FakeTransport, frame
@@ -119,7 +118,8 @@ def half(size: int) -> bytes:
 
 
 def memory_of(schedule: Schedule, request_bytes: int, unread_bytes: int = MIB) -> Memory:
-    return Memory(100 * MIB, RequestMemory(schedule, request_bytes), AnswerMemory(schedule, unread_bytes))
+    memory = Memory.of(schedule, 100 * MIB, request_bytes)
+    return memory._replace(answers=AnswerMemory(schedule, unread_bytes))
 
 
 # --- requests ---------------------------------------------------------------------------------------------------

@@ -34,7 +34,9 @@ def test_no_file_goes_to_a_socket_past_its_encryption(run: Callable[..., Any], t
     async def told() -> None:
         source = FromFile(tmp_path / "file")
         sent: list[str] = []
-        source.files.set_fault_hook(lambda name, path, _size: sent.append(path) if name == "send" else None)  # type: ignore[func-returns-value]
+        source.files.set_fault_hook(
+            lambda name, path, _size: sent.append(path) if name == "read_into" else None
+        )  # type: ignore[func-returns-value]
         made: list[Connection] = []
 
         def connection() -> Connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -12,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from select import select
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +25,7 @@ from broker.handlers import fetch
 from broker.network import unsent
 from broker.network.answers import Answer
 from broker.network.connection import Connection
-from broker.network.memory import Memory
+from broker.network.memory import PASSAGE_BYTES, Memory
 from broker.network.sending_side import WRITE_HIGH_WATER_BYTES
 from broker.network.unsent import PIECE_BYTES
 from broker.replicas.fetching import MOST_READ_AT_ONCE
@@ -77,6 +79,23 @@ class FromFile:
 
     def failed(self, connection: Connection, error: BaseException) -> None:
         self.failures.append(error)
+
+
+class HeldTransport:
+    """What it is given stays with it."""
+
+    def __init__(self, of: socket.socket) -> None:
+        self._socket = of
+        self.held = bytearray()
+
+    def get_extra_info(self, name: str) -> Any:
+        return self._socket if name == "socket" else None
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.held)
+
+    def write(self, data: bytes) -> None:
+        self.held += data
 
 
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter, Connection]
@@ -138,8 +157,8 @@ def test_answers_arrive_whole_and_in_order(
     if not known_socket:
         init = unsent.Unsent.__init__
 
-        def without_socket(self: unsent.Unsent, transport: asyncio.Transport) -> None:
-            init(self, transport)
+        def without_socket(self: unsent.Unsent, transport: asyncio.Transport, passage: memoryview) -> None:
+            init(self, transport, passage)
             self._socket = -1
 
         monkeypatch.setattr(unsent.Unsent, "__init__", without_socket)
@@ -180,7 +199,7 @@ def test_who_does_not_read_costs_a_piece_and_is_served_no_further(
     run(told())
 
 
-@pytest.mark.fault("send")
+@pytest.mark.fault("read_into")
 @pytest.mark.parametrize("run", RUNS)
 def test_a_disk_that_fails_midway_ends_that_connection_and_says_why(
     run: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -194,7 +213,7 @@ def test_a_disk_that_fails_midway_ends_that_connection_and_says_why(
             await blocked(connection)
 
             def refuse(operation: str, path: str, size: int) -> None:
-                if operation == "send":
+                if operation == "read_into":
                     raise OSError(errno.EIO, "the disk is bad", path)
 
             source.files.set_fault_hook(refuse)
@@ -206,37 +225,19 @@ def test_a_disk_that_fails_midway_ends_that_connection_and_says_why(
     assert "its answer can't be read to the end: [Errno 5] the disk is bad" in caplog.text
 
 
-@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS, errno.ENOTSUP])
-def test_a_file_system_that_cannot_send_to_a_socket_is_read_from(code: int, tmp_path: Path) -> None:
-    async def told() -> None:
-        source = FromFile(tmp_path / "file")
-
-        def refuse(operation: str, path: str, size: int) -> None:
-            if operation == "send":
-                raise OSError(code, os.strerror(code), path)
-
-        source.files.set_fault_hook(refuse)
-        async with connected(source) as (reader, writer, _):
-            writer.write(frame(b"0-%d" % FILE_BYTES))
-            assert await exactly(reader, FILE_BYTES + 2) == b"<" + CONTENT + b">"
-
-    asyncio.run(told())
-
-
 @pytest.mark.parametrize("code", [errno.ETIMEDOUT, errno.EHOSTUNREACH])
 def test_a_client_that_the_network_has_lost_is_not_told_of_as_a_fault_of_the_disk(
-    code: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    code: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
     async def told() -> None:
         source = FromFile(tmp_path / "file")
 
-        def refuse(operation: str, path: str, size: int) -> None:
-            if operation == "send":
-                raise OSError(code, os.strerror(code))
+        def refuse(descriptor: int, data: memoryview) -> int:
+            raise OSError(code, os.strerror(code))
 
-        source.files.set_fault_hook(refuse)
+        monkeypatch.setattr(unsent, "os", SimpleNamespace(write=refuse))
         async with connected(source) as (reader, writer, _):
             writer.write(frame(b"0-%d" % FILE_BYTES))
             await asyncio.wait_for(_up_to_the_end(reader), PATIENCE_S)
@@ -244,6 +245,53 @@ def test_a_client_that_the_network_has_lost_is_not_told_of_as_a_fault_of_the_dis
     asyncio.run(told())
     assert "is lost: [Errno" in caplog.text
     assert "can't be read to the end" not in caplog.text
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_what_the_socket_takes_slowly_is_read_in_small_parts(run: Callable[..., Any], tmp_path: Path) -> None:
+    """What it doesn't take has to be read again."""
+
+    async def told() -> None:
+        source = FromFile(tmp_path / "file")
+        read_bytes = 0
+
+        def note(operation: str, path: str, size: int) -> None:
+            nonlocal read_bytes
+            read_bytes += size if operation == "read_into" else 0
+
+        async with connected(source) as (reader, writer, connection):
+            assert connection.transport is not None
+            accepted = connection.transport.get_extra_info("socket")
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER_BYTES)
+            source.files.set_fault_hook(note)
+            writer.write(frame(b"0-%d" % FILE_BYTES))
+            assert await exactly(reader, FILE_BYTES + 2) == b"<" + CONTENT + b">"
+            assert read_bytes < 4 * FILE_BYTES
+
+    run(told())
+
+
+def test_a_socket_that_takes_all_again_is_given_more_and_more(tmp_path: Path) -> None:
+    source = FromFile(tmp_path / "file")
+    sizes: list[int] = []
+    here, there = socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                here.send(bytes(PIECE_BYTES))
+        transport = HeldTransport(here)
+        passage = memoryview(bytearray(PASSAGE_BYTES))
+        answer = unsent.Unsent(transport, passage)  # type: ignore[arg-type]
+        answer.add([FileRange(source.files, source.file, 0, FILE_BYTES)])
+        assert answer.go_on() is unsent.Sending.FULL
+        assert bytes(transport.held) == CONTENT[: len(transport.held)]
+        transport.held.clear()
+        while select([there], [], [], 0)[0]:
+            there.recv(1 << 20)
+        source.files.set_fault_hook(lambda operation, path, size: sizes.append(size))  # type: ignore[func-returns-value]
+        assert answer.go_on() is unsent.Sending.FULL
+    assert sizes[:3] == [2 * PIECE_BYTES, 4 * PIECE_BYTES, 8 * PIECE_BYTES]
 
 
 @pytest.mark.parametrize("run", RUNS)

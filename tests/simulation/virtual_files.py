@@ -145,8 +145,12 @@ class VirtualFiles(Files):
         self._ask("read", file.path, size)
         return bytes(inode.data[position : position + size])
 
-    def send(self, file: File, size: int, position: int, socket: int) -> int:
-        raise NotImplementedError("there are no sockets here")
+    def read_into(self, file: File, buffer: memoryview, position: int) -> int:
+        inode = self._opened(file)
+        self._ask("read_into", file.path, len(buffer))
+        data = inode.data[position : position + len(buffer)]
+        buffer[: len(data)] = data
+        return len(data)
 
     def truncate(self, file: File, size: int) -> None:
         self._ask("truncate", file.path, size)

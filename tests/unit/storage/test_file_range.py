@@ -1,7 +1,6 @@
 """Ranges that are left in their file: readable whatever becomes of the file, or refused."""
 
 import errno
-import socket
 from pathlib import Path
 
 import pytest
@@ -169,31 +168,22 @@ def test_where_nothing_may_be_read_at_once_a_header_is(log: PartitionLog) -> Non
     assert (len(found.records), len(found.rest)) == (512, 19_488)
 
 
-def test_a_socket_takes_as_much_as_it_holds(log: PartitionLog) -> None:
-    here, there = socket.socketpair()
-    with here, there:
-        here.setblocking(False)
-        _first, rest = left(log)
-        sent = 0
-        came = b""
-        while sent < len(rest):
-            try:
-                sent += rest.send(sent, len(rest) - sent, here.fileno())
-            except BlockingIOError:
-                came += there.recv(1 << 20)
-        while len(came) < sent:
-            came += there.recv(1 << 20)
-        assert came == bytes_of(rest)
+def test_it_fills_a_buffer_that_its_reader_has(log: PartitionLog) -> None:
+    _first, rest = left(log)
+    buffer = memoryview(bytearray(7_000))
+    came = b""
+    while len(came) < len(rest):
+        count = rest.read_into(len(came), buffer)
+        came += buffer[:count]
+    assert came == bytes_of(rest)
 
 
-def test_a_socket_is_told_of_a_file_that_ends_too_early(log: PartitionLog) -> None:
-    here, there = socket.socketpair()
-    with here, there:
-        _first, rest = left(log)
-        with Path(log.segments[0].log.path).open("r+b") as file:
-            file.truncate(FIRST_READ_BYTES)
-        with pytest.raises(OSError, match="ends at position"):
-            rest.send(0, len(rest), here.fileno())
+def test_a_reader_with_a_buffer_is_told_of_a_file_that_ends_too_early(log: PartitionLog) -> None:
+    _first, rest = left(log)
+    with Path(log.segments[0].log.path).open("r+b") as file:
+        file.truncate(FIRST_READ_BYTES)
+    with pytest.raises(OSError, match="ends at position"):
+        rest.read_into(0, memoryview(bytearray(100)))
 
 
 @pytest.mark.limit("storage.files.MOST_RETIRED_FILES")
