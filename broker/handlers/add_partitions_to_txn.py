@@ -9,7 +9,7 @@ difference: a list of no transactions is answered with an empty one, where Kafka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from broker.controller.pause import Pause
 from broker.controller.topic_names import is_internal
 from broker.coordination.fencing import as_known
 from broker.network.later import Later
-from broker.network.turns import PER_TURN
+from broker.network.turns import PER_TURN, in_turns
 from broker.security.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
@@ -45,6 +45,10 @@ PRODUCER_FENCED_VERSION = 2
 BATCH_VERSION = 4  # brokers', of transactions version 2
 
 TopicResults = list[AddPartitionsToTxnTopicResult]
+Refused = dict[TopicPartition, Error]
+
+SHORT_LIST = 100
+"""Of more topics or partitions others are served in between."""
 
 
 class _Asked:
@@ -71,17 +75,13 @@ class _Asked:
         """What is answered for. Of transactions with the same id Kafka adds the partitions of the last, and answers for
         those of the first."""
 
-    def asks_for(
-        self, added: Sequence[AddPartitionsToTxnTopic], answered: Sequence[AddPartitionsToTxnTopic]
-    ) -> RequestSteps[None]:
-        """Take in the lists of topics."""
-        pause = Pause(PER_TURN)
-        for topic in added:
-            if pause.is_due():
-                yield None
+    def asks_for(self, topics: Sequence[AddPartitionsToTxnTopic]) -> None:
+        """Take in the topics."""
+        partitions = self.partitions
+        for topic in topics:
+            name = topic.name
             for index in topic.partitions:
-                self.partitions[topic.name, index] = None
-        self.answered = answered
+                partitions[name, index] = None
 
     def failed(self, error: Error) -> None:
         """None of them is added, and this is why."""
@@ -124,21 +124,33 @@ def handle(
         if not authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
             return AddPartitionsToTxnResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
         return turns.answer(_add_all(transactions, metadata.image, request.transactions, version), context)
-    return turns.answer(_add_one(transactions, metadata.image, authorizer, context, request), context)
-
-
-def _add_one(
-    transactions: Transactions,
-    image: ClusterImage,
-    authorizer: Authorizer,
-    context: RequestContext,
-    request: AddPartitionsToTxnRequest,
-) -> RequestSteps[AddPartitionsToTxnResponse]:
-    """What clients ask for."""
-    version = context.api_version
-    transactional_id = request.v3_and_below_transactional_id
-    topics = request.v3_and_below_topics
     later: Later[AddPartitionsToTxnResponse] = Later()
+    asked = _asked_by_client(request, version, later)
+    topics = asked.answered
+    if not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, asked.producer.transactional_id):
+        asked.failed(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return later.answer()
+    denied = {
+        topic.name
+        for topic in topics
+        if is_internal(topic.name) or not authorizer.allows(context, WRITE, TOPIC, topic.name)
+    }
+    if len(topics) > SHORT_LIST or sum([len(topic.partitions) for topic in topics]) > SHORT_LIST:
+        return turns.answer(_add_in_steps(transactions, metadata.image, asked, denied, later), context)
+    asked.asks_for(topics)
+    refused: Refused = {}
+    _note_refused(refused, asked.partitions, metadata.image, denied)
+    if refused:
+        asked.then(_by_topic(_with_rest(refused, asked.partitions)))
+    else:
+        _add(transactions, asked)
+    return later.answer()
+
+
+def _asked_by_client(
+    request: AddPartitionsToTxnRequest, version: int, later: Later[AddPartitionsToTxnResponse]
+) -> _Asked:
+    transactional_id = request.v3_and_below_transactional_id
 
     def then(results: TopicResults) -> None:
         later.reply(AddPartitionsToTxnResponse.of(results_by_topic_v3_and_below=results))
@@ -147,15 +159,20 @@ def _add_one(
         transactional_id, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
     )
     asked = _Asked(producer, version, verify_only=False, then=then)
-    yield from asked.asks_for(topics, topics)
-    if not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
-        asked.failed(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    else:
-        denied = set()
-        for topic in topics:
-            if is_internal(topic.name) or not authorizer.allows(context, WRITE, TOPIC, topic.name):
-                denied.add(topic.name)
-        yield from _add(transactions, image, asked, denied)
+    asked.answered = request.v3_and_below_topics
+    return asked
+
+
+def _add_in_steps(
+    transactions: Transactions,
+    image: ClusterImage,
+    asked: _Asked,
+    denied: Container[str],
+    later: Later[AddPartitionsToTxnResponse],
+) -> RequestSteps[AddPartitionsToTxnResponse]:
+    """What is much."""
+    yield from _ask(asked, asked.answered)
+    yield from _add_or_refuse(transactions, image, asked, denied)
     answer = later.answer()
     return (yield answer) if isinstance(answer, Later) else answer
 
@@ -200,20 +217,35 @@ def _add_all(
         )
         if pause.is_due():
             yield None
-        yield from one.asks_for(last[transactional_id], first[transactional_id])
-        yield from _add(transactions, image, one, ())
+        one.answered = first[transactional_id]
+        yield from _ask(one, last[transactional_id])
+        yield from _add_or_refuse(transactions, image, one, ())
     answer = later.answer()
     return (yield answer) if isinstance(answer, Later) else answer
 
 
-def _add(
+def _ask(asked: _Asked, topics: Sequence[AddPartitionsToTxnTopic]) -> RequestSteps[None]:
+    pause = Pause(PER_TURN)
+    for topic in topics:
+        if pause.is_due():
+            yield None
+        asked.asks_for((topic,))
+
+
+def _add_or_refuse(
     transactions: Transactions, image: ClusterImage, asked: _Asked, denied: Container[str]
 ) -> RequestSteps[None]:
-    """Add the partitions of one transaction, or verify that they are in it; none of them where one is refused."""
-    refused = yield from _refused(asked.partitions, image, denied)
+    refused: Refused = {}
+    yield from in_turns([*asked.partitions], lambda some: _note_refused(refused, some, image, denied))
     if refused:
-        asked.then((yield from _by_topic_in_steps(refused)))
-        return
+        rest = _with_rest(refused, asked.partitions)
+        asked.then((yield from _by_topic_in_steps(rest)))
+    else:
+        _add(transactions, asked)
+
+
+def _add(transactions: Transactions, asked: _Asked) -> None:
+    """Add the partitions of one transaction, or verify that they are in it."""
     producer = asked.producer
     try:
         if not producer.transactional_id:
@@ -229,26 +261,24 @@ def _add(
         shard.add_partitions(producer, asked.partitions, client_transaction_version=version, then=asked.added)
 
 
-def _refused(
-    partitions: Collection[TopicPartition], image: ClusterImage, denied: Container[str]
-) -> RequestSteps[dict[TopicPartition, Error]]:
-    """Each partition's error where one of them can't be added, else nothing."""
-    errors: dict[TopicPartition, Error] = {}
-    pause = Pause(PER_TURN)
+def _note_refused(
+    refused: Refused, partitions: Iterable[TopicPartition], image: ClusterImage, denied: Container[str]
+) -> None:
+    """Which of these partitions can't be added, and why."""
     for partition in partitions:
-        if pause.is_due():
-            yield None
         name, index = partition
         if name in denied:
-            errors[partition] = Error.TOPIC_AUTHORIZATION_FAILED
+            refused[partition] = Error.TOPIC_AUTHORIZATION_FAILED
             continue
         topic = image.topics.get(name)
         if topic is None or index not in topic.partitions:
-            errors[partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
-    if errors:
-        rest = [partition for partition in partitions if partition not in errors]
-        errors |= dict.fromkeys(rest, Error.OPERATION_NOT_ATTEMPTED)
-    return errors
+            refused[partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _with_rest(refused: Refused, partitions: Iterable[TopicPartition]) -> Refused:
+    """Where one is refused none is added."""
+    rest = [partition for partition in partitions if partition not in refused]
+    return refused | dict.fromkeys(rest, Error.OPERATION_NOT_ATTEMPTED)
 
 
 def _by_topic(errors: Mapping[TopicPartition, Error]) -> TopicResults:
