@@ -8,21 +8,19 @@ org.apache.kafka.storage LogLoader.
 """
 
 import logging
-from collections.abc import Mapping
 
 from protocol.errors import KafkaError
 from storage import checkpoints
 from storage.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
-    INDEX_SUFFIXES,
     LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     offset_of,
 )
 from storage.files import Files
 from storage.log import losses, producer_replay, removal, rolling, segment_recovery, side_files, syncing
+from storage.log.found_files import END_OF_OFFSET, FoundFiles
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
 from storage.producers.producer_state import ProducerStates
@@ -30,8 +28,6 @@ from storage.producers.producer_state import ProducerStates
 logger = logging.getLogger(__name__)
 
 _METADATA_SNAPSHOT_DELETED_SUFFIX = ".checkpoint.deleted"
-_UNFINISHED_SUFFIXES = (CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX)
-_END_OF_OFFSET = 20
 
 
 class InconsistentTopicIdError(Exception):
@@ -74,13 +70,14 @@ def _open(
         _start_empty(log, log_start_offset, now_ms)
         return
     going: set[str] = set()
-    if [name for name in names if name.endswith(_UNFINISHED_SUFFIXES)]:
+    found = FoundFiles(names)
+    if found.unfinished:
         going = {name.removesuffix(DELETED_SUFFIX) for name in names if name.endswith(DELETED_SUFFIX)}
         names = _finish_swaps(log.files, log.directory, _remove_temporary(log.files, log.directory, names))
-    offsets = {name: offset for name in names if (offset := offset_of(name)) is not None}
-    log.snapshots.offsets = _offsets(offsets, SNAPSHOT_SUFFIX)
-    base_offsets = _offsets(offsets, LOG_SUFFIX)
-    _remove_orphans(log.files, log.directory, offsets, base_offsets, going=set() if clean else going)
+        found = FoundFiles(names)
+    base_offsets = found.base_offsets
+    log.snapshots.offsets = found.snapshots
+    _remove_orphans(log.files, log.directory, found, going=set() if clean else going)
     if not base_offsets:
         losses.tell_end(log, log_start_offset, recovery_point)
         _start_empty(log, log_start_offset, now_ms)
@@ -166,11 +163,6 @@ def _check_topic_id(log: LogState, names: set[str], found: str | None, *, clean:
         raise InconsistentTopicIdError(f"{log.directory} is of topic id {found}, not {log.topic_id}")
 
 
-def _offsets(offsets: Mapping[str, int], suffix: str) -> list[int]:
-    # a list, not a generator: a start does this for each partition
-    return sorted([offset for name, offset in offsets.items() if name[_END_OF_OFFSET:] == suffix])
-
-
 def _remove_temporary(files: Files, directory: str, names: set[str]) -> set[str]:
     """Deletes what was on its way out, or on its way in and not complete."""
     gone = {
@@ -217,19 +209,13 @@ def _finish_swaps(files: Files, directory: str, names: set[str]) -> set[str]:
     return {name.removesuffix(SWAP_SUFFIX) for name in names}
 
 
-def _remove_orphans(
-    files: Files, directory: str, offsets: Mapping[str, int], base_offsets: list[int], *, going: set[str]
-) -> None:
+def _remove_orphans(files: Files, directory: str, found: FoundFiles, *, going: set[str]) -> None:
     """`going`: what a kill has left of segments that were being deleted, whose indexes may be left."""
-    bases = set(base_offsets)
-    orphans = [
-        name
-        for name, offset in offsets.items()
-        if offset not in bases and name[_END_OF_OFFSET:] in INDEX_SUFFIXES
-    ]
+    bases = set(found.base_offsets)
+    orphans = [name for offset, name in found.indexes if offset not in bases]
     if not orphans:
         return
-    losses.tell_orphans(directory, [name for name in orphans if f"{name[:_END_OF_OFFSET]}.log" not in going])
+    losses.tell_orphans(directory, [name for name in orphans if f"{name[:END_OF_OFFSET]}.log" not in going])
     for name in sorted(orphans):
         files.remove(f"{directory}/{name}")
 
