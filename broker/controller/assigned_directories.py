@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from broker.controller.directory_ids import MIGRATING, UNASSIGNED
 from broker.controller.image import ClusterImage, PartitionImage
 from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
 
-UNASSIGNED = bytes(16)
-MIGRATING = bytes(15) + b"\x02"
-
 
 def directory_of(partition: PartitionImage, node_id: int) -> bytes:
-    """The directory id that the record names for the node, UNASSIGNED where it names none."""
+    """The directory id that the record names for the node; where it names none, MIGRATING."""
     place = partition.replicas.index(node_id)
-    return partition.directories[place] if place < len(partition.directories) else UNASSIGNED
+    return partition.directories[place] if place < len(partition.directories) else MIGRATING
 
 
 def is_online(partition: PartitionImage, node_id: int, online: Collection[bytes]) -> bool:
@@ -89,6 +87,6 @@ def _assigned(
     topic_id: bytes, index: int, partition: PartitionImage, node_id: int, directory_id: bytes
 ) -> Message:
     directories = [*partition.directories]
-    directories += [UNASSIGNED] * (len(partition.replicas) - len(directories))
+    directories += [MIGRATING] * (len(partition.replicas) - len(directories))
     directories[partition.replicas.index(node_id)] = directory_id
     return records.PartitionChangeRecord(partition_id=index, topic_id=topic_id, directories=directories)

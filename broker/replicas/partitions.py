@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.controller.assigned_directories import MIGRATING, UNASSIGNED, directory_of
+from broker.controller.assigned_directories import directory_of
+from broker.controller.directory_ids import MIGRATING, UNASSIGNED
 from broker.controller.pause import Pause
 from broker.replicas.partition import HostedTopic, Partition
 from protocol.errors import Error, KafkaError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from broker.controller.assigned_directories import UNASSIGNED
+from broker.controller.directory_ids import UNASSIGNED
 from broker.handlers.list_offsets import LATEST_TIMESTAMP
 from broker.replicas.leader import Leader
 from broker.server import Server

@@ -8,7 +8,7 @@ from broker.config.alterations import Alteration
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
 from broker.controller import config_decisions, feature_decisions, replica_decisions
-from broker.controller.assigned_directories import UNASSIGNED
+from broker.controller.directory_ids import UNASSIGNED
 from broker.controller.feature_decisions import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate
 from broker.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from broker.controller.registration import (

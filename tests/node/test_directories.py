@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.assigned_directories import UNASSIGNED
+from broker.controller.directory_ids import UNASSIGNED
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.process.start_error import StartError
