@@ -14,6 +14,7 @@ from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_
 from broker.controller.registration import ELR_VERSION, feature_levels, min_insync_replicas
 from broker.controller.snapshot_file import BOOTSTRAP_FILE, SnapshotError, encode_snapshot, read_snapshot
 from protocol.messages import metadata_records as records
+from protocol.steps import at_once
 from protocol.wire.schema import Message
 from storage.files import Files
 
@@ -29,7 +30,9 @@ def bootstrap_records(files: Files, directory: str, least_insync_replicas: int, 
     except FileNotFoundError:
         found = feature_levels()
         values = [encode_metadata_record(record, _version(record)) for record in found]
-        data = encode_snapshot(values, Quorum(), epoch=0, last_contained_log_timestamp_ms=0, now_ms=now_ms)
+        data = at_once(
+            encode_snapshot(values, Quorum(), epoch=0, last_contained_log_timestamp_ms=0, now_ms=now_ms)
+        )
         files.replace_whole(path, data)
     except SnapshotError as error:
         raise MetadataContradictionError(str(error)) from error

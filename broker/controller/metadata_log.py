@@ -373,8 +373,8 @@ class MetadataLog:
         # Not between the ends of a transaction: who began there would take its records for others.
         if self._transaction is None and self.snapshots.is_due(now_ms):
             version = self.image.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
-            values = encoded(image_records(self.image), version)
-            self.snapshots.write(values, self.quorum, end_offset=self._applied_offset, now_ms=now_ms)
+            values = encoded(image_records(self.image.copy()), version)  # of now, whatever changes meanwhile
+            self.carry_out(self.snapshots.write(values, self.quorum, self._applied_offset, now_ms))
 
     def _append_batch(self, batch: bytearray) -> None:
         self.log.append(

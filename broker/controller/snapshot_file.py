@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from broker.controller.pause import PER_STEP
 from broker.controller.quorum_state import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, Quorum, control_key
 from broker.controller.record_serde import decode_metadata_record
 from protocol.errors import CodecError
 from protocol.messages.raft_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from protocol.records.batch import CorruptRecordError, crc_is_valid, walk_batches
 from protocol.records.records import Record, build_batch, read_control_type, read_records
+from protocol.steps import Steps
 from protocol.wire.codec import decode, encode
 from protocol.wire.schema import Message
 from storage.files import Files
@@ -78,7 +80,7 @@ def encode_snapshot(
     epoch: int,
     last_contained_log_timestamp_ms: int,
     now_ms: int,
-) -> bytes:
+) -> Steps[bytes]:
     """The whole file. `values` are framed metadata records, `record_serde.encode_metadata_record`."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_log_timestamp_ms)
     data = bytearray(_control_batch([(SNAPSHOT_HEADER, header), *quorum.control_records()], 0, epoch, now_ms))
@@ -92,6 +94,8 @@ def encode_snapshot(
             held, held_bytes = [], 0
         held.append(value)
         held_bytes += len(value)
+        if len(held) % PER_STEP == 0:
+            yield
     if held:
         data += _batch(held, offset, epoch, now_ms)
         offset += len(held)

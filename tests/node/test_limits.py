@@ -25,6 +25,7 @@ from protocol.messages.fetch import FetchPartition
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import CreatableTopic
 from protocol.records.batch import walk_batches
+from protocol.steps import at_once
 from storage.disk_files import DiskFiles
 from storage.files import MOST_RETIRED_FILES
 from tests.node import log_dir_moves
@@ -73,7 +74,9 @@ def test_records_of_a_snapshot_are_spread_over_batches_by_their_bytes(
 ) -> None:
     monkeypatch.setattr(snapshot_file, "MAX_BATCH_BYTES", 100)
     sizes = [50, 50, 1, 200, 10]
-    data = encode_snapshot(map(bytes, sizes), Quorum(), epoch=1, last_contained_log_timestamp_ms=0, now_ms=0)
+    data = at_once(
+        encode_snapshot(map(bytes, sizes), Quorum(), epoch=1, last_contained_log_timestamp_ms=0, now_ms=0)
+    )
     counts = [header.records_count for _, header in walk_batches(data)]
     assert counts == [1, 2, 1, 1, 1, 1]  # the first and the last are the snapshot's own
 

@@ -10,13 +10,13 @@ import pytest
 from broker.controller import registration
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.controller.image_records import image_records
+from broker.controller.pause import PER_STEP
 from broker.controller.record_serde import decode_metadata_record, encode_metadata_record
 from broker.controller.record_versions import fitted, written_version
-from broker.controller.snapshot_file import (
-    SnapshotId,
-)
+from broker.controller.snapshot_file import SnapshotId, read_snapshot
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
 from protocol.messages import metadata_records as records
+from protocol.steps import Steps
 from protocol.wire.schema import Message
 from tests.node.metadata_logs import ALWAYS, DIRECTORY, NODE, begin, open_log, topic
 from tests.support.manual_clock import ManualClock
@@ -179,6 +179,38 @@ def test_a_start_from_snapshot_and_log_finds_all_that_was_applied(tmp_path: Path
     again = open_log(tmp_path)
     assert again.snapshots.ids == metadata.snapshots.ids
     assert state(again.image) == state(metadata.image)
+
+
+def test_a_large_snapshot_is_made_in_steps_and_says_what_was_so_when_it_began(tmp_path: Path) -> None:
+    metadata = begin(tmp_path, SnapshotPolicy(50, 0, -1, -1))
+    metadata.append(topic("many", 4 * PER_STEP))
+    already = metadata.snapshots.newest
+    under_way: list[Steps[None]] = []
+
+    def hold(steps: Steps[None]) -> None:
+        if next(steps, "done") is None:
+            under_way.append(steps)
+
+    metadata.carry_out = hold
+    metadata.append(topic("small"))
+    (writing,) = under_way
+    before = metadata.last_applied_offset
+    metadata.append(topic("later"))  # and no second snapshot begins meanwhile
+    metadata.append(
+        [records.PartitionChangeRecord(partition_id=5, topic_id=b"many".ljust(16, b"-"), leader=-1)]
+    )
+    assert under_way == [writing]
+    assert metadata.snapshots.newest == already
+    steps = 1 + sum(1 for _ in writing)
+    assert steps >= 3
+    newest = metadata.snapshots.newest
+    assert newest is not None
+    assert newest.offset == before + 1
+    found = ClusterImage()
+    for record in read_snapshot(metadata.log.files, metadata.snapshots.path_of_newest).records:
+        found.apply(record)
+    assert [*found.topics] == ["many", "small"]
+    assert found.topics["many"].partitions[5].leader == NODE
 
 
 def test_a_log_that_begins_above_0_needs_only_its_snapshot(tmp_path: Path) -> None:

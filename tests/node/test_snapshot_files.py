@@ -19,6 +19,7 @@ from broker.controller.snapshot_file import (
 from broker.controller.snapshots import SnapshotPolicy
 from protocol.messages.raft_records import KRaftVersionFeature, Voter, VotersRecord
 from protocol.records.batch import walk_batches
+from protocol.steps import at_once
 from tests.node.metadata_logs import ALWAYS, DIRECTORY, LEVEL, NODE, begin, open_log, topic
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
@@ -50,8 +51,14 @@ def test_records_are_spread_over_batches_of_1024(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["cut", "flip", "no footer", "empty"])
 def test_a_snapshot_that_is_not_whole_is_none(tmp_path: Path, damage: str) -> None:
     data = bytearray(
-        encode_snapshot(
-            [encode_metadata_record(LEVEL, 0)], Quorum(), epoch=1, last_contained_log_timestamp_ms=0, now_ms=0
+        at_once(
+            encode_snapshot(
+                [encode_metadata_record(LEVEL, 0)],
+                Quorum(),
+                epoch=1,
+                last_contained_log_timestamp_ms=0,
+                now_ms=0,
+            )
         )
     )
     if damage == "cut":
@@ -94,7 +101,7 @@ def test_the_voters_of_a_dynamic_quorum_survive_snapshot_and_log(tmp_path: Path)
         ]
     )
     quorum = Quorum(1, voters)
-    data = encode_snapshot((), quorum, epoch=0, last_contained_log_timestamp_ms=0, now_ms=0)
+    data = at_once(encode_snapshot((), quorum, epoch=0, last_contained_log_timestamp_ms=0, now_ms=0))
     (tmp_path / f"{SnapshotId(0, 0).name}.checkpoint").write_bytes(data)
     metadata = begin(tmp_path, ALWAYS)
     assert metadata.quorum == quorum
