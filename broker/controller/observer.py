@@ -92,11 +92,12 @@ class LeaderEndpoint:
 class _FetchedSnapshot:
     """A snapshot on its way."""
 
-    __slots__ = ("data", "id")
+    __slots__ = ("data", "id", "size")
 
     def __init__(self, snapshot_id: LocalSnapshotId) -> None:
         self.id = snapshot_id
         self.data = bytearray()
+        self.size: int | None = None  # as the first piece says
 
 
 class Observer:
@@ -345,9 +346,11 @@ class Observer:
             )
         found = piece.snapshot_id
         is_ours = (found.epoch, found.end_offset) == (snapshot.id.epoch, snapshot.id.offset)
-        if not is_ours or piece.position != len(snapshot.data) or piece.size > MOST_SNAPSHOT_BYTES:
+        is_next = piece.position == len(snapshot.data) and snapshot.size in (None, piece.size)
+        if not is_ours or not is_next or piece.size > MOST_SNAPSHOT_BYTES:
             self._snapshot = None
             return self._odd(f"another piece of a snapshot: {found} at {piece.position} of {piece.size}")
+        snapshot.size = piece.size
         snapshot.data += piece.unaligned_records or b""
         if len(snapshot.data) < piece.size:
             return AfterAnswer.ASK if piece.unaligned_records else AfterAnswer.BACK_OFF

@@ -45,6 +45,9 @@ MOST_ANSWER_BYTES = 8 * 1024 * 1024
 SILENT_MS = 300_000
 """Who hasn't fetched for so long isn't known any more (Kafka: `LeaderState.OBSERVER_SESSION_TIMEOUT_MS`)."""
 
+MOST_REPLICAS = 1_000
+"""That have fetched: of more, who was silent the longest isn't known any more. Kafka's leader knows all."""
+
 BOOTSTRAP_SNAPSHOT_ID = LocalSnapshotId(0, 0)
 
 
@@ -172,13 +175,11 @@ class QuorumRequests:
 
     def _note(self, request: FetchRequest, asked: FetchPartition, now_ms: int) -> None:
         """How far whoever asks is, by what they ask for."""
-        if request.replica_state is None:
-            return
+        if request.replica_state is None or request.replica_state.replica_id < 0:
+            return  # one that observes for itself, as Kafka's tools do
         key = (request.replica_state.replica_id, asked.replica_directory_id)
         if key not in self.replicas:
-            silent = [each for each, known in self.replicas.items() if now_ms - known.fetched_ms > SILENT_MS]
-            for each in silent:
-                del self.replicas[each]
+            self._forget_silent(now_ms)
         end_offset, before = self._log.log_end_offset, self.replicas.get(key)
         if asked.fetch_offset >= end_offset:
             caught_up_ms = now_ms
@@ -187,6 +188,14 @@ class QuorumRequests:
         else:
             caught_up_ms = -1 if before is None else before.caught_up_ms
         self.replicas[key] = Replica(asked.fetch_offset, now_ms, caught_up_ms, end_offset)
+
+    def _forget_silent(self, now_ms: int) -> None:
+        replicas = self.replicas
+        silent = [each for each, known in replicas.items() if now_ms - known.fetched_ms >= SILENT_MS]
+        for each in silent:
+            del replicas[each]
+        if len(replicas) >= MOST_REPLICAS:
+            del replicas[min(replicas, key=lambda each: replicas[each].fetched_ms)]
 
     # --- FetchSnapshot --------------------------------------------------------------------------------------
 

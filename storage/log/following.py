@@ -22,6 +22,8 @@ def append_as_follower(
             return
         if not crc_is_valid(records, pos, header.size_bytes):
             raise CorruptRecordError(f"the CRC of the batch at offset {header.base_offset} doesn't match")
+        if header.last_offset_delta < 0:
+            raise CorruptRecordError(f"the batch at offset {header.base_offset} ends before it begins")
         end_offset = log.log_end_offset
         if header.base_offset < end_offset or (header.base_offset > end_offset and not has_gaps):
             raise CorruptRecordError(

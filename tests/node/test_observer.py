@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller import observer as module
 from broker.controller import quorum_state
 from broker.controller.metadata_log import METADATA_TOPIC_ID
 from broker.controller.observer import AfterAnswer, LeaderEndpoint, Observer, ObserverIdentity
@@ -181,42 +180,6 @@ def test_records_that_do_not_follow_are_not_taken(tmp_path: Path) -> None:
     assert observer.answered(controller.answer(request)) is AfterAnswer.BACK_OFF  # not what was asked for
     catch_up(observer, controller)
     assert bytes_of(observer._metadata) == bytes_of(controller.metadata)
-
-
-def test_snapshots_come_in_pieces_and_begin_anew_where_one_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "FETCH_BYTES", 100)
-    metadata = begin(tmp_path / "leader", ALWAYS)
-    controller = Controller(metadata)
-    for number in range(5):
-        metadata.append(topic(f"t{number}"))
-    observer = observer_in(tmp_path / "observer")
-    while not isinstance(request := observer.request(), FetchSnapshotRequest):
-        observer.answered(controller.answer(request))
-    observer.answered(controller.answer(request))
-    metadata.append(topic("later"))
-    metadata.snapshots.ids.pop(-2)  # the one that is on its way is given up
-    assert observer.answered(controller.answer(observer.request())) is AfterAnswer.BACK_OFF
-    assert isinstance(observer.request(), FetchRequest)
-    assert catch_up(observer, controller) > 5
-    assert names(observer._metadata) == names(metadata)
-
-
-@pytest.mark.limit("broker.controller.observer.MOST_SNAPSHOT_BYTES")
-def test_a_snapshot_that_is_too_large_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    metadata = begin(tmp_path / "leader", ALWAYS)
-    metadata.append(topic("t"))
-    newest = metadata.snapshots.newest
-    assert newest is not None
-    monkeypatch.setattr(module, "MOST_SNAPSHOT_BYTES", metadata.snapshots.size_of(newest) - 1)
-    controller = Controller(metadata)
-    observer = observer_in(tmp_path / "observer")
-    while not isinstance(request := observer.request(), FetchSnapshotRequest):
-        observer.answered(controller.answer(request))
-    assert observer.answered(controller.answer(request)) is AfterAnswer.BACK_OFF
-    assert isinstance(observer.request(), FetchRequest)
-    assert observer._metadata.snapshots.newest is None
 
 
 def test_what_was_not_committed_is_not_so_after_a_restart_either(tmp_path: Path) -> None:

@@ -157,4 +157,23 @@ def test_who_fetches_is_known_for_a_while(tmp_path: Path) -> None:
     assert (one.end_offset, one.fetched_ms, one.caught_up_ms) == (end_offset, 420, 420)
     request.replica_state.replica_id = 200
     controller.requests.fetch(request, 300_500)
-    assert sorted(node_id for node_id, _ in controller.requests.replicas) == [*range(50, 100), 200]
+    assert sorted(node_id for node_id, _ in controller.requests.replicas) == [*range(51, 100), 200]
+    request.replica_state.replica_id = -1  # one of Kafka's tools
+    controller.requests.fetch(request, 300_500)
+    assert -1 not in {node_id for node_id, _ in controller.requests.replicas}
+
+
+@pytest.mark.limit("broker.controller.quorum_requests.MOST_REPLICAS")
+def test_of_too_many_that_fetch_the_most_silent_is_forgotten(tmp_path: Path) -> None:
+    controller = Controller(begin(tmp_path / "leader"))
+    observer = observer_in(tmp_path / "observer")
+    catch_up(observer, controller)
+    request = observer.request()
+    assert isinstance(request, FetchRequest)
+    assert request.replica_state is not None
+    controller.requests.replicas.clear()
+    for node_id in range(quorum_requests.MOST_REPLICAS + 10):
+        request.replica_state.replica_id = node_id
+        controller.requests.fetch(request, 1_000 + node_id)
+    known = {node_id for node_id, _ in controller.requests.replicas}
+    assert known == {*range(10, quorum_requests.MOST_REPLICAS + 10)}

@@ -1,0 +1,71 @@
+"""A snapshot of the metadata comes to an observer in pieces, and is begun anew where they don't fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.controller import observer as module
+from broker.controller.observer import AfterAnswer
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.raft import FetchSnapshotRequest, FetchSnapshotResponse
+from tests.node.metadata_logs import ALWAYS, begin, topic
+from tests.node.observers import Controller, catch_up, names, observer_in
+
+
+def test_snapshots_come_in_pieces_and_begin_anew_where_one_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FETCH_BYTES", 100)
+    metadata = begin(tmp_path / "leader", ALWAYS)
+    controller = Controller(metadata)
+    for number in range(5):
+        metadata.append(topic(f"t{number}"))
+    observer = observer_in(tmp_path / "observer")
+    while not isinstance(request := observer.request(), FetchSnapshotRequest):
+        observer.answered(controller.answer(request))
+    observer.answered(controller.answer(request))
+    metadata.append(topic("later"))
+    metadata.snapshots.ids.pop(-2)  # the one that is on its way is given up
+    assert observer.answered(controller.answer(observer.request())) is AfterAnswer.BACK_OFF
+    assert isinstance(observer.request(), FetchRequest)
+    assert catch_up(observer, controller) > 5
+    assert names(observer._metadata) == names(metadata)
+
+
+@pytest.mark.parametrize("other_by", [-1, 1])
+def test_a_snapshot_whose_pieces_say_different_sizes_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other_by: int
+) -> None:
+    monkeypatch.setattr(module, "FETCH_BYTES", 100)
+    metadata = begin(tmp_path / "leader", ALWAYS)
+    metadata.append(topic("t"))
+    controller = Controller(metadata)
+    observer = observer_in(tmp_path / "observer")
+    while not isinstance(request := observer.request(), FetchSnapshotRequest):
+        observer.answered(controller.answer(request))
+    observer.answered(controller.answer(request))
+    answer = controller.answer(observer.request())
+    assert isinstance(answer, FetchSnapshotResponse)
+    answer.topics[0].partitions[0].size += other_by
+    assert observer.answered(answer) is AfterAnswer.BACK_OFF
+    assert isinstance(observer.request(), FetchRequest)
+    catch_up(observer, controller)
+    assert names(observer._metadata) == names(metadata)
+
+
+@pytest.mark.limit("broker.controller.observer.MOST_SNAPSHOT_BYTES")
+def test_a_snapshot_that_is_too_large_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = begin(tmp_path / "leader", ALWAYS)
+    metadata.append(topic("t"))
+    newest = metadata.snapshots.newest
+    assert newest is not None
+    monkeypatch.setattr(module, "MOST_SNAPSHOT_BYTES", metadata.snapshots.size_of(newest) - 1)
+    controller = Controller(metadata)
+    observer = observer_in(tmp_path / "observer")
+    while not isinstance(request := observer.request(), FetchSnapshotRequest):
+        observer.answered(controller.answer(request))
+    assert observer.answered(controller.answer(request)) is AfterAnswer.BACK_OFF
+    assert isinstance(observer.request(), FetchRequest)
+    assert observer._metadata.snapshots.newest is None

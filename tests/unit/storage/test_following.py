@@ -1,0 +1,49 @@
+"""What a follower appends, and what it doesn't believe."""
+
+from pathlib import Path
+
+import pytest
+
+from protocol.records.batch import CorruptRecordError
+from protocol.records.checksum import crc32c
+from storage.log.following import append_as_follower
+from tests.support.partition_logs import NOW_MS, batch, open_log
+
+
+def fetched(*, base_offset: int = 0, last_offset_delta: int | None = None) -> bytes:
+    data = batch(3)
+    data[0:8] = base_offset.to_bytes(8, "big")
+    if last_offset_delta is not None:
+        data[23:27] = last_offset_delta.to_bytes(4, "big", signed=True)
+        data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    return bytes(data)
+
+
+def test_batches_are_appended_as_they_are(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    data = fetched() + fetched(base_offset=3)
+    append_as_follower(log, data, leader_epoch=1, now_ms=NOW_MS, has_gaps=False)
+    assert log.log_end_offset == 6
+    assert b"".join(bytes(found) for _, found in log.batches(0, upper_bound=6)) == data
+
+
+def test_a_batch_that_ends_before_it_begins_is_not_believed(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append_as_follower(log, fetched(), leader_epoch=1, now_ms=NOW_MS, has_gaps=True)
+    for delta in (-1, -3, -(1 << 31)):
+        data = fetched(base_offset=10, last_offset_delta=delta)
+        with pytest.raises(CorruptRecordError, match="ends before it begins"):
+            append_as_follower(log, data, leader_epoch=1, now_ms=NOW_MS, has_gaps=True)
+    assert log.log_end_offset == 3
+
+
+@pytest.mark.parametrize(("base_offset", "has_gaps"), [(2, True), (4, False)])
+def test_a_batch_that_does_not_follow_is_not_believed(
+    tmp_path: Path, base_offset: int, has_gaps: bool
+) -> None:
+    log = open_log(tmp_path)
+    append_as_follower(log, fetched(), leader_epoch=1, now_ms=NOW_MS, has_gaps=has_gaps)
+    with pytest.raises(CorruptRecordError, match="and the log ends at 3"):
+        append_as_follower(
+            log, fetched(base_offset=base_offset), leader_epoch=1, now_ms=NOW_MS, has_gaps=has_gaps
+        )
