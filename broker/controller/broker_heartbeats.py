@@ -1,0 +1,220 @@
+"""What the active controller keeps of brokers beside the metadata: when each was heard last, and how far it is.
+
+Nothing of it is in the log: a controller that becomes the active one begins anew (`become_active`), and follows each
+record from there (`replay`). A heartbeat is heard where it comes in, before anything is decided of it, as in Kafka: a
+broker isn't fenced since the controller was busy, and one whose heartbeat waits too long is alive nevertheless.
+
+All of it is by the brokers that are registered, in their present epoch: a heartbeat of anyone else leaves nothing here.
+(Kafka keeps the time of each pair of broker and epoch that is named, until its session would have ended.) A heartbeat
+looks at no other broker.
+Source: `BrokerHeartbeatManager`, `BrokerHeartbeatTracker`, `ClusterControlManager.activate`; KIP-631.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker.controller.broker_control_states import BrokerControlState
+from broker.controller.registration import FENCED, IN_CONTROLLED_SHUTDOWN, UNFENCED, BrokerIncarnation
+from protocol.broken_invariant import BrokenInvariantError
+from protocol.messages import metadata_records as records
+
+if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
+    from protocol.wire.schema import Message
+
+CHECKS_PER_TIMEOUT = 8
+"""How often sessions are looked at within one timeout (Kafka: `QuorumController.maybeFenceStaleBrokerPeriodNs`)."""
+
+_NOT_SAID = -1
+_NO_SHUTDOWN = -1
+_NOT_TOLD = 1 << 63  # above every offset
+_NOBODY_ACTIVE = (1 << 63) - 1  # Long.MAX_VALUE
+
+
+@dataclass(slots=True)
+class _Known:
+    """A registered broker."""
+
+    broker_epoch: int
+    fenced: bool
+    registered_at: int
+    metadata_offset: int = _NOT_SAID
+    shutdown_offset: int = _NO_SHUTDOWN
+
+    @property
+    def is_active(self) -> bool:
+        return not self.fenced and self.shutdown_offset == _NO_SHUTDOWN
+
+
+class BrokerHeartbeats:
+    """Of the brokers of one cluster. Times are in milliseconds, by a clock that never goes back."""
+
+    def __init__(self, session_timeout_ms: int = 9_000) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self._brokers: dict[int, _Known] = {}
+        self._contacts: OrderedDict[int, int] = OrderedDict()
+        """Broker id → when it was heard, the longest ago first: they all last as long, and so end in this order."""
+        self._active: list[tuple[int, int]] = []
+        """(metadata offset, broker id) of the active brokers, the lowest first."""
+
+    @property
+    def check_interval_ms(self) -> float:
+        """How often to look for sessions that have ended (`end_one_session`)."""
+        return max(1.0, self._session_timeout_ms / CHECKS_PER_TIMEOUT)
+
+    # --- the metadata ---------------------------------------------------------------------------------------
+
+    def become_active(self, image: ClusterImage, last_offset: int, now_ms: int) -> None:
+        """This controller is the active one from now on: each broker that isn't fenced has a session that begins now.
+
+        `last_offset` is that of the last record in the image: no registration lies behind it, and so none is too early
+        to be caught up with (as Kafka takes it where a registration came by a snapshot).
+        """
+        self.resign()
+        for broker_id, broker in image.brokers.items():
+            self._add(broker_id, _Known(broker.broker_epoch, broker.fenced, last_offset))
+            if not broker.fenced:
+                self._contacts[broker_id] = now_ms
+
+    def resign(self) -> None:
+        """Another controller is the active one, or none: nothing is known any more."""
+        self._brokers.clear()
+        self._contacts.clear()
+        self._active.clear()
+
+    def replay(self, record: Message, offset: int) -> None:
+        """A record was written, by this controller, at an offset. Those that don't tell of a broker change nothing.
+
+        A broker whose registration changes has to say anew how far it is, as in Kafka: until then the controlled
+        shutdown of another one waits for it.
+        """
+        follow = _REPLAY.get(type(record))
+        if follow is not None:
+            follow(self, record, offset)
+
+    def _register(self, record: records.RegisterBrokerRecord, offset: int) -> None:
+        known = self._remove(record.broker_id)
+        if known is None or known.broker_epoch != record.broker_epoch:
+            self._contacts.pop(record.broker_id, None)  # of the run before
+        self._add(record.broker_id, _Known(record.broker_epoch, record.fenced, offset))
+
+    def _unregister(self, record: records.UnregisterBrokerRecord, offset: int) -> None:
+        self._remove(record.broker_id)
+        self._contacts.pop(record.broker_id, None)
+
+    def _change(self, record: records.BrokerRegistrationChangeRecord, offset: int) -> None:
+        known = self._remove(record.broker_id)
+        if known is None:
+            raise BrokenInvariantError(f"a change of the unknown broker {record.broker_id}")
+        known.metadata_offset = _NOT_SAID
+        if record.fenced == FENCED:
+            known.fenced = True
+            known.shutdown_offset = _NO_SHUTDOWN
+        elif record.fenced == UNFENCED:
+            known.fenced = False
+        if record.in_controlled_shutdown == IN_CONTROLLED_SHUTDOWN and known.is_active:
+            known.shutdown_offset = _NOT_TOLD
+        self._add(record.broker_id, known)
+
+    def _add(self, broker_id: int, known: _Known) -> None:
+        self._brokers[broker_id] = known
+        if known.is_active:
+            insort(self._active, (known.metadata_offset, broker_id))
+
+    def _remove(self, broker_id: int) -> _Known | None:
+        known = self._brokers.pop(broker_id, None)
+        if known is not None and known.is_active:
+            del self._active[bisect_left(self._active, (known.metadata_offset, broker_id))]
+        return known
+
+    # --- heartbeats -----------------------------------------------------------------------------------------
+
+    def heard(self, broker: BrokerIncarnation, metadata_offset: int, now_ms: int) -> None:
+        """A heartbeat came in, of a broker that knows the metadata up to this offset."""
+        broker_id = broker.node_id
+        known = self._of(broker)
+        if known is None:
+            return
+        self._contacts[broker_id] = now_ms
+        self._contacts.move_to_end(broker_id)
+        if known.metadata_offset != metadata_offset:
+            self._remove(broker_id)
+            known.metadata_offset = metadata_offset
+            self._add(broker_id, known)
+
+    def shutdown_written(self, broker: BrokerIncarnation, last_offset: int) -> None:
+        """A heartbeat was answered that the broker is in controlled shutdown. Others have to pass `last_offset`, that
+        of the last record by then, before it is let go. The first one counts; of a broker that is fenced by now, or
+        registered anew, none does."""
+        known = self._of(broker)
+        if known is None or known.fenced or known.shutdown_offset not in (_NO_SHUTDOWN, _NOT_TOLD):
+            return
+        self._remove(broker.node_id)
+        known.shutdown_offset = last_offset
+        self._add(broker.node_id, known)
+
+    def _of(self, broker: BrokerIncarnation) -> _Known | None:
+        known = self._brokers.get(broker.node_id)
+        return known if known is not None and known.broker_epoch == broker.broker_epoch else None
+
+    # --- sessions -------------------------------------------------------------------------------------------
+
+    def has_session(self, broker: BrokerIncarnation, now_ms: int) -> bool:
+        """Whether it was heard within the timeout. A broker that has only registered yet was not."""
+        contact_ms = self._contacts.get(broker.node_id)
+        return (
+            contact_ms is not None
+            and self._of(broker) is not None
+            and not self._has_ended(contact_ms, now_ms)
+        )
+
+    def end_one_session(self, now_ms: int) -> BrokerIncarnation | None:
+        """The broker that wasn't heard for the longest time, where that is past the timeout. It has no session from
+        now on, and is told once; a fenced one too, as in Kafka."""
+        for broker_id, contact_ms in self._contacts.items():
+            if not self._has_ended(contact_ms, now_ms):
+                break
+            del self._contacts[broker_id]
+            return BrokerIncarnation(broker_id, self._brokers[broker_id].broker_epoch)
+        return None
+
+    def _has_ended(self, contact_ms: int, now_ms: int) -> bool:
+        return now_ms - contact_ms > self._session_timeout_ms
+
+    # --- what a heartbeat is decided by ---------------------------------------------------------------------
+
+    def state_of(self, broker_id: int) -> BrokerControlState:
+        """Never SHUTDOWN_NOW: whoever was told so is fenced."""
+        known = self._known(broker_id)
+        if known.fenced:
+            return BrokerControlState.FENCED
+        if known.shutdown_offset != _NO_SHUTDOWN:
+            return BrokerControlState.CONTROLLED_SHUTDOWN
+        return BrokerControlState.UNFENCED
+
+    def is_caught_up(self, broker_id: int, metadata_offset: int) -> bool:
+        """Whether a broker that knows the metadata up to this offset knows of its own registration."""
+        return metadata_offset >= self._known(broker_id).registered_at
+
+    def others_have_passed(self, broker_id: int) -> bool:
+        """Whether every active broker knows of the controlled shutdown of this one."""
+        lowest = self._active[0][0] if self._active else _NOBODY_ACTIVE
+        return self._known(broker_id).shutdown_offset <= lowest
+
+    def _known(self, broker_id: int) -> _Known:
+        known = self._brokers.get(broker_id)
+        if known is None:
+            raise BrokenInvariantError(f"broker {broker_id} is registered, and not known here")
+        return known
+
+
+_REPLAY: dict[type[Message], Callable[[BrokerHeartbeats, Any, int], None]] = {
+    records.RegisterBrokerRecord: BrokerHeartbeats._register,
+    records.UnregisterBrokerRecord: BrokerHeartbeats._unregister,
+    records.BrokerRegistrationChangeRecord: BrokerHeartbeats._change,
+}

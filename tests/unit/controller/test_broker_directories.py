@@ -1,0 +1,39 @@
+"""Directories of a registration: the cases of `hasOnlineDir` in Kafka's ClusterControlManagerTest, and its order."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.controller.broker_directories import has_online, in_order, is_reserved
+from broker.controller.directory_ids import LOST, MIGRATING, UNASSIGNED
+from protocol.wire.primitives import uuid_from_text
+
+FIRST, SECOND = uuid_from_text("dir1SEbpRuG1dcpTRGOvJw"), uuid_from_text("dir2xaEwR2m3JHTiy7PWwA")
+OTHER = uuid_from_text("otherAA1QFK4U1GWzkjZ5A")
+
+
+@pytest.mark.parametrize("directory_id", [FIRST, SECOND, UNASSIGNED, MIGRATING])
+def test_a_replica_can_be_in_what_is_registered_or_not_chosen_yet(directory_id: bytes) -> None:
+    assert has_online([FIRST, SECOND], directory_id)
+
+
+@pytest.mark.parametrize("directory_id", [OTHER, LOST])
+def test_it_cant_be_elsewhere(directory_id: bytes) -> None:
+    assert not has_online([FIRST, SECOND], directory_id)
+
+
+def test_where_none_is_registered_each_is_taken_for_online_but_a_lost_one() -> None:
+    assert has_online([], OTHER)
+    assert has_online([], UNASSIGNED)
+    assert not has_online([], LOST)
+
+
+def test_they_are_ordered_by_two_signed_numbers() -> None:
+    zero, one, last = bytes(8), bytes(7) + b"\x01", b"\xff" * 8
+    ordered = [last + zero, last + one, zero + last, zero + zero, zero + one, one + last, one + zero]
+    assert in_order(reversed(ordered)) == ordered
+
+
+def test_ids_that_mean_something_else_are_reserved() -> None:
+    assert all(is_reserved(each) for each in (UNASSIGNED, MIGRATING, LOST))
+    assert not is_reserved(FIRST)
