@@ -1,0 +1,128 @@
+"""Who stays eligible to lead one partition (KIP-966)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.controller.image import NO_LEADER
+from broker.controller.partition_changes import RECOVERING, Election, Wish
+from tests.unit.controller.one_partition import (
+    EVERY,
+    WITH_ELR,
+    WITHOUT,
+    after,
+    all_but,
+    change,
+    everybody,
+    home,
+    nobody,
+    only,
+    partition,
+    record,
+)
+
+
+@EVERY
+def test_who_leaves_an_isr_that_is_too_small_stays_eligible(where: dict[str, Any]) -> None:
+    before = partition([1, 2, 3, 4], [1, 2, 3, 4], 1)
+    kept = {"eligible_leader_replicas": [3, 4]} if where["elr"] else {}
+    assert change(before, Wish(isr=[1, 2], election=Election.PREFERRED), min_isr=3, **where) == record(
+        isr=[1, 2], **kept
+    )
+
+
+@EVERY
+def test_nobody_is_eligible_beside_an_isr_that_is_large_enough(where: dict[str, Any]) -> None:
+    before = partition([1, 2, 3, 4], [1, 2], 1, eligible_leader_replicas=[3], last_known_elr=[4])
+    assert change(before, Wish(isr=[1, 2, 3]), min_isr=3, **where) == record(
+        isr=[1, 2, 3], eligible_leader_replicas=[]
+    )
+
+
+@pytest.mark.parametrize(("where", "now"), [(WITHOUT, []), (WITH_ELR, [3])])
+def test_who_is_eligible_stays_so_when_somebody_else_comes_into_an_isr_that_is_too_small(
+    where: dict[str, Any], now: list[int]
+) -> None:
+    before = partition([1, 2, 3, 4], [1], 1, eligible_leader_replicas=[3])
+    found = change(before, Wish(isr=[1, 4]), min_isr=3, **where)
+    assert after(before, found).elr == now
+    assert found is not None
+    assert found.eligible_leader_replicas == (None if where is WITH_ELR else [])
+
+
+@pytest.mark.parametrize(("where", "now"), [(WITHOUT, []), (WITH_ELR, [2])])
+def test_who_may_have_lost_something_is_eligible_no_more(where: dict[str, Any], now: list[int]) -> None:
+    before = partition([1, 2, 3, 4], [1], 1, eligible_leader_replicas=[2, 3])
+    assert change(before, Wish(unclean_shutdown=[3]), min_isr=3, **where) == record(
+        eligible_leader_replicas=now
+    )
+
+
+def test_an_eligible_one_is_elected_and_in_sync_from_then_on() -> None:
+    before = partition([1, 2, 3, 4], [1], 1, eligible_leader_replicas=[3])
+    assert change(before, Wish(isr=[], election=Election.PREFERRED), all_but(1), min_isr=3) == record(
+        isr=[3], eligible_leader_replicas=[1], leader=3
+    )
+
+
+def test_an_isr_may_become_empty_and_all_stay_eligible() -> None:
+    before = partition([1, 2, 3, 4], [1, 2, 3, 4], 1)
+    gone = change(before, Wish(isr=[], election=Election.PREFERRED), nobody, min_isr=3)
+    assert gone == record(isr=[], leader=NO_LEADER, eligible_leader_replicas=[1, 2, 3, 4], last_known_elr=[1])
+    unclean = change(after(before, gone), Wish(unclean_shutdown=[2]), nobody, min_isr=3)
+    assert unclean == record(eligible_leader_replicas=[1, 3, 4])
+
+
+def test_who_led_last_is_elected_where_nobody_is_eligible() -> None:
+    before = partition([1, 2, 3, 4], [], NO_LEADER, last_known_elr=[1])
+    assert change(before, Wish(isr=[], election=Election.PREFERRED), everybody, min_isr=3) == record(
+        isr=[1], leader=1, leader_recovery_state=RECOVERING, last_known_elr=[]
+    )
+
+
+def test_but_not_where_somebody_is() -> None:
+    before = partition([1, 2, 3, 4], [], NO_LEADER, eligible_leader_replicas=[3], last_known_elr=[1])
+    assert change(before, Wish(isr=[], election=Election.PREFERRED), all_but(3), min_isr=3) is None
+
+
+def test_the_first_leader_that_went_stays_the_last_known_one() -> None:
+    before = partition([1, 2], [2], 2, last_known_elr=[1])
+    gone = change(before, Wish(isr=[]), nobody)
+    assert gone == record(isr=[], leader=NO_LEADER, eligible_leader_replicas=[2])
+
+
+def test_no_leader_is_the_last_known_one_where_a_replica_goes_from_a_partition_that_has_none() -> None:
+    """Kafka's as well: the leader that is told again for a new epoch is −1."""
+    before = partition([1, 2, 3], [1], NO_LEADER)
+    assert change(before, Wish(replicas=[1, 2]), nobody, min_isr=1) == record(
+        replicas=[1, 2], leader=NO_LEADER, last_known_elr=[-1], directories=[home(1), home(2)]
+    )
+
+
+def test_who_is_eligible_is_told_in_the_order_of_kafkas_set() -> None:
+    """A HashSet of numbers: by their last four bits here, and what came first first."""
+    before = partition([40, 17, 8, 33, 1], [40, 33, 1], 40, eligible_leader_replicas=[17, 8])
+    found = change(before, Wish(isr=[]), nobody, min_isr=3)
+    assert found is not None
+    assert found.eligible_leader_replicas == [17, 33, 1, 8, 40]
+
+
+def test_of_which_sixteen_is_the_first() -> None:
+    before = partition([3, 16], [3, 16], 3)
+    for isr, elr in ([3, 16], []), ([3], [16]), ([16], [3]):
+        before.isr, before.elr = isr, elr
+        found = change(before, Wish(isr=[]), nobody)
+        assert after(before, found).elr == [16, 3]
+
+
+def test_a_replica_that_went_while_too_few_were_in_sync_stays_eligible() -> None:
+    """As in Kafka, where it is never elected for it: nobody is who isn't a replica."""
+    before = partition([2, 1], [1], 1, removing_replicas=[1], adding_replicas=[2])
+    done = change(before, Wish(isr=[1, 2]), everybody, min_isr=2)
+    assert done is not None
+    assert (done.isr, done.replicas, done.eligible_leader_replicas) == ([2], [2], [1])
+    gone = change(after(before, done), Wish(isr=[]), only(1), min_isr=2)
+    assert gone is not None
+    assert gone.leader == NO_LEADER
