@@ -1,0 +1,188 @@
+"""A cluster of several brokers as its metadata says it, and what its controller does as brokers come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from broker.controller.controller_result import ControllerResult
+from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, PartitionImage
+from broker.controller.partition_terms import OwnSettings
+from broker.controller.partition_updates import BrokerChange, leader_and_isr_updates
+from broker.controller.record_versions import DIRECTORIES_SINCE, LATEST_METADATA_VERSION, METADATA_VERSION
+from broker.controller.registration import ELR_VERSION, FENCED, IN_CONTROLLED_SHUTDOWN, UNFENCED
+from protocol.messages import metadata_records as records
+from protocol.steps import Steps, at_once
+from protocol.wire.schema import Message
+
+OWN = OwnSettings()
+NOBODY = BrokerChange(None, None, None, None)
+
+
+def directory(broker_id: int, number: int = 0) -> bytes:
+    """One of a broker's log directories."""
+    return b"directory" + broker_id.to_bytes(4, "big") + number.to_bytes(3, "big")
+
+
+def topic_id(name: str) -> bytes:
+    return name.encode().ljust(16, b"_")
+
+
+def pauses(steps: Steps[object]) -> int:
+    """How often others may be served."""
+    return sum(1 for _ in steps)
+
+
+def epoch_of(broker_id: int) -> int:
+    """The broker epoch of a broker's first registration."""
+    return broker_id + 100
+
+
+class Cluster:
+    """What is decided is applied at once."""
+
+    def __init__(self, *broker_ids: int, elr: bool = True, level: int = LATEST_METADATA_VERSION) -> None:
+        """Brokers that are registered and active."""
+        self.image = ClusterImage()
+        self._names_directories = level >= DIRECTORIES_SINCE
+        self.apply(records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level))
+        if elr:
+            self.apply(records.FeatureLevelRecord(name=ELR_VERSION, feature_level=1))
+        self.register(*broker_ids)
+        self.unfence(*broker_ids)
+
+    def apply(self, *decided: Message) -> None:
+        for record in decided:
+            self.image.apply(record)
+
+    def do(self, steps: Steps[list[Message]]) -> list[Message]:
+        decided = at_once(steps)
+        self.apply(*decided)
+        return decided
+
+    def done(self, steps: Steps[ControllerResult[object]]) -> list[Message]:
+        """The records of a decision, applied."""
+        decided = [*at_once(steps).records]
+        self.apply(*decided)
+        return decided
+
+    def updates(
+        self,
+        removed: int | None = None,
+        added: int | None = None,
+        unclean: int | None = None,
+        directories: Sequence[bytes] | None = None,
+    ) -> list[Message]:
+        change = BrokerChange(removed, added, unclean, directories)
+        return self.do(leader_and_isr_updates(self.image, change))
+
+    # --- brokers ----------------------------------------------------------------------------------------------
+
+    def register(self, *broker_ids: int, epoch: int | None = None, directories: int = 1) -> None:
+        """Anew, and fenced."""
+        for broker_id in broker_ids:
+            self.apply(
+                records.RegisterBrokerRecord(
+                    broker_id=broker_id,
+                    broker_epoch=epoch_of(broker_id) if epoch is None else epoch,
+                    fenced=True,
+                    log_dirs=[directory(broker_id, number) for number in range(directories)]
+                    if self._names_directories
+                    else [],
+                )
+            )
+
+    def unfence(self, *broker_ids: int) -> list[Message]:
+        """The records of partitions alone, as of the others."""
+        decided = []
+        for broker_id in broker_ids:
+            partitions = self.updates(added=broker_id)
+            self.apply(self._change(broker_id, fenced=UNFENCED))
+            decided += partitions
+        return decided
+
+    def fence(self, *broker_ids: int) -> list[Message]:
+        decided = []
+        for broker_id in broker_ids:
+            decided += self.updates(removed=broker_id)
+            self.apply(self._change(broker_id, fenced=FENCED))
+        return decided
+
+    def shut_down(self, broker_id: int) -> list[Message]:
+        """It begins to."""
+        decided = self.updates(removed=broker_id)
+        self.apply(self._change(broker_id, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN))
+        return decided
+
+    def come_back_unclean(self, broker_id: int) -> list[Message]:
+        """It registers, and is fenced still."""
+        decided = self.updates(unclean=broker_id)
+        self.register(broker_id, epoch=self.image.brokers[broker_id].broker_epoch + 1000)
+        return decided
+
+    def _change(
+        self, broker_id: int, fenced: int = 0, in_controlled_shutdown: int = 0
+    ) -> records.BrokerRegistrationChangeRecord:
+        return records.BrokerRegistrationChangeRecord(
+            broker_id=broker_id,
+            broker_epoch=self.image.brokers[broker_id].broker_epoch,
+            fenced=fenced,
+            in_controlled_shutdown=in_controlled_shutdown,
+        )
+
+    # --- topics -----------------------------------------------------------------------------------------------
+
+    def topic(self, name: str, *assignments: Sequence[int], isr: Iterable[int] | None = None) -> bytes:
+        """One with these partitions, the active ones of whose replicas are in sync; or those in `isr`."""
+        self.apply(records.TopicRecord(name=name, topic_id=topic_id(name)))
+        for index, replicas in enumerate(assignments):
+            in_sync = [
+                replica
+                for replica in replicas
+                if (self._is_active(replica) if isr is None else replica in isr)
+            ]
+            self.apply(
+                records.PartitionRecord(
+                    partition_id=index,
+                    topic_id=topic_id(name),
+                    replicas=[*replicas],
+                    isr=in_sync,
+                    leader=in_sync[0],
+                    leader_epoch=0,
+                    partition_epoch=0,
+                    directories=[directory(replica) for replica in replicas if self._names_directories],
+                )
+            )
+        return topic_id(name)
+
+    def _is_active(self, broker_id: int) -> bool:
+        broker = self.image.brokers[broker_id]
+        return not (broker.fenced or broker.in_controlled_shutdown)
+
+    def partition(self, name: str = "t", index: int = 0) -> PartitionImage:
+        return self.image.topics[name].partitions[index]
+
+    def change(self, name: str = "t", index: int = 0, **fields: object) -> None:
+        """By a record that a controller wrote before; each replica is in its broker's directory."""
+        self.apply(changed(name, index, **fields))
+
+    def configure(self, key: str, value: str, topic: str | None = "t", node: str = "") -> None:
+        """A setting of a topic, or else of a node or all of them."""
+        self.apply(
+            records.ConfigRecord(
+                resource_type=BROKER_RESOURCE if topic is None else TOPIC_RESOURCE,
+                resource_name=node if topic is None else topic,
+                name=key,
+                value=value,
+            )
+        )
+
+
+def changed(name: str = "t", index: int = 0, **fields: object) -> records.PartitionChangeRecord:
+    """The record with these fields, all others being as they are where nothing changes. With replicas come their
+    directories."""
+    record = records.PartitionChangeRecord(partition_id=index, topic_id=topic_id(name))
+    for field, value in fields.items():
+        setattr(record, field, value)
+    if record.replicas is not None and record.directories is None:
+        record.directories = [directory(replica) for replica in record.replicas]
+    return record
