@@ -18,7 +18,7 @@ from broker.controller.partition_changes import (
     Wish,
     partition_change,
 )
-from broker.controller.partition_terms import OwnSettings, PartitionTerms, is_active
+from broker.controller.partition_terms import OwnSettings, PartitionTerms
 from broker.controller.pause import Pause
 from protocol.errors import Error, KafkaError
 from protocol.messages.replicas import (
@@ -155,7 +155,7 @@ def _check_members(image: ClusterImage, isr: Sequence[BrokerState]) -> None:
         broker = image.brokers.get(member.broker_id)
         if (
             broker is None
-            or not is_active(broker)
+            or not broker.is_active
             or member.broker_epoch not in (ANY_EPOCH, broker.broker_epoch)
         ):
             raise KafkaError(Error.INELIGIBLE_REPLICA)

@@ -17,11 +17,12 @@ class BrokerChange(NamedTuple):
     """By broker ids; None where there is none."""
 
     removed: int | None = None
-    """It leaves the ISRs, and leads nothing any more."""
+    """It leaves the ISRs, and leads nothing any more (Kafka: brokerToRemove)."""
     added: int | None = None
-    """It may lead, though the image still has it fenced."""
+    """It may lead, though the image still has it fenced (brokerToAdd)."""
     unclean: int | None = None
-    """It went without a clean shutdown: it leaves ISRs and ELRs."""
+    """It went without a clean shutdown, and may lack what it had: it leaves ISRs and ELRs
+    (brokerWithUncleanShutdown)."""
     directories: Collection[bytes] | None = None
     """Of `removed`: what it has in these alone. None: wherever it is."""
 

@@ -25,6 +25,11 @@ class BrokerImage:
         self.log_dirs = record.log_dirs
         self.cordoned_log_dirs = record.cordoned_log_dirs
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it can be in sync and lead (Kafka: `ClusterControlManager.isActive`)."""
+        return not (self.fenced or self.in_controlled_shutdown)
+
     def copy(self) -> BrokerImage:
         """Another one that says the same."""
         other = BrokerImage(self.record)

@@ -65,9 +65,9 @@ class NewPartitions(NamedTuple):
 
 
 def is_active(image: ClusterImage, broker_id: int) -> bool:
-    """Whether it can be in sync and lead (Kafka: `ClusterControlManager.isActive`)."""
+    """Whether there is such a broker, and it can be in sync and lead."""
     broker = image.brokers.get(broker_id)
-    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+    return broker is not None and broker.is_active
 
 
 def partitions_of_new_topic(

@@ -11,12 +11,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.controller.assigned_directories import directory_of
 from broker.controller.broker_image import BrokerImage
 from broker.controller.config_decisions import MIN_INSYNC_REPLICAS, is_elr_enabled
 from broker.controller.directory_ids import LOST, MIGRATING, UNASSIGNED
 from broker.controller.image import BROKER_RESOURCE
 from broker.controller.partition_changes import Election, Terms
 from broker.controller.record_versions import METADATA_VERSION
+from broker.controller.replica_placer import default_directory
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class LeaderAcceptor:
         self._online = {
             broker_id: _online_directories(broker)
             for broker_id, broker in image.brokers.items()
-            if broker_id not in without and (broker_id == added or is_active(broker))
+            if broker_id not in without and (broker_id == added or broker.is_active)
         }
 
     def accepts(self, partition: PartitionImage, broker_id: int) -> bool:
@@ -77,7 +79,7 @@ class PartitionTerms:
         self._metadata_version = image.features.get(METADATA_VERSION, 0)
         self._elr_enabled = is_elr_enabled(image)
         self._accepts = (acceptor or LeaderAcceptor(image)).accepts
-        self._default_directory = partial(_default_directory, image)
+        self._default_directory = partial(default_directory, image)
         node = {} if own.node_id is None else image.configs.get((BROKER_RESOURCE, str(own.node_id)), {})
         settings = {**own.static, **image.configs.get((BROKER_RESOURCE, ""), {}), **node}
         self._settings = {name: settings.get(name, default) for name, default in _DEFAULTS.items()}
@@ -105,19 +107,6 @@ class PartitionTerms:
             default_directory=self._default_directory,
             election=Election.UNCLEAN if allows_unclean.lower() == "true" else Election.ONLINE,
         )
-
-
-def is_active(broker: BrokerImage) -> bool:
-    """Whether it can be in sync and lead (Kafka: `ClusterControlManager.isActive`)."""
-    return not (broker.fenced or broker.in_controlled_shutdown)
-
-
-def directory_of(partition: PartitionImage, broker_id: int) -> bytes:
-    """The id of the directory that the broker has its replica in: MIGRATING where records don't say it.
-
-    Raises ValueError where it has none."""
-    place = partition.replicas.index(broker_id)
-    return partition.directories[place] if place < len(partition.directories) else MIGRATING
 
 
 def _number(text: str) -> int:
@@ -149,13 +138,3 @@ class _AllButLost:
 def _online_directories(broker: BrokerImage) -> Container[bytes]:
     """One that is yet to be told which it is counts as online."""
     return frozenset((*broker.log_dirs, UNASSIGNED, MIGRATING)) if broker.log_dirs else _AllButLost()
-
-
-def _default_directory(image: ClusterImage, broker_id: int) -> bytes:
-    """The only one of the broker, which chooses among several itself (Kafka: `ClusterControlManager.defaultDir`)."""
-    broker = image.brokers.get(broker_id)
-    if broker is None:
-        return UNASSIGNED
-    if not broker.log_dirs:
-        return MIGRATING
-    return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED

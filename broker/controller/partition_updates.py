@@ -18,12 +18,14 @@ Source: `ReplicationControlManager.generateLeaderAndIsrUpdates`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
+from broker.controller.assigned_directories import directory_of
+from broker.controller.broker_change import BrokerChange
 from broker.controller.image import NO_LEADER
 from broker.controller.partition_changes import TopicIdPartition, Wish, partition_change
-from broker.controller.partition_terms import LeaderAcceptor, OwnSettings, PartitionTerms, directory_of
+from broker.controller.partition_terms import LeaderAcceptor, OwnSettings, PartitionTerms
 from broker.controller.pause import Pause
 
 if TYPE_CHECKING:
@@ -35,20 +37,6 @@ SomeOf: TypeAlias = "tuple[TopicImage, Iterable[tuple[int, PartitionImage]]]"
 """A topic, and some of its partitions with their numbers."""
 
 NO_SETTINGS = OwnSettings()
-
-
-class BrokerChange(NamedTuple):
-    """What becomes of brokers, by their ids; the image doesn't say it yet."""
-
-    removed: int | None
-    """Leads nothing more, and leaves the ISRs (Kafka: brokerToRemove)."""
-    added: int | None
-    """May lead from now on, be it fenced (brokerToAdd)."""
-    unclean: int | None
-    """Comes back and may lack what it had: leads nothing, leaves the ISRs and isn't eligible
-    (brokerWithUncleanShutdown)."""
-    directories: Collection[bytes] | None
-    """Only partitions with a replica of `removed` in these."""
 
 
 def leader_and_isr_updates(

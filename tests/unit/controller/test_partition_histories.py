@@ -8,10 +8,11 @@ from random import Random
 import pytest
 
 from broker.controller.alter_partition import altered_partitions
+from broker.controller.broker_change import BrokerChange
 from broker.controller.image import NO_LEADER, NO_LEADER_CHANGE, PartitionImage
 from broker.controller.leader_elections import balanced_leaders, elected_leaders, unclean_leaders
 from broker.controller.partition_changes import RECOVERING
-from broker.controller.partition_updates import BrokerChange, eligible_updates
+from broker.controller.partition_updates import eligible_updates
 from broker.controller.reassignments import reassigned_partitions
 from protocol.messages import metadata_records as records
 from protocol.messages.cluster_admin import (

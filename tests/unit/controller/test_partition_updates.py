@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
+from broker.controller.broker_change import BrokerChange
 from broker.controller.image import NO_LEADER, PartitionImage
 from broker.controller.partition_changes import RECOVERING
 from broker.controller.partition_terms import OwnSettings
 from broker.controller.partition_updates import (
-    BrokerChange,
     eligible_updates,
     leader_and_isr_updates,
     updates_of,
