@@ -199,9 +199,9 @@ def deaths(points: dict[str, Counter[str]]) -> Iterator[Death]:
 
 def test_every_operation_has_a_point(points: dict[str, Counter[str]]) -> None:
     passed = {point.split()[0] for counts in points.values() for point in counts}
-    # the cleaner's, see test_cleaning_crashes.py; and what changes nothing: what a connection sends of a file, and the
+    # the cleaner's, see test_cleaning_crashes.py; and what changes nothing: what a connection reads of a file, and the
     # size of a disk, which nobody asks for here
-    assert passed == set(OPERATIONS) - {"set_modified_ms", "send", "volume"}
+    assert passed == set(OPERATIONS) - {"set_modified_ms", "read_into", "volume"}
 
 
 def test_the_points_are_those_of_what_a_broker_does(points: dict[str, Counter[str]]) -> None:

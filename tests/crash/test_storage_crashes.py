@@ -276,13 +276,13 @@ def test_every_kind_of_operation_was_a_place_to_die(tmp_path: Path) -> None:
         finally:
             files.set_fault_hook(None)
     # `remove_tree` belongs to deletions of topics, which have a test of their own; `truncate` to recoveries, those with
-    # the times of files to the cleaner, `send` to connections, and paths and volumes to the broker
+    # the times of files to the cleaner, `read_into` to connections, and paths and volumes to the broker
     assert set(OPERATIONS) - seen == {
         "remove_tree",
         "truncate",
         "modified_ms",
         "set_modified_ms",
-        "send",
+        "read_into",
         "real_path",
         "volume",
     }
