@@ -148,15 +148,17 @@ class Connection(ReceivingSide):
 
     # --- frames ---------------------------------------------------------------------------------------------
 
-    def _serve(self, turn_began_s: float = 0.0) -> None:
+    def _serve(self, turn_began_s: float = 0.0, answered: list[Chunk] | None = None) -> None:
         """Serve every whole frame at hand, for as long as nothing keeps us from it; others are let in between.
 
-        `turn_began_s`: where requests of this connection were served before, and nothing in between.
+        `turn_began_s`: where requests of this connection were served before, and nothing in between. `answered`: what
+        is written with their answers, and before them. (librdkafka leaves its first connection at the first answer of
+        Metadata: where the second comes a moment later, it asks anew, 50 ms on.)
         """
         if self.transport is None or self.transport.is_closing():
             return
-        out: list[Chunk] = []
-        waiting_bytes = 0
+        out = answered or []
+        waiting_bytes = sum(map(len, out))
         requests = self._requests
         frame = self._view
         began_s = requests.monotonic_s()
@@ -281,11 +283,12 @@ class Connection(ReceivingSide):
             answer.when_answered(self._answer_is_there)
             return
         self._pending = None
-        action = self._happens(Event.ANSWERED)
-        if answer is not None:
+        serves = self._happens(Event.ANSWERED) is Action.SERVE
+        if answer is not None and not (serves and sum(map(len, answer)) <= UNWRITTEN_BYTES):
             self._write(answer)
-        if action is Action.SERVE:
-            self._serve()
+            answer = None
+        if serves:
+            self._serve(answered=answer)
 
     def mute(self, for_ms: int) -> None:
         """Serve no further request of this connection for a while: its client is above a quota (KIP-219)."""

@@ -228,6 +228,7 @@ async def test_the_next_frame_waits_for_the_answer_before_it() -> None:
     client.dispatcher.waiting[0].set_result([b"answer"])
     await asyncio.sleep(0)
     assert client.transport.written == b"answer<next>"
+    assert client.transport.writes == 1
 
 
 async def test_a_request_in_work_keeps_its_bytes_while_more_arrive() -> None:

@@ -137,3 +137,13 @@ async def test_an_answer_on_its_way_to_who_has_gone_goes_nowhere() -> None:
     await asyncio.sleep(0)
     assert driven.state is ConnectionState.GONE
     assert driven.client.transport.written == b""
+
+
+async def test_a_large_answer_that_was_waited_for_is_written_before_what_is_behind_it_is_served() -> None:
+    client = Client().connect()
+    client.transport.protocol = client.connection
+    client.transport.unread_limit = 1_000_000
+    client.send(frame(b"wait") + frame(b"next"))
+    client.dispatcher.waiting[0].set_result([bytes(1_100_000)])
+    await asyncio.sleep(0)
+    assert client.dispatcher.served == [b"wait"]
