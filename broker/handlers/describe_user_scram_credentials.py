@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.controller.scram_decisions import credentials
+from broker.network.turns import in_turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error
 from protocol.messages.scram import (
@@ -18,15 +20,18 @@ from protocol.messages.scram import (
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
 
 
 def handle(
     metadata: MetadataLog,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: DescribeUserScramCredentialsRequest,
-) -> DescribeUserScramCredentialsResponse:
+) -> DescribeUserScramCredentialsResponse | Later[DescribeUserScramCredentialsResponse]:
     if not authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         denied = Error.CLUSTER_AUTHORIZATION_FAILED
         return DescribeUserScramCredentialsResponse(
@@ -37,21 +42,34 @@ def handle(
                 for _ in request.users or ()
             ],
         )
+    return turns.answer(_described(metadata, request), context)
+
+
+def _described(
+    metadata: MetadataLog, request: DescribeUserScramCredentialsRequest
+) -> RequestSteps[DescribeUserScramCredentialsResponse]:
     known: dict[str, list[CredentialInfo]] = {}
     for (user, mechanism), record in credentials(metadata.image).items():
         info = CredentialInfo(mechanism=mechanism, iterations=record.iterations)
         known.setdefault(user, []).append(info)
     asked = Counter(user.name for user in request.users or ()) or Counter(known.keys())
     response = DescribeUserScramCredentialsResponse(error_message="")
-    for user, times in asked.items():
-        result = DescribeUserScramCredentialsResult(user=user, error_message="")
-        if times > 1:
-            result.error_code = Error.DUPLICATE_RESOURCE
-            result.error_message = f"A user can be described once in a request, and not twice: {user}"
-        elif user not in known:
-            result.error_code = Error.RESOURCE_NOT_FOUND
-            result.error_message = f"Attempt to describe a user credential that does not exist: {user}"
-        else:
-            result.credential_infos = known[user]
-        response.results.append(result)
+
+    def describe(some: Sequence[tuple[str, int]]) -> None:
+        response.results += [_result(user, times, known.get(user)) for user, times in some]
+
+    yield from in_turns([*asked.items()], describe)
     return response
+
+
+def _result(user: str, times: int, found: list[CredentialInfo] | None) -> DescribeUserScramCredentialsResult:
+    result = DescribeUserScramCredentialsResult(user=user, error_message="")
+    if times > 1:
+        result.error_code = Error.DUPLICATE_RESOURCE
+        result.error_message = f"A user can be described once in a request, and not twice: {user}"
+    elif found is None:
+        result.error_code = Error.RESOURCE_NOT_FOUND
+        result.error_message = f"Attempt to describe a user credential that does not exist: {user}"
+    else:
+        result.credential_infos = found
+    return result
