@@ -5,6 +5,8 @@ A client's mistake is a `KafkaError` and becomes the code in the answer; bytes t
 Source of codes and names: org.apache.kafka.common.protocol.Errors of Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from enum import IntEnum
 
 
@@ -179,6 +181,12 @@ class KafkaError(Exception):
 
     def __str__(self) -> str:
         return self.error.name if self.message is None else f"{self.error.name}: {self.message}"
+
+    def as_value(self) -> KafkaError:
+        """This error, to be kept as an answer: without its traceback, whose frames hold the request and all that it
+        came to, and, where one of them keeps the error, each other, until the collector of cycles finds them."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
 
 
 class CodecError(Exception):

@@ -29,8 +29,6 @@ T = TypeVar("T")
 
 Decide: TypeAlias = Callable[[ClusterImage], ControllerResult[T] | Steps[ControllerResult[T]]]
 
-"""Told of an error of ours, where it comes after the call."""
-
 Withdraw: TypeAlias = Callable[[], bool]
 """Takes back what waits to be decided. Returns whether it still waited."""
 
@@ -104,7 +102,7 @@ class Controller:
         try:
             result = decide(metadata.written)
         except KafkaError as refusal:
-            reply(refusal)
+            reply(refusal.as_value())
             return
         if isinstance(result, ControllerResult) and len(result.records) <= PER_STEP:
             at_once(self._write(result, reply))()
@@ -143,7 +141,7 @@ class Controller:
         try:
             result = deciding if isinstance(deciding, ControllerResult) else (yield from deciding)
         except KafkaError as refusal:
-            return partial(reply, refusal)
+            return partial(reply, refusal.as_value())
         if not metadata.is_leader or metadata.epoch != epoch:  # any more
             return partial(reply, KafkaError(Error.NOT_CONTROLLER))
         try:
@@ -153,7 +151,7 @@ class Controller:
                 metadata.append(result.records, may_split=result.may_split)
         except KafkaError as failure:
             if failure.error is Error.NOT_CONTROLLER:  # any more
-                return partial(reply, failure)
+                return partial(reply, failure.as_value())
             logger.error("a change can't be written to the metadata log: %s", failure)
             told = KafkaError(failure.error)  # the disk's own words are for the log alone
             return partial(reply, told if told.error is Error.UNKNOWN_SERVER_ERROR else result.answer(told))

@@ -258,8 +258,8 @@ class MetadataLog:
             self._advance()
 
     def _note_committed(self, end_offset: int) -> None:
-        self.log.update_high_watermark(end_offset)
         self._committed_offset = max(self._committed_offset, min(end_offset, self.log.log_end_offset))
+        self.log.update_high_watermark(self._committed_offset)
 
     def _advance(self) -> None:
         """What is committed comes into force, is followed, and is told to those that wait for it."""

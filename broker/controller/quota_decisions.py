@@ -88,7 +88,7 @@ def altered(
             _check_entity(entity, is_host)
             new = _records(entity, wanted, known.get(entity, {}))
         except KafkaError as error:
-            outcomes[entity] = error
+            outcomes[entity] = error.as_value()
             continue
         decided += new
         check_records(decided)

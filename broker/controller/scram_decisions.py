@@ -67,7 +67,7 @@ def altered(
             _check(known, wanted)
             accepted[user] = wanted
         except KafkaError as error:
-            refused[user] = error
+            refused[user] = error.as_value()
     decided: dict[str, Message] = {}
     for user, wanted in accepted.items():
         if pause.is_due():
@@ -77,7 +77,7 @@ def altered(
                 _upserted(wanted) if isinstance(wanted, ScramCredentialUpsertion) else _deleted(wanted)
             )
         except KafkaError as error:
-            refused[user] = error
+            refused[user] = error.as_value()
     return [*decided.values()], {**dict.fromkeys(decided), **refused}
 
 

@@ -107,7 +107,7 @@ class TopicRequests:
                 )
                 take(sum(isinstance(record, PartitionRecord) for record in new))
             except KafkaError as error:
-                results.append((topic, error))
+                results.append((topic, error.as_value()))
                 continue
             decided += new
             check_records(decided)
@@ -145,7 +145,7 @@ class TopicRequests:
                     if len(decided) == MAX_RECORDS_PER_REQUEST:
                         raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
                 except KafkaError as error:
-                    refused[topic.topic_id] = error
+                    refused[topic.topic_id] = error.as_value()
                     continue
                 decided += topic_decisions.removed_topic(topic)
             return ControllerResult(
@@ -198,7 +198,7 @@ class TopicRequests:
                         raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
                     decided.append(record)
             except KafkaError as error:
-                refused = error
+                refused = error.as_value()
             results.append((topic, refused))
         return decided, results
 

@@ -105,7 +105,7 @@ def _in_turn(
         with shard.deciding(request):
             found = yield from in_line(groups.deciding, group_id, _decided(groups, shard, group_id, begin))
     except KafkaError as error:
-        found = error
+        found = error.as_value()
     answer: A | KafkaError = (yield found) if isinstance(found, Later) else found
     if not shard.gate.is_open:
         committed: Later[KafkaError | None] = Later()

@@ -133,7 +133,7 @@ class Groups:
         try:
             found = question(shard)
         except KafkaError as error:
-            found = error
+            found = error.as_value()
         if shard.gate.is_open:  # `let_out` would come back in the same call
             return respond(found)
         later: Later[R] = Later()

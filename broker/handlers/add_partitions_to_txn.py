@@ -252,7 +252,7 @@ def _add(transactions: Transactions, asked: _Asked) -> None:
             raise KafkaError(Error.INVALID_REQUEST)
         shard = transactions.shard_of(producer.transactional_id)
     except KafkaError as failure:
-        asked.added(failure)
+        asked.added(failure.as_value())
         return
     if asked.verify_only:
         asked.then(_by_topic(shard.verify_partitions(producer, asked.partitions)))

@@ -91,7 +91,7 @@ def _reassign(
                     raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
                 decided += new
             except KafkaError as refused:
-                error = refused
+                error = refused.as_value()
             answers.partitions.append(_result(wanted.partition_index, error))
         response.responses.append(answers)
 

@@ -90,7 +90,7 @@ def _elect(
             try:
                 decided += elected(image, name, index, election_type, electorate)
             except KafkaError as refused:
-                error = refused
+                error = refused.as_value()
             check_records(decided)
             if error is not None and error.error is Error.ELECTION_NOT_NEEDED and topics is None:
                 continue

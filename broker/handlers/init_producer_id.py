@@ -54,7 +54,7 @@ def handle(
             transactions.check_timeout(request.transaction_timeout_ms)
             shard = transactions.shard_of(transactional_id)
         except KafkaError as failure:
-            reply(failure)
+            reply(failure.as_value())
             return
         shard.init_producer_id(
             TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),

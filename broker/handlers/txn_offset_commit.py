@@ -94,7 +94,7 @@ def handle(
         try:
             shard = groups.shard_of(request.group_id)
         except KafkaError as failure:
-            reply(failure)
+            reply(failure.as_value())
         else:
             shard.ask(lambda it: it.commit_offsets_in_transaction(committer, answer.offsets, producer), reply)
 

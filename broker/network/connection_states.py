@@ -2,7 +2,8 @@
 
 Up to three things hold a connection up, each of them by itself: the answer to its last request is still to come, its
 client is above a quota, or its client doesn't read what was answered (Kafka: `KafkaChannel.ChannelMuteState`). It
-serves where none does. `broker.network.connection` tells the events, and does what the table says.
+serves where none does, and where it has neither had its turn nor waits for memory, which are the connection's own.
+`broker.network.connection` tells the events, and does what the table says.
 """
 
 from __future__ import annotations

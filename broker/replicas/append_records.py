@@ -184,8 +184,7 @@ def checking(
     """What checks the batch by what is known now, and looks at nothing else; it gives None where that takes more than
     the effort. `unpacked` is told what it unpacks to.
 
-    What is wrong with the batch is given without its traceback, whose frames hold the batch and all that it unpacked
-    to.
+    What is wrong with the batch is given without the frames that hold the batch and all that it unpacked to.
     """
     rules, topic, index = partition.topic.rules, partition.topic.name, partition.index
 
@@ -195,8 +194,7 @@ def checking(
         except TooMuchEffortError:
             return None
         except KafkaError as failure:
-            failure.__cause__ = failure.__context__ = None
-            return failure.with_traceback(None)
+            return failure.as_value()
 
     return check
 

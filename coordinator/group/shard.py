@@ -132,7 +132,7 @@ class GroupShard:
         try:
             answer = question(self)
         except KafkaError as error:
-            answer = error
+            answer = error.as_value()
         self.let_out(answer, reply)
 
     def ask_for_later(

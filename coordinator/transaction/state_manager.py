@@ -123,6 +123,10 @@ class TransactionStateManager:
             self._gate.append(records)
         except KafkaError as error:
             committed(error)
+        except BaseException:  # what nobody thought of must not leave them pending for ever
+            for metadata in batch:
+                metadata.take_back()
+            raise
         else:
             self._gate.when_committed(committed)
 

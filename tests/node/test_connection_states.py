@@ -147,3 +147,13 @@ async def test_a_large_answer_that_was_waited_for_is_written_before_what_is_behi
     client.dispatcher.waiting[0].set_result([bytes(1_100_000)])
     await asyncio.sleep(0)
     assert client.dispatcher.served == [b"wait"]
+
+
+async def test_who_is_muted_again_stays_so_until_the_later_time() -> None:
+    driven = Driven()
+    driven.connection.mute(1_000_000)
+    first = driven.connection._throttle
+    driven.connection.mute(2_000_000)
+    assert first is not None
+    assert first.cancelled()
+    driven.connection.connection_lost(None)

@@ -16,6 +16,7 @@ from broker.controller.snapshot_file import read_snapshot
 from broker.controller.snapshots import SnapshotPolicy
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
+from protocol.steps import Steps
 from protocol.wire.schema import Message
 from storage.background import run_at_once
 from storage.directory.log_directory import METADATA_TOPIC
@@ -216,6 +217,21 @@ def test_who_loses_the_log_tells_those_that_wait_and_those_that_come(metadata: M
     assert isinstance(told, KafkaError)
     assert told.error is Error.NOT_CONTROLLER
     assert "b" not in configs(metadata)
+
+
+def test_what_is_decided_amid_one_epoch_is_not_written_in_a_later_one(metadata: MetadataLog) -> None:
+    def decide(image: ClusterImage) -> Steps[ControllerResult[str | Error]]:
+        metadata.resign()
+        metadata.become_leader(NODE)
+        yield
+        return result_of(setting("a"))
+
+    replies: list[object] = []
+    Controller(metadata).submit(decide, replies.append, unexpected)
+    (told,) = replies
+    assert isinstance(told, KafkaError)
+    assert told.error is Error.NOT_CONTROLLER
+    assert configs(metadata) == {}
 
 
 def test_a_request_that_is_refused_as_a_whole_is_told_so_and_changes_nothing(metadata: MetadataLog) -> None:

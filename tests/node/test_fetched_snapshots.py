@@ -34,6 +34,27 @@ def test_snapshots_come_in_pieces_and_begin_anew_where_one_is_given_up(
     assert names(observer._metadata) == names(metadata)
 
 
+def test_a_snapshot_that_is_on_its_way_is_given_up_where_another_controller_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FETCH_BYTES", 100)
+    metadata = begin(tmp_path / "leader", ALWAYS)
+    metadata.append(topic("t"))
+    controller = Controller(metadata)
+    observer = observer_in(tmp_path / "observer")
+    while not isinstance(request := observer.request(), FetchSnapshotRequest):
+        observer.answered(controller.answer(request))
+    observer.answered(controller.answer(request))
+    request = observer.request()
+    assert isinstance(request, FetchSnapshotRequest)
+    answer = controller.answer(request)
+    assert isinstance(answer, FetchSnapshotResponse)
+    answer.topics[0].partitions[0].current_leader.leader_epoch = metadata.epoch + 1
+    observer.answered(answer)
+    assert observer.epoch == metadata.epoch + 1
+    assert isinstance(observer.request(), FetchRequest)
+
+
 @pytest.mark.parametrize("other_by", [-1, 1])
 def test_a_snapshot_whose_pieces_say_different_sizes_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other_by: int

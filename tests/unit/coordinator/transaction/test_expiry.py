@@ -191,6 +191,21 @@ def test_tombstones_that_cannot_be_written_are_tried_an_hour_later(caplog: pytes
     assert it.shard.transactions == {}
 
 
+def test_a_tombstone_that_fails_as_nobody_thought_of_leaves_nothing_pending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    it = Coordinator()
+    it.init()
+
+    def fail(*_: object, **__: object) -> int:
+        raise RuntimeError("of ours")
+
+    monkeypatch.setattr(it.runtime, "append", fail)
+    with pytest.raises(RuntimeError):
+        it.runtime.pass_ms(7 * DAY_MS)
+    assert it.state == "Empty"
+
+
 def test_many_tombstones_go_in_batches_of_bounded_size() -> None:
     it = Coordinator()
     it.configure(transactional_id_expiration_ms=HOUR_MS)
