@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from broker.controller.pause import PER_STEP
+from broker.controller.pause import Pause
 from broker.controller.quorum_state import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, Quorum, control_key
 from broker.controller.record_serde import decode_metadata_record
 from protocol.errors import CodecError
@@ -87,6 +87,7 @@ def encode_snapshot(
     offset = 1 + len(quorum.control_records())
     held: list[bytes] = []
     held_bytes = 0
+    pause = Pause()
     for value in values:
         if len(held) >= MAX_RECORDS_PER_BATCH or (held and held_bytes + len(value) > MAX_BATCH_BYTES):
             data += _batch(held, offset, epoch, now_ms)
@@ -94,7 +95,7 @@ def encode_snapshot(
             held, held_bytes = [], 0
         held.append(value)
         held_bytes += len(value)
-        if len(held) % PER_STEP == 0:
+        if pause.is_due():
             yield
     if held:
         data += _batch(held, offset, epoch, now_ms)

@@ -184,6 +184,8 @@ class MetadataSnapshots:
                 log.error("the snapshot %s of the metadata can't be written: %s", path, failure)
                 return
             log.info("wrote the snapshot %s of the metadata, %d bytes", path, len(data))
+            if end_offset < self._log.log_start_offset:
+                return  # the log has begun anew meanwhile, behind one that was fetched: the next start deletes this one
             self.ids.append(snapshot_id)
             self._kept[snapshot_id] = (len(data), now_ms)
 

@@ -149,6 +149,16 @@ async def test_a_large_answer_that_was_waited_for_is_written_before_what_is_behi
     assert client.dispatcher.served == [b"wait"]
 
 
+async def test_a_large_answer_that_was_waited_for_counts_with_those_behind_it_that_are_gathered() -> None:
+    client = Client().connect()
+    client.transport.protocol = client.connection
+    client.transport.unread_limit = 1_000_000
+    client.send(frame(b"wait") + frame(bytes(40_000)) * 2)
+    client.dispatcher.waiting[0].set_result([bytes(1_020_000)])
+    await asyncio.sleep(0)
+    assert len(client.dispatcher.served) == 2
+
+
 async def test_who_is_muted_again_stays_so_until_the_later_time() -> None:
     driven = Driven()
     driven.connection.mute(1_000_000)

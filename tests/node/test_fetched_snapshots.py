@@ -8,9 +8,14 @@ import pytest
 
 from broker.controller import observer as module
 from broker.controller.observer import AfterAnswer
+from broker.controller.pause import PER_STEP
+from broker.controller.quorum_state import Quorum
+from broker.controller.record_serde import encode_metadata_record
+from broker.controller.snapshot_file import SnapshotId, encode_snapshot
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.raft import FetchSnapshotRequest, FetchSnapshotResponse
-from tests.node.metadata_logs import ALWAYS, begin, topic
+from protocol.steps import at_once
+from tests.node.metadata_logs import ALWAYS, LEVEL, begin, open_log, topic
 from tests.node.observers import Controller, catch_up, names, observer_in
 
 
@@ -74,6 +79,29 @@ def test_a_snapshot_whose_pieces_say_different_sizes_is_begun_anew(
     assert isinstance(observer.request(), FetchRequest)
     catch_up(observer, controller)
     assert names(observer._metadata) == names(metadata)
+
+
+def test_a_snapshot_of_its_own_that_a_fetched_one_overtakes_is_none_of_the_log(tmp_path: Path) -> None:
+    metadata = begin(tmp_path / "leader")
+    metadata.append(topic("t"))
+    controller = Controller(metadata)
+    observer = observer_in(tmp_path / "observer")
+    catch_up(observer, controller)
+    own = observer._metadata.snapshots
+    held = [encode_metadata_record(LEVEL, 0)] * 2 * PER_STEP
+    written = own.write(held, Quorum(), observer._log.log_end_offset, 0)
+    next(written)
+    metadata.append(topic("later"))
+    fetched = SnapshotId(metadata.epoch, metadata.log.log_end_offset)
+    data = at_once(
+        encode_snapshot(held, Quorum(), epoch=fetched.epoch, last_contained_log_timestamp_ms=0, now_ms=0)
+    )
+    own.take(fetched, data, lambda snapshot, failure: own.begin_with(fetched, 0))
+    at_once(written)
+    assert own.ids == [fetched]
+    again = open_log(tmp_path / "observer", only_voter=False)
+    assert again.snapshots.ids == [fetched]
+    assert len([*(tmp_path / "observer").glob("*.checkpoint")]) == 1
 
 
 @pytest.mark.limit("broker.controller.observer.MOST_SNAPSHOT_BYTES")

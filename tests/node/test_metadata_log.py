@@ -248,6 +248,17 @@ def test_a_value_that_is_no_record_is_refused(value: bytes) -> None:
         decode_metadata_record(value)
 
 
+def test_a_head_of_longer_numbers_is_read_as_such_whatever_came_before() -> None:
+    """A type of two bytes; what begins with the same three is another record, or none."""
+    kind = records.TopicRecord(name="a", topic_id=TOPIC_ID)
+    value = encode_metadata_record(kind, 0)
+    assert value[1] == 2
+    longer = value[:1] + b"\x82\x00" + value[2:]
+    for _ in range(2):
+        assert decode_metadata_record(longer) == kind
+        assert decode_metadata_record(value) == kind
+
+
 def test_a_change_that_sets_no_leader_keeps_the_leader_epoch(metadata: MetadataLog) -> None:
     create(metadata, "a")
     metadata.append([records.PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, isr=[NODE])])

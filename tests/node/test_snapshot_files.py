@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
 
+from broker.controller.pause import PER_STEP
 from broker.controller.quorum_state import Quorum
 from broker.controller.record_serde import encode_metadata_record
 from broker.controller.snapshot_file import (
+    MAX_BATCH_BYTES,
     SnapshotError,
     SnapshotId,
     encode_snapshot,
@@ -46,6 +49,18 @@ def test_records_are_spread_over_batches_of_1024(tmp_path: Path) -> None:
     data = (tmp_path / f"{newest.name}.checkpoint").read_bytes()
     counts = [header.records_count for _, header in walk_batches(data)]
     assert counts == [1, 1024, 1024, 6 + 3001 - 2048, 1]
+
+
+def test_values_so_large_that_a_batch_takes_few_are_gone_through_in_steps_too() -> None:
+    value = bytes(MAX_BATCH_BYTES // 100)
+    written = encode_snapshot(
+        itertools.repeat(value, 3 * PER_STEP),
+        Quorum(),
+        epoch=1,
+        last_contained_log_timestamp_ms=0,
+        now_ms=0,
+    )
+    assert sum(1 for _ in written) == 3
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "no footer", "empty"])
