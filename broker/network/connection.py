@@ -132,7 +132,7 @@ class Connection(ReceivingSide):
         self._end += nbytes
         self.last_active_s = self._time()
         if self._state is not _SERVING or self._next_turn is not None:
-            self._bound_backlog()
+            self._bound_what_waits()
         elif self._end < self._room_end:
             self._serve(self._turn_began_s)
             self._turn_began_s = 0.0
@@ -237,7 +237,7 @@ class Connection(ReceivingSide):
             if self._start == self._end:
                 self._start = self._end = 0
         if self._state is not _SERVING or self._next_turn is not None:
-            self._bound_backlog()
+            self._bound_what_waits()
             return
         if self._waits_for_memory or self.transport is None or self.transport.is_closing():
             return
@@ -249,6 +249,12 @@ class Connection(ReceivingSide):
             self.transport.resume_reading()
         if self._end == len(self._buffer):
             self._ask_for_room(self.transport)
+
+    def _bound_what_waits(self) -> None:
+        """What has come isn't served now. Until the next turn it is read on into the room that there is: to stop and to
+        begin again costs a producer of large batches a twelfth of what it sends."""
+        if self._state is not _SERVING or self._end == len(self._buffer):
+            self._bound_backlog()
 
     def _serve_on(self) -> None:
         """The turn is over that others were let in for."""

@@ -172,15 +172,23 @@ async def test_who_sends_a_request_at_a_time_needs_no_other_turn() -> None:
         assert len(client.dispatcher.served) == number + 1
 
 
+async def test_who_waits_for_its_turn_is_read_on_into_the_room_that_there_is() -> None:
+    client = Fed().connect()
+    client.dispatcher.takes_s = IN_A_ROW_S * 0.6
+    client.send(frame(bytes(40_000)) * 3)
+    assert len(client.dispatcher.served) == 2
+    assert not client.connection.reading_paused
+
+
 async def test_what_waits_for_its_turn_is_bounded() -> None:
     client = Fed().connect()
     client.dispatcher.takes_s = IN_A_ROW_S
     many = b"".join(frame(bytes(1000)) for _ in range(16))
-    client.send(many)
-    client.send(many)
+    for _ in range(3):  # more than the buffer has room for, once it has grown
+        client.send(many)
     assert client.connection.reading_paused
     await turns_of_the_loop()
-    assert len(client.dispatcher.served) == 32
+    assert len(client.dispatcher.served) == 48
     assert not client.connection.reading_paused
 
 
