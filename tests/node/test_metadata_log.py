@@ -11,8 +11,8 @@ from broker.controller.controller_result import ControllerResult
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.placement import Placement
-from broker.controller.record_serde import decode_metadata_record, encode_metadata_record
-from protocol.errors import CodecError, Error, KafkaError
+from broker.controller.record_serde import encode_metadata_record
+from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import (
     CreatableReplicaAssignment,
@@ -229,34 +229,6 @@ def test_records_of_a_transaction_count_at_its_end(metadata: MetadataLog) -> Non
 def test_a_record_that_contradicts_the_ones_before_is_refused(record: Message) -> None:
     with pytest.raises(MetadataContradictionError):
         ClusterImage().apply(record)
-
-
-def test_every_kind_of_record_has_its_place() -> None:
-    from broker.controller import image, record_serde
-
-    bracketing = {
-        records.BeginTransactionRecord,
-        records.EndTransactionRecord,
-        records.AbortTransactionRecord,
-    }
-    assert set(record_serde._TYPES.values()) == set(image._REPLAY) | bracketing
-
-
-@pytest.mark.parametrize("value", [b"", b"\x02\x02\x00", b"\x01\x7f\x00", b"\x01\x02\x00\x05a"])
-def test_a_value_that_is_no_record_is_refused(value: bytes) -> None:
-    with pytest.raises(CodecError):
-        decode_metadata_record(value)
-
-
-def test_a_head_of_longer_numbers_is_read_as_such_whatever_came_before() -> None:
-    """A type of two bytes; what begins with the same three is another record, or none."""
-    kind = records.TopicRecord(name="a", topic_id=TOPIC_ID)
-    value = encode_metadata_record(kind, 0)
-    assert value[1] == 2
-    longer = value[:1] + b"\x82\x00" + value[2:]
-    for _ in range(2):
-        assert decode_metadata_record(longer) == kind
-        assert decode_metadata_record(value) == kind
 
 
 def test_a_change_that_sets_no_leader_keeps_the_leader_epoch(metadata: MetadataLog) -> None:
