@@ -32,6 +32,8 @@ PeerReply = Callable[[Message | KafkaError], None]
 
 SOFTWARE_NAME = "barnabas"
 
+_UNSUPPORTED_VERSION = Error.UNSUPPORTED_VERSION.to_bytes(2, "big")
+
 
 class PeerState(Enum):
     """Of the connection, and of what is asked."""
@@ -53,6 +55,9 @@ class PeerSettings:
     software_version: str
     request_timeout_ms: int = 30_000
     reconnect_backoff_ms: int = 50
+    """From one attempt to connect to the next. It doubles with each that fails, up to:"""
+    reconnect_backoff_max_ms: int = 50
+    """Kafka's brokers take 50, its Raft channel 500. (Theirs differ by up to a fifth from attempt to attempt.)"""
     idle_ms: int = 600_000
     asks_versions: bool = True
     """Replica fetchers don't: the version of the metadata says which ones they use."""
@@ -76,7 +81,8 @@ class Peer:
         self._scheduler = scheduler
         self._connection: PeerConnection | None = None
         self._versions: Mapping[int, tuple[int, int]] = {}
-        self._may_connect_s = scheduler.time()
+        self._tried_s: float | None = None  # when the last attempt to connect was made
+        self._failures = 0  # to connect, in a row
         self._correlation_id = 0
         self._request: Message | None = None
         self._version: int | None = None
@@ -123,16 +129,25 @@ class Peer:
     # --- to a connection ------------------------------------------------------------------------------------
 
     def _connect_when_due(self) -> None:
-        wait_s = self._may_connect_s - self._scheduler.time()
+        wait_s = self._backoff_s()
         if wait_s > 0:
             self.state = PeerState.WAITING
             self._timer = self._scheduler.call_later(wait_s, self._connect)
         else:
             self._connect()
 
+    def _backoff_s(self) -> float:
+        """How long the next attempt has to wait."""
+        if self._tried_s is None:
+            return 0.0
+        settings = self._settings
+        doubled = settings.reconnect_backoff_ms << min(max(self._failures - 1, 0), 20)
+        return self._tried_s + min(doubled, settings.reconnect_backoff_max_ms) / 1000 - self._scheduler.time()
+
     def _connect(self) -> None:
         self.state = PeerState.CONNECTING
-        self._may_connect_s = self._scheduler.time() + self._settings.reconnect_backoff_ms / 1000
+        self._tried_s = self._scheduler.time()
+        self._failures += 1  # until it is ready
         connection = PeerConnection(self._connected, self._answered, self._failed)
         self._connection = connection
         refused = partial(self._refused, connection)
@@ -144,16 +159,17 @@ class Peer:
 
     def _connected(self) -> None:
         if self._settings.asks_versions:
-            self.state = PeerState.ASKING_VERSIONS
-            self._send_frame(
-                ApiVersionsRequest(
-                    client_software_name=SOFTWARE_NAME,
-                    client_software_version=self._settings.software_version,
-                ),
-                ApiVersionsRequest.VERSIONS[1],
-            )
+            self._ask_versions(ApiVersionsRequest.VERSIONS[1])
         else:
+            self._failures = 0
             self._send()
+
+    def _ask_versions(self, version: int) -> None:
+        self.state = PeerState.ASKING_VERSIONS
+        request = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version=self._settings.software_version
+        )
+        self._send_frame(request, version)
 
     # --- a request and its answer ---------------------------------------------------------------------------
 
@@ -208,15 +224,23 @@ class Peer:
 
     def _decoded(self, frame: memoryview, request: type[Message]) -> Message:
         """Raises CodecError."""
-        body = response_body(frame, request, self._sent_version, self._correlation_id)
-        return decode(response_type(request), self._sent_version, frame, body)
+        version = self._sent_version
+        body = response_body(frame, request, version, self._correlation_id)
+        if request is ApiVersionsRequest and frame[body : body + 2] == _UNSUPPORTED_VERSION:
+            version = 0  # as whoever doesn't know the version that was asked answers
+        return decode(response_type(request), version, frame, body)
 
     def _versions_came(self, answer: ApiVersionsResponse) -> None:
-        if answer.error_code:
+        versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+        if answer.error_code == Error.UNSUPPORTED_VERSION and self._sent_version:
+            _, last = versions.get(ApiVersionsRequest.API_KEY, (0, 0))
+            self._ask_versions(min(max(last, 0), self._sent_version - 1))
+        elif answer.error_code:
             self._failed(f"it refuses to tell its versions: error {answer.error_code}")
-            return
-        self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-        self._send()
+        else:
+            self._failures = 0
+            self._versions = versions
+            self._send()
 
     # --- what ends it ---------------------------------------------------------------------------------------
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
 
 from broker.peers.peer import Peer, PeerSettings, PeerState
 from protocol.errors import Error, KafkaError
+from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.fetch import FetchRequest, ReplicaState
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.raft import VoteRequest
+from protocol.wire.codec import encode
 from protocol.wire.schema import Message
 from tests.simulation.machine import Machine, World
 from tests.simulation.virtual_loop import VirtualLoop, run
@@ -73,6 +78,128 @@ def test_who_is_not_there_is_tried_again_after_a_while() -> None:
         assert await machine.start()
         assert isinstance(await asked(world, peer, MetadataRequest(topics=[])), MetadataResponse)
         await machine.stop()
+
+    run(main)
+
+
+class Wire(asyncio.Transport):
+    """What a peer sends, and nothing behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent.append(bytes(data))
+
+    def abort(self) -> None: ...
+
+
+class Made:
+    """A network whose connections a test answers itself."""
+
+    def __init__(self) -> None:
+        self.connections: list[asyncio.BufferedProtocol] = []
+
+    def connect(
+        self,
+        host: str,
+        port: int,
+        make_protocol: Callable[[], asyncio.BufferedProtocol],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        self.connections.append(make_protocol())
+
+
+def give(connection: asyncio.BufferedProtocol, frame: bytes) -> None:
+    data = len(frame).to_bytes(4, "big") + frame
+    while data:
+        room = connection.get_buffer(-1)
+        size = min(len(room), len(data))
+        room[:size] = data[:size]
+        data = data[size:]
+        connection.buffer_updated(size)
+
+
+def version_and_id(sent: bytes) -> tuple[int, bytes]:
+    return int.from_bytes(sent[6:8], "big"), sent[8:12]
+
+
+@pytest.mark.parametrize(
+    ("known", "asked_next"), [([], 0), ([(18, 0, 2)], 2), ([(18, 0, 99)], 3), ([(3, 0, 5)], 0)]
+)
+def test_who_does_not_know_the_latest_version_is_asked_in_the_one_that_it_names(
+    known: list[tuple[int, int, int]], asked_next: int
+) -> None:
+    """Kafka's brokers answer in version 0 then, from 2.4 on with the versions that they know of this request."""
+
+    async def main(loop: VirtualLoop) -> None:
+        network, wire = Made(), Wire()
+        told: list[object] = []
+        peer = Peer("localhost", PORT, SETTINGS, network, NodeScheduler(loop))  # type: ignore[arg-type]
+        peer.ask(MetadataRequest(topics=[]), told.append)
+        (connection,) = network.connections
+        connection.connection_made(wire)
+        version, correlation_id = version_and_id(wire.sent[-1])
+        assert version == ApiVersionsRequest.VERSIONS[1] == 4
+        refusal = ApiVersionsResponse(
+            error_code=Error.UNSUPPORTED_VERSION,
+            api_keys=[
+                ApiVersion(api_key=key, min_version=first, max_version=last) for key, first, last in known
+            ],
+        )
+        give(connection, correlation_id + encode(refusal, 0))
+        version, correlation_id = version_and_id(wire.sent[-1])
+        assert version == asked_next
+        assert told == []
+        answer = ApiVersionsResponse(api_keys=[ApiVersion(api_key=3, min_version=0, max_version=5)])
+        give(connection, correlation_id + encode(answer, asked_next))
+        assert wire.sent[-1][4:8] == bytes([0, 3, 0, 5])
+        peer.stop()
+
+    run(main)
+
+
+def test_who_refuses_the_first_version_too_is_given_up() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        network, wire = Made(), Wire()
+        told: list[object] = []
+        peer = Peer("localhost", PORT, SETTINGS, network, NodeScheduler(loop))  # type: ignore[arg-type]
+        peer.ask(MetadataRequest(topics=[]), told.append)
+        (connection,) = network.connections
+        connection.connection_made(wire)
+        for _ in range(2):
+            _, correlation_id = version_and_id(wire.sent[-1])
+            refusal = ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION, api_keys=[])
+            give(connection, correlation_id + encode(refusal, 0))
+        (error,) = told
+        assert isinstance(error, KafkaError)
+        assert error.error is Error.NETWORK_EXCEPTION
+
+    run(main)
+
+
+def test_the_time_between_attempts_doubles_up_to_a_bound_and_begins_anew_once_one_was_ready() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        settings = replace(SETTINGS, reconnect_backoff_max_ms=500)
+        world = World(loop, 2)
+        world.network.is_calm = True
+        peer = peer_in(world, settings)
+        began_s = loop.time()
+        waits = []
+        for _ in range(7):
+            assert await error_of(world, peer, MetadataRequest(topics=[])) is Error.NETWORK_EXCEPTION
+            waits.append(round(loop.time() - began_s, 3))
+            began_s = loop.time()
+        assert waits == pytest.approx([0, 0.05, 0.1, 0.2, 0.4, 0.5, 0.5], abs=0.02)
+        machine = Machine(world, "one", PORT)
+        assert await machine.start()
+        assert isinstance(await asked(world, peer, MetadataRequest(topics=[])), MetadataResponse)
+        await machine.stop()
+        began_s = loop.time()
+        for _ in range(2):
+            assert await error_of(world, peer, MetadataRequest(topics=[])) is Error.NETWORK_EXCEPTION
+        assert loop.time() - began_s < 0.2
 
     run(main)
 
