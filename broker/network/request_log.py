@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.network.later import Later
 from protocol.errors import Error, error_name
+from protocol.wire.error_codes import error_codes
 from protocol.wire.primitives import uuid_to_text
 from protocol.wire.schema import Field, Struct
 
@@ -92,23 +93,10 @@ def _outcome(response: Any) -> str:
     if response is None:
         return "no answer wanted"
     found: dict[int, int] = {}
-    for code in _error_codes(response):
+    for code in error_codes(response):
         if code:
             found[code] = found.get(code, 0) + 1
     return ", ".join(f"{error_name(code)} ({count})" for code, count in found.items()) or Error.NONE.name
-
-
-def _error_codes(struct: Struct) -> Iterator[int]:
-    for field in type(struct).FIELDS:
-        value = getattr(struct, field.name)
-        if field.name == "error_code":
-            yield value
-        elif isinstance(value, Struct):
-            yield from _error_codes(value)
-        elif isinstance(value, list):
-            for each in value:
-                if isinstance(each, Struct):
-                    yield from _error_codes(each)
 
 
 def _fields(struct: Struct) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.peers.peer import OnePeer, PeerReply, PeerSettings
 from protocol.errors import Error, KafkaError
+from protocol.wire.error_codes import error_codes
 
 if TYPE_CHECKING:
     from broker.controller.observer import LeaderEndpoint
@@ -47,9 +48,9 @@ class ControllerChannel:
         return self._reply is not None
 
     def ask(self, request: Message, reply: PeerReply, *, timeout_ms: int) -> None:
-        """`reply` is given the answer, whatever error it has, but for NOT_CONTROLLER: then it is asked again, of
-        whoever it is by then. KafkaError: UNSUPPORTED_VERSION, and REQUEST_TIMED_OUT where there is no answer in
-        time."""
+        """`reply` is given the answer, whatever error it has, but for NOT_CONTROLLER anywhere in it: then it is asked
+        again, of whoever it is by then. KafkaError: UNSUPPORTED_VERSION, and REQUEST_TIMED_OUT where there is no answer
+        in time."""
         assert self._reply is None, "one request at a time"
         self._request, self._reply = request, reply
         self._deadline = self._scheduler.call_later(timeout_ms / 1000, self._gave_up)
@@ -77,7 +78,7 @@ class ControllerChannel:
         if isinstance(answer, KafkaError):
             is_final = answer.error is Error.UNSUPPORTED_VERSION
         else:
-            is_final = getattr(answer, "error_code", Error.NONE) != Error.NOT_CONTROLLER
+            is_final = Error.NOT_CONTROLLER not in error_codes(answer)
         if is_final:
             self._forget()(answer)
         else:

@@ -16,6 +16,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.broker_lifecycle import BrokerRegistrationRequest, BrokerRegistrationResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.raft import VoteRequest
+from protocol.messages.topics import CreatableTopicResult, CreateTopicsResponse
 from protocol.wire.schema import Message
 from tests.simulation.machine import Machine, World
 from tests.simulation.virtual_loop import VirtualLoop, run
@@ -112,8 +113,18 @@ def test_nobody_is_told_once_it_has_stopped() -> None:
     run(main)
 
 
+def registered(error: Error) -> Message:
+    return BrokerRegistrationResponse(error_code=error, broker_epoch=5)
+
+
+def created(error: Error) -> Message:
+    """Which says it of a topic."""
+    return CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=error)])
+
+
+@pytest.mark.parametrize("answer_of", [registered, created])
 def test_who_is_the_controller_no_more_is_asked_again_and_then_whoever_is(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, answer_of: Callable[[Error], Message]
 ) -> None:
     asked: list[int] = []
 
@@ -126,7 +137,7 @@ def test_who_is_the_controller_no_more_is_asked_again_and_then_whoever_is(
         def ask(self, request: Message, reply: Callable[[Message], None]) -> None:
             asked.append(self.port)
             error = Error.NONE if self.port == SECOND else Error.NOT_CONTROLLER
-            reply(BrokerRegistrationResponse(error_code=error, broker_epoch=5))
+            reply(answer_of(error))
 
         def forget(self) -> None:
             pass
@@ -143,8 +154,7 @@ def test_who_is_the_controller_no_more_is_asked_again_and_then_whoever_is(
         await asyncio.sleep(0.12)
         asker.controller = LeaderEndpoint(2, "localhost", SECOND)
         found = await answer
-        assert isinstance(found, BrokerRegistrationResponse)
-        assert found.broker_epoch == 5
+        assert found == answer_of(Error.NONE)
 
     run(main)
     assert asked == [FIRST, FIRST, FIRST, SECOND]
