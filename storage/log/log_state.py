@@ -45,9 +45,10 @@ class LogPorts(NamedTuple):
 
 
 class LogState:
-    """The parts of a log, each of which changes itself alone, and what belongs to none of them.
+    """The parts of a log, each of which changes itself, and what belongs to none of them.
 
-    Who changes what belongs to none: `append` the log end; truncation the offsets, by `begin_at` and `end_at`;
+    From outside are set: up to where the producers are known (`producers.map_end_offset`), by who appends, rolls or
+    cuts off; the lane that flushes go to (`flushing.lane`), by who owns the log. Who changes what belongs to none: `append` the log end; truncation the offsets, by `begin_at` and `end_at`;
     `move_log_start` the log start. Recovery sets all of it, before the log is anybody else's.
     """
 
