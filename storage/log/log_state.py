@@ -48,8 +48,9 @@ class LogState:
     """The parts of a log, each of which changes itself, and what belongs to none of them.
 
     From outside are set: up to where the producers are known (`producers.map_end_offset`), by who appends, rolls or
-    cuts off; the lane that flushes go to (`flushing.lane`), by who owns the log. Who changes what belongs to none: `append` the log end; truncation the offsets, by `begin_at` and `end_at`;
-    `move_log_start` the log start. Recovery sets all of it, before the log is anybody else's.
+    cuts off; the lane that flushes go to (`flushing.lane`), by who owns the log. Who changes what belongs to none:
+    `append` the log end; truncation the offsets, by `begin_at` and `end_at`; `move_log_start` the log start. Recovery
+    sets all of it, before the log is anybody else's.
     """
 
     __slots__ = (
