@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,12 +88,16 @@ def test_two_hundred_halves_of_large_requests_cost_no_more_than_the_bound(tmp_pa
             client.setblocking(False)
             client.send((bound - 4).to_bytes(4, "big") + bytes(8))  # Produce, version 0
         left = {client: memoryview(half) for client in clients}
-        while any(left.values()):  # for as long as the broker takes it
-            _, writable, _ = select.select([], [client for client in clients if left[client]], [], 0.5)
-            if not writable:
-                break
-            for client in writable:
-                left[client] = left[client][client.send(left[client]) :]
+        with selectors.DefaultSelector() as selector:
+            for client in clients:
+                selector.register(client, selectors.EVENT_WRITE)
+            while writable := selector.select(0.5):  # for as long as the broker takes it
+                for key, _ in writable:
+                    client = key.fileobj
+                    assert isinstance(client, socket.socket)
+                    left[client] = left[client][client.send(left[client]) :]
+                    if not left[client]:
+                        selector.unregister(client)
         assert sum(map(bool, left.values())) > 100
         assert rss(broker) - before < 2.5 * bound
         with Client.of(broker.bootstrap) as other:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -108,9 +109,9 @@ def test_it_ends_when_the_process_that_started_it_is_killed() -> None:
     parent.stdout.close()
     handle = os.pidfd_open(pid) if _lives(pid) else None
     if handle is not None:
-        import select
-
-        assert select.select([handle], [], [], 60)[0]
+        with selectors.DefaultSelector() as selector:
+            selector.register(handle, selectors.EVENT_READ)
+            assert selector.select(60)
         os.close(handle)
 
 

@@ -87,6 +87,8 @@ class _Answer:
     def __init__(self, process: subprocess.Popen[bytes], deadline_s: float) -> None:
         assert process.stdout is not None
         self._file = process.stdout.fileno()
+        self._readable = select.poll()  # `select` can't wait for the files of a process that has many
+        self._readable.register(self._file, select.POLLIN)
         self._deadline_s = deadline_s
 
     def number(self) -> int:
@@ -97,7 +99,7 @@ class _Answer:
         found = bytearray()
         while len(found) < count:
             left_s = max(0.0, self._deadline_s - time.monotonic())
-            if not select.select([self._file], [], [], left_s)[0]:
+            if not self._readable.poll(left_s * 1000):
                 raise TimeoutError
             part = os.read(self._file, count - len(found))
             if not part:
