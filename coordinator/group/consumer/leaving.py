@@ -98,9 +98,9 @@ class Leaving:
         records += [regex_record(group_id, regex, None) for regex in unused]
         metadata_hash = self._hashes.of(group.topics_without(members, unused))
         records.append(epoch_record(group_id, group.epoch + 1, metadata_hash))
-        for member in members:
-            self._sessions.cancel_all(group_id, member.member_id)
         self._journal.write(records)
+        for member in members:  # who couldn't be taken out stays, and its session goes on
+            self._sessions.cancel_all(group_id, member.member_id)
 
 
 def _away(member: ConsumerMember) -> ConsumerMember:

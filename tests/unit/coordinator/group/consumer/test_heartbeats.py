@@ -291,3 +291,16 @@ def test_who_cannot_be_fenced_now_is_fenced_later() -> None:
     groups.runtime.pass_ms(500)
 
     assert groups.state == "Empty"
+
+
+def test_who_leaves_and_cannot_be_taken_out_is_fenced_once_its_session_is_over() -> None:
+    groups = Consumers()
+    groups.enter("one", instance="i")
+    groups.runtime.failing = Error.KAFKA_STORAGE_ERROR
+    assert groups.refused("one", -1, instance="i") is Error.KAFKA_STORAGE_ERROR
+    assert groups.state == "Stable"
+
+    groups.runtime.failing = None
+    groups.runtime.pass_ms(SESSION_MS)
+
+    assert groups.state == "Empty"
