@@ -170,7 +170,7 @@ class ReceivingSide(SendingSide):
         if self._pending is not None or size != len(self._buffer):
             self._move_into(size)
         else:
-            self._buffer[:left] = self._buffer[self._start : self._end]
+            self._view[:left] = self._view[self._start : self._end]
             self._start, self._end = 0, left
 
     def _room_for_what_is_left(self) -> int:

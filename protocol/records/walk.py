@@ -23,9 +23,11 @@ _WORTHWHILE = 20
 """Records left from which on a stretch is looked for: to look costs as much as some ten records."""
 _MAX_PATIENCE = 64
 """Records walked one by one between two looks, where looking didn't pay."""
-_COPY_BELOW_BYTES = 4096
-"""Average size of a record up to which the batch is copied first: a slice with a step is ten times faster from
-bytes than from a memoryview. Larger records are too few for it to matter."""
+_COPY_BELOW_BYTES = 256
+"""Average size of a record up to which the batch is copied first: bytes are read several times faster than a
+memoryview. Of larger records that look alike so little is read that the copy would cost more than it saves."""
+_COPY_UNLIKE_BELOW_BYTES = 4096
+"""The same where they don't look alike, so that each is walked. Larger records are too few for it to matter."""
 
 
 class RecordSizeVarintError(CorruptRecordError):
@@ -62,6 +64,8 @@ def walk_records(data: bytes | memoryview, count: int, effort: Effort = ANY) -> 
                 patience = _WORTHWHILE
             elif walk.skip_alike(count) < patience:
                 patience = min(2 * patience, _MAX_PATIENCE)
+                if len(data) < _COPY_UNLIKE_BELOW_BYTES * count:
+                    walk.data = bytes(walk.data)
             else:
                 patience = 1
     except IndexError:
