@@ -33,6 +33,10 @@ GARBAGE_THRESHOLDS = (10_000, 10, 1_000)
 """Of Python's collector of cycles. It stops the world to go over all objects that are young, or for the oldest of them
 over all there are: by Python's thresholds a few times while one large request is read, some tenths of a second each."""
 
+STOPPING_SWITCH_INTERVAL_S = 0.1
+"""At a stop nobody is served any more, and the threads that sync let go of the interpreter at each call to the disk: to
+be asked for it every moment costs them a tenth of the stop."""
+
 
 def run(options: Options) -> int:
     """Run until a signal, the parent's end or a failure; the exit status."""
@@ -82,6 +86,7 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
     finally:
         _say(f"stopping: {asked_to_stop.reason or 'it failed'}")
         notify(manager, STOPPING)
+        sys.setswitchinterval(STOPPING_SWITCH_INTERVAL_S)
         await server.stop()
     if server.failure is None:
         _say("stopped")
