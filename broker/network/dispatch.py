@@ -210,7 +210,9 @@ class Dispatcher:
     def _frame_in_steps(
         self, route: Route, context: RequestContext, response: Any
     ) -> Answer | EncodingAnswer:
-        framed = self._turns.answer(framed_in_steps(route, context.correlation_id, response), context)
+        turns = self._turns
+        steps = framed_in_steps(route, context.correlation_id, response, lambda: turns.is_over)
+        framed = turns.answer(steps, context)
         return EncodingAnswer(framed) if isinstance(framed, Later) else framed
 
     def finish(self, pending: PendingRequest) -> Answer | EncodingAnswer:

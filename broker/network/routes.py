@@ -127,7 +127,9 @@ def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
     return [b"".join(chunks)] if size <= JOINED_CHUNKS_BYTES else chunks  # type: ignore[arg-type]
 
 
-def framed_in_steps(route: Route, correlation_id: int, response: Any) -> RequestSteps[Answer]:
+def framed_in_steps(
+    route: Route, correlation_id: int, response: Any, turn_is_over: Callable[[], bool]
+) -> RequestSteps[Answer]:
     """The same for an answer that may be long."""
     chunks: list[Chunk] = [b""]
     done = 1
@@ -136,7 +138,8 @@ def framed_in_steps(route: Route, correlation_id: int, response: Any) -> Request
             if not route.may_hold_files:  # a Fetch's records are large, or are in files yet
                 chunks[done:] = joined(cast("list[bytes | bytearray | memoryview]", chunks[done:]))
                 done = len(chunks)
-            yield None
+            if turn_is_over():
+                yield None
     except CodecError as error:
         raise RuntimeError(f"an answer of ours can't be encoded: {error}") from error
     return _with_head(route, correlation_id, chunks)
