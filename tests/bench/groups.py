@@ -23,6 +23,7 @@ ROWS = [
 
 COMMITS = 3_000
 REBALANCED_PARTITIONS = 50
+REBALANCES = 3
 HEARTBEAT_MS = 100  # how soon a member learns that its group rebalances: its own doing, alike on both sides
 
 _numbers = itertools.count()
@@ -66,7 +67,9 @@ def everything(bootstrap: str, topic: str) -> dict[str, float]:
     wide = f"{topic}-wide"
     create_topic(bootstrap, wide, REBALANCED_PARTITIONS)
     for members in (1, 10, 50):
-        figures[f"rebalance-{members}"] = rebalance(bootstrap, wide, members)
+        # The least of a few: librdkafka's members wait now and then for a timer of theirs of 500 ms, whichever
+        # broker they are members of, and a median of that is a throw of dice.
+        figures[f"rebalance-{members}"] = min(rebalance(bootstrap, wide, members) for _ in range(REBALANCES))
     return figures
 
 
