@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from broker.environment.scheduler import LoopScheduler
 from protocol.broken_invariant import stops_the_broker
 from storage.background import Lane, Then, Work, run_in_turn
 
@@ -63,8 +65,10 @@ class BackgroundThreads:
     """Runs work in threads and tells its end on the loop. Made where the loop runs; a lane's thread starts with its
     first work."""
 
-    def __init__(self) -> None:
+    def __init__(self, scheduler: LoopScheduler | None = None) -> None:
+        """`scheduler`: whose node is told of what fails here; without one the loop is."""
         self._loop = asyncio.get_running_loop()
+        self._guard = (scheduler or LoopScheduler()).guard
         self._executors: dict[Lane, ThreadPoolExecutor] = {}
         self._waiting: set[asyncio.Future[None]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
@@ -96,9 +100,9 @@ class BackgroundThreads:
                 log.error("work in the background failed: %s", error)
             then(error)
             if error is not None and stops_the_broker(error):
-                raise error  # to the loop's exception handler, as what `then` raises
+                raise error  # as what `then` raises
 
-        future.add_done_callback(done)
+        future.add_done_callback(partial(self._guard, done))
 
     def _executor(self, lane: Lane) -> ThreadPoolExecutor:
         executor = self._executors.get(lane)

@@ -18,6 +18,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
+from broker.environment.scheduler import LoopScheduler
+
 Compute = Callable[[], Any]
 Computed = Callable[[Any, BaseException | None], None]
 """Told of what was computed, or of what it failed with."""
@@ -101,8 +103,10 @@ class Computing(Protocol):
 class ComputingThreads:
     """Made where the loop runs; its threads start with the first work."""
 
-    def __init__(self) -> None:
+    def __init__(self, scheduler: LoopScheduler | None = None) -> None:
+        """`scheduler`: whose node is told of what fails here; without one the loop is."""
         self._loop = asyncio.get_running_loop()
+        self._guard = (scheduler or LoopScheduler()).guard
         self._brief = _Threads(1, self._computed)
         self._long = _Threads(AT_ONCE, self._computed)
         self._alone = _Threads(1, self._computed)
@@ -127,7 +131,7 @@ class ComputingThreads:
     def _computed(self, work: _Work) -> None:
         """Called in a thread."""
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._tell, work)
+            self._loop.call_soon_threadsafe(self._guard, self._tell, work)
 
     def _tell(self, work: _Work) -> None:
         if self._stopped:

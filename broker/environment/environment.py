@@ -36,14 +36,15 @@ class Environment:
     def of_this_machine(cls, clock: Clock | None = None, files: Files | None = None) -> Environment:
         """The machine's own, on the loop that runs; a test may put in a clock that it moves, and files that
         it makes fail, and which no other process has."""
+        scheduler = LoopScheduler()
         return cls(
             clock=clock or SystemClock(),
-            scheduler=LoopScheduler(),
+            scheduler=scheduler,
             chance=Chance(os.urandom),
             files=files or DiskFiles(),
-            background=BackgroundThreads(),
+            background=BackgroundThreads(scheduler),
             network=SocketNetwork(),
             names=SystemNames(),
             workers=WorkerProcesses() if files is None else None,
-            computing=ComputingThreads(),
+            computing=ComputingThreads(scheduler),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 
@@ -41,27 +42,66 @@ class Scheduler(Protocol):
 
 
 class LoopScheduler:
-    """The loop that runs where this is made."""
+    """The loop that runs where this is made.
 
-    __slots__ = ("_loop", "call_later", "call_soon", "time")
+    What a callback fails with is told to the node that it is of, whoever else has the loop. What comes to the loop by
+    other ways, a transport's or a task's, is told to every node: each of them would rather stop than go on wrongly.
+    """
+
+    __slots__ = ("_failed", "_loop", "time")
 
     def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._loop = loop
-        # the loop's own methods: what is called for each answer takes no way round
-        self.time: Callable[[], float] = loop.time
-        self.call_soon: Callable[..., Scheduled] = loop.call_soon
-        self.call_later: Callable[..., Scheduled] = loop.call_later
+        self._loop = asyncio.get_running_loop()
+        self._failed: TaskFailed | None = None
+        self.time: Callable[[], float] = self._loop.time
+
+    def call_soon(self, callback: Callable[..., object], /, *args: Any) -> Scheduled:
+        return self._loop.call_soon(self.guard, callback, *args)
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Scheduled:
+        return self._loop.call_later(delay_s, self.guard, callback, *args)
+
+    def guard(self, callback: Callable[..., object], /, *args: Any) -> None:
+        """Call it, for the loop: its failure is told here. Where nobody is told, it is raised."""
+        try:
+            callback(*args)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if self._failed is None:
+                raise
+            self._loop.default_exception_handler({"message": f"{callback!r} failed", "exception": error})
+            if not isinstance(error, asyncio.CancelledError):
+                self._failed(error, True)
 
     def tell_failures(self, failed: TaskFailed) -> Callable[[], None]:
         """The loop goes on as well with what it does of itself: logging them."""
-        previous = self._loop.get_exception_handler()
+        of_loop = self._loop.get_exception_handler()
+        if not isinstance(of_loop, _OfLoop):
+            of_loop = _OfLoop(of_loop)
+            self._loop.set_exception_handler(of_loop)
+        of_loop.told.append(failed)
+        self._failed = failed
+        return partial(self._forget, of_loop, failed)
 
-        def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-            loop.default_exception_handler(context)
-            error = context.get("exception")
-            if error is not None and not isinstance(error, asyncio.CancelledError):
+    def _forget(self, of_loop: _OfLoop, failed: TaskFailed) -> None:
+        self._failed = None
+        if failed in of_loop.told:
+            of_loop.told.remove(failed)
+            if not of_loop.told:
+                self._loop.set_exception_handler(of_loop.previous)
+
+
+class _OfLoop:
+    """A loop's exception handler while there are nodes on it."""
+
+    def __init__(self, previous: Any) -> None:
+        self.previous = previous
+        self.told: list[TaskFailed] = []
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        loop.default_exception_handler(context)
+        error = context.get("exception")
+        if error is not None and not isinstance(error, asyncio.CancelledError):
+            for failed in [*self.told]:
                 failed(error, "handle" in context)
-
-        self._loop.set_exception_handler(handle)
-        return lambda: self._loop.set_exception_handler(previous)
