@@ -109,6 +109,7 @@ class ClassicMembers:
         finally:
             decision.take_effect()
         self._journal.write(decision.records)
+        decision.was_written()
         self._joined(decision, join)
 
     def _decide(self, decision: Decision, join: Join) -> JoinGroupResponse:

@@ -26,10 +26,17 @@ class GroupDecision:
     effects: list[Callable[[], None]] = field(init=False, default_factory=list)
     """What it does besides its records, timers and lines of the log: where the decision is taken, not where it is
     made, which may be in a thread, and more than once."""
+    once_written: list[Callable[[], None]] = field(init=False, default_factory=list)
+    """The same of what follows from its records: a time limit that ends with a state, where the state stays."""
 
     def take_effect(self) -> None:
         """Once, before the records are written. What a step has brought about that a later one refuses is done, too."""
         for effect in self.effects:
+            effect()
+
+    def was_written(self) -> None:
+        """Once, behind the records."""
+        for effect in self.once_written:
             effect()
 
 

@@ -85,6 +85,7 @@ class DeferredDecision(Deferred[A]):
         self._taken()
         if self._staged is not None:
             self._journal.write_staged(self._staged)
+        decision.was_written()
         self._written()
         self._look_again_at_topics()
         return self._answer

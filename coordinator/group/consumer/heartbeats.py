@@ -96,6 +96,7 @@ class Heartbeats:
             decision.take_effect()
         self._sessions.restart(decision.group.group_id, decision.old.member_id)
         self._journal.write(decision.records)
+        decision.was_written()
         return answer
 
     def _begun(self, client: Client, request: ConsumerGroupHeartbeatRequest) -> Decision:

@@ -61,7 +61,7 @@ class ReconciliationStep:
                 effect = partial(self._sessions.limit_rebalance, group.group_id, reconciled)
             else:
                 effect = partial(self._sessions.end_rebalance, group.group_id, reconciled.member_id)
-            decision.effects.append(effect)
+            decision.once_written.append(effect)
 
 
 class Situation(NamedTuple):

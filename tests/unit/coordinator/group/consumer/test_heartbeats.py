@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group.consumer import long_heartbeat
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.records import ConsumerGroupRecord
 from protocol.errors import Error
@@ -182,6 +183,23 @@ def test_who_gives_up_in_time_is_not_fenced() -> None:
     groups.runtime.pass_ms(10_000)
 
     assert "one" in groups.group.members
+
+
+@pytest.mark.parametrize("in_passing", [True, False])
+def test_who_gives_up_where_that_can_not_be_written_still_has_its_time_limit(
+    monkeypatch: pytest.MonkeyPatch, in_passing: bool
+) -> None:
+    if not in_passing:
+        monkeypatch.setattr(long_heartbeat, "MOST_IN_PASSING", 0)
+    groups = Consumers()
+    groups.enter("one", rebalance_ms=2_000)
+    groups.enter("two")
+    groups.beat("one", 2)
+    groups.runtime.failing = Error.KAFKA_STORAGE_ERROR
+    groups.refused("one", 2, owned={"t": [0, 1, 2]})
+    groups.runtime.failing = None
+    groups.runtime.pass_ms(2_000)
+    assert "one" not in groups.group.members
 
 
 def test_a_static_member_that_leaves_for_a_while_is_not_fenced_for_what_it_had_to_give_up() -> None:
