@@ -114,6 +114,7 @@ class ConsumerMember(Member):
 
     def refused(self, error: Error) -> None:
         self.client.note(f"{self.life.name} in {self.life.epoch}: {error!r}")
+        self._says_all = True  # as Java's client does
         self.hurry()
         is_lost = error is Error.GROUP_ID_NOT_FOUND and self.work.may_lose
         if (

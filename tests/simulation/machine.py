@@ -15,6 +15,7 @@ from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.server import Server
 from broker.starting import start
+from tests.simulation.full_disk import FullDisk
 from tests.simulation.history import History
 from tests.simulation.virtual_disk import VirtualDisk
 from tests.simulation.virtual_files import MachineDied, VirtualFiles
@@ -56,8 +57,10 @@ class Machine:
         settings: Sequence[str] = (),
         *,
         computes_beside: bool = False,
+        fills_up: bool = False,
     ) -> None:
-        """`computes_beside`: what is long to compute takes its time, else it is done at once."""
+        """`computes_beside`: what is long to compute takes its time, else it is done at once. `fills_up`: the disk is
+        full now and then, while clients are served."""
         self.world = world
         self.name = name
         self.port = port
@@ -70,6 +73,9 @@ class Machine:
         self._luck = world.luck(f"{name}'s disk")
         self._settings = settings
         self._computes_beside = computes_beside
+        self._fills_up = fills_up
+        self.full_disks: list[FullDisk] = []
+        """One for each run."""
         self._network: NodeNetwork
         VirtualFiles(self.disk, world.history, world.clock.now_ms).make_directories(self.folder)
         self.disk.keep_all()
@@ -117,6 +123,10 @@ class Machine:
             await asyncio.gather(starting, return_exceptions=True)
             return False
         self.server = await starting
+        if self._fills_up:
+            luck = world.luck(f"{run} full disk")
+            self.full_disks.append(FullDisk(luck, world.loop.time, lambda: world.network.is_calm))
+            self.files.set_fault_hook(self.full_disks[-1])
         self.note("serves")
         self.serves = self.is_up
         return self.serves

@@ -12,11 +12,12 @@ from typing import Any
 from unittest.mock import patch
 
 from broker.coordination import hosted_shard, hosted_shards
-from protocol.errors import Error
+from protocol.errors import Error, KafkaError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.simulation import checks, long_requests, node_states
 from tests.simulation.classic_member import ClassicMember
 from tests.simulation.consumer_member import ConsumerMember
+from tests.simulation.full_disk import is_full_now_and_then
 from tests.simulation.groups import GroupWork
 from tests.simulation.history import History
 from tests.simulation.machine import Machine, World
@@ -96,7 +97,15 @@ class Simulation:
             name for name, settings in self._topic_settings.items() if settings.get("flush.messages") == "1"
         }
         self._all_long = long_requests.are_long(self.world.luck("long requests"))
-        self.machine = Machine(self.world, "broker", PORT, settings, computes_beside=self._all_long)
+        self.work.disk_fills_up = is_full_now_and_then(self.world.luck("full disk"))
+        self.machine = Machine(
+            self.world,
+            "broker",
+            PORT,
+            settings,
+            computes_beside=self._all_long,
+            fills_up=self.work.disk_fills_up,
+        )
 
     def _of_the_cleaner(self) -> list[str]:
         """So that the internal topics are compacted again and again, or as rarely as by default."""
@@ -137,6 +146,8 @@ class Simulation:
         self.world.history.note("simulation", f"seed {self.world.seed}, {self.deaths.value}")
         if self._all_long:
             self.world.history.note("simulation", "whatever is asked is long")
+        if self.work.disk_fills_up:
+            self.world.history.note("simulation", "the disk is full now and then")
         self.loop.set_exception_handler(self._uncaught)
         try:
             with self._loading(), long_requests.all_long() if self._all_long else contextlib.nullcontext():
@@ -192,7 +203,16 @@ class Simulation:
             if not task.cancelled() and task.exception() is not None:
                 raise task.exception()  # type: ignore[misc]
         await checks.check(self)
-        self.work.anomalies += [f"the broker failed: {error!r}" for error in self.machine.failures]
+        self.work.count(
+            "writes that a full disk refused", sum(disk.refused for disk in self.machine.full_disks)
+        )
+        failures = [error for error in self.machine.failures if not self._is_of_the_disk(error)]
+        self.work.anomalies += [f"the broker failed: {error!r}" for error in failures]
+
+    def _is_of_the_disk(self, error: BaseException) -> bool:
+        """A stop that a full disk keeps from being a clean one."""
+        is_storage = isinstance(error, KafkaError) and error.error is Error.KAFKA_STORAGE_ERROR
+        return self.work.disk_fills_up and is_storage
 
     async def _prepare(self) -> None:
         admin = self.client("admin")

@@ -26,6 +26,8 @@ from tests.simulation.work import Work
 IN_PASSING = 9
 LONG = 7
 """A seed with consumer groups of KIP-848 in which whatever is asked is long."""
+FULL = 5
+"""A seed in which the disk is full now and then."""
 
 SEEDS = range(1, int(os.environ.get("SIMULATED_SEEDS", "8")) + 1)
 
@@ -62,6 +64,12 @@ def test_in_some_seeds_whatever_is_asked_is_long(monkeypatch: pytest.MonkeyPatch
     assert not done
     simulate(LONG)
     assert {*done} == {"settle", "read", "wait"}
+
+
+def test_in_some_seeds_the_disk_is_full_now_and_then() -> None:
+    result = simulate(FULL)
+    assert result.work.counts["writes that a full disk refused"] > 0
+    assert result.anomalies == []
 
 
 def test_the_history_of_a_seed_does_not_depend_on_the_hashes_of_strings() -> None:

@@ -50,6 +50,8 @@ class Work:
     """`may_lose`: whether the broker's machine may lose what it acknowledged."""
 
     may_lose: bool = False
+    disk_fills_up: bool = False
+    """Whether what is to be written is refused now and then."""
     synced_topics: set[str] = field(default_factory=set)
     """Of which each record is on the disk before it is acknowledged."""
     sent: list[Sent] = field(default_factory=list)
