@@ -64,6 +64,11 @@ class Journal:
         self._gate.append(staged.encoded)
         self._store.adopt(staged.group)
 
+    def write_end(self, group_id: str, records: Sequence[AnyRecord]) -> None:
+        """Append, as one batch, records that end a consumer group, and maybe others. Raises KafkaError as `write`."""
+        self._gate.append([encode_record(record) for record in records])
+        self._store.end_consumer(group_id, records)
+
     def _write(
         self, records: Sequence[AnyRecord], encoded: Sequence[CoordinatorRecord], producer: OffsetProducer
     ) -> None:

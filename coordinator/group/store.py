@@ -99,6 +99,14 @@ class GroupStore:
             group.awaited_joins -= staged.left
         self.consumer[group.group_id] = group
 
+    def end_consumer(self, group_id: str, records: Iterable[AnyRecord]) -> None:
+        """These records were written, and the group ends with them: what they say of it before isn't looked at, which
+        would take its members apart, one by one. What is of something else is applied."""
+        self.consumer.pop(group_id, None)
+        for record in records:
+            if not (isinstance(record, ConsumerGroupRecord) and record.group_id == group_id):
+                self.apply(record)
+
     # --- applying records -----------------------------------------------------------------------------------
 
     def apply(self, record: AnyRecord, producer_id: int = NO_PRODUCER_ID) -> None:

@@ -233,11 +233,10 @@ class Migration:
 
     def _go_down(self, group: ConsumerGroup, classic: ClassicGroup, records: list[AnyRecord]) -> None:
         assignments = {member.member_id: member.assignment for member in classic.members.values()}
-        member_ids = [*group.members]  # the records take them out
-        self._journal.write([*records, group_record(classic, assignments)])
+        self._journal.write_end(group.group_id, [*records, group_record(classic, assignments)])
         # The record holds only the chosen protocol of each member; they are known here with all that they support.
         self._store.classic[group.group_id] = classic
-        for member_id in member_ids:
+        for member_id in group.members:
             self._sessions.cancel_all(group.group_id, member_id)
         self._rebalancing.forget(group.group_id)  # of the time before it was a consumer group
         for member in classic.members.values():
