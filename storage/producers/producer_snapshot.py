@@ -8,12 +8,20 @@ Only the last batch of a producer is kept. Source: org.apache.kafka.storage Prod
 
 import logging
 from collections.abc import Iterable
+from operator import attrgetter
 from struct import Struct
 
+from protocol.records.batch import NO_SEQUENCE
 from protocol.records.checksum import crc32c
 from storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_path
 from storage.files import Files
-from storage.producers.producer_state import Producer, ProducerStates, cached_batch, is_expired
+from storage.producers.producer_state import (
+    NO_OFFSET,
+    Producer,
+    ProducerStates,
+    cached_batch,
+    is_expired,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +31,7 @@ _ENTRY = Struct(">qhiqiqiq")
 _CRC = Struct(">I")
 _CRC_POS = 2
 _ENTRIES_POS = 6
+_by_id = attrgetter("producer_id")
 
 
 class CorruptSnapshotError(Exception):
@@ -31,19 +40,26 @@ class CorruptSnapshotError(Exception):
 
 def encode(producers: Iterable[Producer]) -> bytes:
     """The whole file. Entries stand by producer id, so that equal states are equal bytes."""
-    entries = [
-        _ENTRY.pack(
-            producer.producer_id,
-            producer.epoch,
-            producer.last_sequence,
-            producer.last_data_offset,
-            producer.batches[-1].last_offset - producer.batches[-1].first_offset if producer.batches else 0,
-            producer.last_timestamp_ms,
-            producer.coordinator_epoch,
-            producer.txn_first_offset,
+    pack = _ENTRY.pack
+    entries = []
+    for producer in sorted(producers, key=_by_id):
+        sequence, last_offset, delta = NO_SEQUENCE, NO_OFFSET, 0
+        if producer.batches:
+            last = producer.batches[-1]
+            sequence, last_offset = last.last_sequence, last.last_offset
+            delta = last_offset - last.first_offset
+        entries.append(
+            pack(
+                producer.producer_id,
+                producer.epoch,
+                sequence,
+                last_offset,
+                delta,
+                producer.last_timestamp_ms,
+                producer.coordinator_epoch,
+                producer.txn_first_offset,
+            )
         )
-        for producer in sorted(producers, key=lambda producer: producer.producer_id)
-    ]
     data = bytearray(_HEAD.pack(PRODUCER_SNAPSHOT_VERSION, 0, len(entries)) + b"".join(entries))
     _CRC.pack_into(data, _CRC_POS, crc32c(bytes(data[_ENTRIES_POS:])))
     return bytes(data)
