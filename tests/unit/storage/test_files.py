@@ -239,3 +239,32 @@ def test_the_lock_is_refused_within_a_process(tmp_path: Path) -> None:
     files.unlock(path)
     files.lock(path)
     files.unlock(path)
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, 4095, 4096, 16_383, 16_384, 16_385, (1 << 20) + 16_384, (1 << 20) + 16_385]
+)
+def test_a_file_is_read_whole_however_large_it_is(tmp_path: Path, size: int) -> None:
+    data = bytes(index % 251 for index in range(size))
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    assert DiskFiles().read_whole(str(path)) == data
+
+
+@pytest.mark.parametrize("pages", [1, 3])
+def test_a_read_that_an_error_ended_behind_whole_pages_is_none_of_the_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: int
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(16_384))
+    reads = iter([bytes(pages * 4096)])
+
+    def read(descriptor: int, size: int) -> bytes:
+        for data in reads:
+            return data
+        raise OSError(errno.EIO, "the disk fails")
+
+    monkeypatch.setattr("os.read", read)
+    with pytest.raises(OSError, match="the disk fails") as raised:
+        DiskFiles().read_whole(str(path))
+    assert raised.value.filename == str(path)
