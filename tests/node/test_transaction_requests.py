@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.handlers import HANDLERS
+from broker.handlers.add_partitions_to_txn import SHORT_LIST
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
@@ -109,6 +110,27 @@ async def test_no_partitions_begin_a_transaction_as_well(tmp_path: Path) -> None
 
     assert state(node) == "Ongoing"
     assert producer.end() is Error.NONE
+
+
+@pytest.mark.parametrize(
+    ("topics", "partitions", "is_long"),
+    [(1, SHORT_LIST, False), (1, SHORT_LIST + 1, True), (2, SHORT_LIST // 2, False), (2, SHORT_LIST, True)],
+)
+async def test_a_long_list_is_gone_through_in_steps_however_it_is_made_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: int, partitions: int, is_long: bool
+) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    taken: list[object] = []
+    answer = node.turns.answer
+    monkeypatch.setattr(node.turns, "answer", lambda *of, **how: taken.append(of) or answer(*of, **how))
+
+    errors = producer.add(
+        *((f"nowhere-{topic}", index) for topic in range(topics) for index in range(partitions))
+    )
+
+    assert errors == [Error.UNKNOWN_TOPIC_OR_PARTITION] * (topics * partitions)
+    assert bool(taken) is is_long
 
 
 def add_for_brokers(node: Server, *transactions: AddPartitionsToTxnTransaction, version: int = 5) -> Any:
