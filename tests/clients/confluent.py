@@ -40,10 +40,14 @@ def send(bootstrap: str, topic: str, records: Iterable[Mapping[str, Any]], **con
         delivered.append(message)
 
     producer = Producer({"bootstrap.servers": bootstrap, **config})
-    for record in records:
-        producer.produce(topic, on_delivery=on_delivery, **record)
-        producer.poll(0)
-    assert producer.flush(PATIENCE_S) == 0
+    try:
+        for record in records:
+            producer.produce(topic, on_delivery=on_delivery, **record)
+            producer.poll(0)
+        assert producer.flush(PATIENCE_S) == 0
+    finally:
+        # An error's traceback would keep it alive, and it the connections to a port that is another broker's by then.
+        del producer
     return delivered
 
 
