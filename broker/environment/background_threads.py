@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from broker.environment.scheduler import LoopScheduler
+from broker.environment.scheduler import LoopScheduler, Scheduled
 from protocol.broken_invariant import stops_the_broker
 from storage.background import Lane, Then, Work, run_in_turn
 
@@ -68,23 +68,23 @@ class BackgroundThreads:
     def __init__(self, scheduler: LoopScheduler | None = None) -> None:
         """`scheduler`: whose node is told of what fails here; without one the loop is."""
         self._loop = asyncio.get_running_loop()
-        self._guard = (scheduler or LoopScheduler()).guard
+        self._scheduler = scheduler or LoopScheduler()
         self._executors: dict[Lane, ThreadPoolExecutor] = {}
         self._waiting: set[asyncio.Future[None]] = set()
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._timers: set[Scheduled] = set()
         self._stopping = False
 
     def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
         if delay_ms <= 0:
             self._start(work, then, lane)
         elif not self._stopping:
-            timer: asyncio.TimerHandle
+            timer: Scheduled
 
             def due() -> None:
                 self._timers.discard(timer)
                 self._start(work, then, lane)
 
-            timer = self._loop.call_later(delay_ms / 1000, due)
+            timer = self._scheduler.call_later(delay_ms / 1000, due)
             self._timers.add(timer)
 
     def _start(self, work: Work, then: Then, lane: Lane) -> None:
@@ -102,7 +102,7 @@ class BackgroundThreads:
             if error is not None and stops_the_broker(error):
                 raise error  # as what `then` raises
 
-        future.add_done_callback(partial(self._guard, done))
+        future.add_done_callback(partial(self._scheduler.guard, done))
 
     def _executor(self, lane: Lane) -> ThreadPoolExecutor:
         executor = self._executors.get(lane)

@@ -7,7 +7,7 @@ that a test may drop all that a node still had to do, as a killed process does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -70,9 +70,7 @@ class LoopScheduler:
         except BaseException as error:
             if self._failed is None:
                 raise
-            self._loop.default_exception_handler({"message": f"{callback!r} failed", "exception": error})
-            if not isinstance(error, asyncio.CancelledError):
-                self._failed(error, True)
+            _tell(self._loop, {"message": f"{callback!r} failed", "exception": error}, [self._failed], True)
 
     def tell_failures(self, failed: TaskFailed) -> Callable[[], None]:
         """The loop goes on as well with what it does of itself: logging them."""
@@ -100,8 +98,15 @@ class _OfLoop:
         self.told: list[TaskFailed] = []
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        loop.default_exception_handler(context)
-        error = context.get("exception")
-        if error is not None and not isinstance(error, asyncio.CancelledError):
-            for failed in [*self.told]:
-                failed(error, "handle" in context)
+        _tell(loop, context, [*self.told], "handle" in context)
+
+
+def _tell(
+    loop: asyncio.AbstractEventLoop, context: dict[str, Any], told: Sequence[TaskFailed], of_a_callback: bool
+) -> None:
+    """`context` as of a loop's exception handler. It is logged, too."""
+    loop.default_exception_handler(context)
+    error = context.get("exception")
+    if error is not None and not isinstance(error, asyncio.CancelledError):
+        for failed in told:
+            failed(error, of_a_callback)

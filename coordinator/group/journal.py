@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from coordinator.gate import Gate
+from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.offsets.commit import NO_PRODUCER, OffsetProducer
 from coordinator.group.records import AnyRecord, OffsetRecord, encode_record
@@ -64,10 +65,11 @@ class Journal:
         self._gate.append(staged.encoded)
         self._store.adopt(staged.group)
 
-    def write_end(self, group_id: str, records: Sequence[AnyRecord]) -> None:
-        """Append, as one batch, records that end a consumer group, and maybe others. Raises KafkaError as `write`."""
+    def write_replacement(self, classic: ClassicGroup, records: Sequence[AnyRecord]) -> None:
+        """Append, as one batch, the records by which a classic group takes the place of the consumer group of its id.
+        Raises KafkaError as `write`."""
         self._gate.append([encode_record(record) for record in records])
-        self._store.end_consumer(group_id, records)
+        self._store.replace(classic)
 
     def _write(
         self, records: Sequence[AnyRecord], encoded: Sequence[CoordinatorRecord], producer: OffsetProducer

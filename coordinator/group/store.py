@@ -99,13 +99,12 @@ class GroupStore:
             group.awaited_joins -= staged.left
         self.consumer[group.group_id] = group
 
-    def end_consumer(self, group_id: str, records: Iterable[AnyRecord]) -> None:
-        """These records were written, and the group ends with them: what they say of it before isn't looked at, which
-        would take its members apart, one by one. What is of something else is applied."""
-        self.consumer.pop(group_id, None)
-        for record in records:
-            if not (isinstance(record, ConsumerGroupRecord) and record.group_id == group_id):
-                self.apply(record)
+    def replace(self, classic: ClassicGroup) -> None:
+        """It was written that the consumer group of this id is a classic one. The records aren't applied, which would
+        take the members apart, one by one: their end is the same. The record of the classic one holds only the chosen
+        protocol of each member, and here they are with all that they support."""
+        self.consumer.pop(classic.group_id, None)
+        self.classic[classic.group_id] = classic
 
     # --- applying records -----------------------------------------------------------------------------------
 

@@ -26,7 +26,6 @@ from protocol.wire.compile_decoder import ENTRIES_PER_STEP
 from tests.support.straight import Straight
 from tests.support.wire import Client, Outcome
 
-METADATA_KEY = 3
 COUNT = 5 * ENTRIES_PER_STEP
 
 
@@ -62,7 +61,7 @@ def test_an_answer_is_written_on_until_the_turn_is_over(is_over: bool) -> None:
     # is asked for anew, 50 ms on.
     topics = [MetadataResponseTopic(name=f"topic-{number}") for number in range(COUNT)]
     response = MetadataResponse(cluster_id="cluster", controller_id=1, brokers=[], topics=topics)
-    steps = framed_in_steps(Route(METADATA_KEY, 12), 1, response, lambda: is_over)
+    steps = framed_in_steps(Route(MetadataRequest.API_KEY, 12), 1, response, lambda: is_over)
     assert len([*steps]) == (COUNT // ENTRIES_PER_STEP if is_over else 0)
 
 

@@ -233,9 +233,7 @@ class Migration:
 
     def _go_down(self, group: ConsumerGroup, classic: ClassicGroup, records: list[AnyRecord]) -> None:
         assignments = {member.member_id: member.assignment for member in classic.members.values()}
-        self._journal.write_end(group.group_id, [*records, group_record(classic, assignments)])
-        # The record holds only the chosen protocol of each member; they are known here with all that they support.
-        self._store.classic[group.group_id] = classic
+        self._journal.write_replacement(classic, [*records, group_record(classic, assignments)])
         for member_id in group.members:
             self._sessions.cancel_all(group.group_id, member_id)
         self._rebalancing.forget(group.group_id)  # of the time before it was a consumer group
