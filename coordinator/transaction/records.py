@@ -8,21 +8,29 @@ Source: `TransactionLog`, `TransactionLogValue`.
 from __future__ import annotations
 
 from functools import lru_cache
-from struct import Struct
+from struct import Struct, pack
 
 from coordinator.transaction.states import EMPTY, NEVER_LOGGED, STATE_NAMES, TransactionState
 from coordinator.transaction.transaction_metadata import TransactionPartitions, TransitMetadata
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from protocol.wire.codec import decode, encode, encoder
-from protocol.wire.primitives import Bytes
+from protocol.wire.codec import decode, encode
+from protocol.wire.primitives import Bytes, encode_unsigned_varint
 
 KEY_VERSION = 0
 VALUE_VERSIONS = (0, 1)
 HIGHEST_LEVEL = 2  # of transaction.version
 
 _INT16 = Struct(">h")
+
+# Of a value of version 1: what stands before and behind its partitions, a list of one, its tagged fields.
+_HEAD_V1 = Struct(">hqhib")
+_ONE_ID_V1 = Struct(">Bix")  # behind the list no tagged fields of the topic
+_TIMES_V1 = Struct(">qqB")
+_TAGGED_INT64 = Struct(">BBq")
+_TAGGED_INT16 = Struct(">BBh")
+_INT64_BYTES = 8
 
 
 class UnknownVersion(Exception):  # noqa: N818  (nothing is wrong: a newer Kafka wrote it)
@@ -38,31 +46,65 @@ def encode_value(transit: TransitMetadata, transaction_version: int) -> bytes:
     """`transaction_version` is the cluster's level. Raises KafkaError (UNSUPPORTED_VERSION) at level 0 for what v0 has
     no room for: who ended a transaction by EndTxn v5 needs the level of transactions V2, or V1 at least."""
     if transaction_version >= 1:
-        version, previous_id, next_id = 1, transit.previous_producer_id, transit.next_producer_id
-    elif transit.client_transaction_version != 0:
+        return _encode_v1(transit)
+    if transit.client_transaction_version != 0:
         raise KafkaError(Error.UNSUPPORTED_VERSION, "transaction.version is 0, and the client's is 2")
-    else:
-        version, previous_id, next_id = 0, NO_PRODUCER_ID, NO_PRODUCER_ID
-    value = TransactionLogValue.of(
+    topics = _by_topic(transit.partitions).items()
+    value = TransactionLogValue(
         producer_id=transit.producer_id,
-        previous_producer_id=previous_id,
-        next_producer_id=next_id,
         producer_epoch=transit.producer_epoch,
         transaction_timeout_ms=transit.timeout_ms,
         transaction_status=transit.state,
-        transaction_partitions=None if transit.state is EMPTY else _by_topic(transit.partitions),
+        transaction_partitions=None
+        if transit.state is EMPTY
+        else [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics],
         transaction_last_update_timestamp_ms=transit.last_update_timestamp_ms,
         transaction_start_timestamp_ms=transit.start_timestamp_ms,
-        client_transaction_version=transit.client_transaction_version,
     )
-    chunks: list[Bytes] = [_INT16.pack(version)]
-    encoder(TransactionLogValue, version)(value, chunks)
+    return _INT16.pack(0) + encode(value, 0)
+
+
+def _encode_v1(transit: TransitMetadata) -> bytes:
+    """What the compiled encoder makes of a `TransactionLogValue`, without one: each transaction has three of these
+    records, and with the schema's objects they cost it 2 % more of the processor's time."""
+    tagged = b""
+    tags = 0
+    if transit.previous_producer_id != NO_PRODUCER_ID:
+        tagged = _TAGGED_INT64.pack(0, _INT64_BYTES, transit.previous_producer_id)
+        tags = 1
+    if transit.next_producer_id != NO_PRODUCER_ID:
+        tagged += _TAGGED_INT64.pack(1, _INT64_BYTES, transit.next_producer_id)
+        tags += 1
+    if transit.client_transaction_version != 0:
+        tagged += _TAGGED_INT16.pack(2, _INT16.size, transit.client_transaction_version)
+        tags += 1
+    state = transit.state
+    return b"".join(
+        (
+            _HEAD_V1.pack(1, transit.producer_id, transit.producer_epoch, transit.timeout_ms, state),
+            b"\0" if state is EMPTY else _partitions_v1(transit.partitions),
+            _TIMES_V1.pack(transit.last_update_timestamp_ms, transit.start_timestamp_ms, tags),
+            tagged,
+        )
+    )
+
+
+def _partitions_v1(partitions: TransactionPartitions) -> bytes:
+    if not partitions:  # as when it is complete
+        return b"\1"
+    topics = _by_topic(partitions)
+    chunks = [encode_unsigned_varint(len(topics) + 1)]
+    for topic, ids in topics.items():
+        name = topic.encode()
+        chunks += encode_unsigned_varint(len(name) + 1), name
+        if len(ids) == 1:
+            chunks.append(_ONE_ID_V1.pack(2, ids[0]))
+        else:
+            chunks += encode_unsigned_varint(len(ids) + 1), pack(f">{len(ids)}ix", *ids)
     return b"".join(chunks)
 
 
-def _by_topic(partitions: TransactionPartitions) -> list[PartitionsSchema]:
-    if not partitions:  # as when it is complete
-        return []
+def _by_topic(partitions: TransactionPartitions) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         found = topics.get(topic)
@@ -70,7 +112,7 @@ def _by_topic(partitions: TransactionPartitions) -> list[PartitionsSchema]:
             topics[topic] = [partition]
         else:
             found.append(partition)
-    return [PartitionsSchema.of(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
+    return topics
 
 
 def decode_record(key: Bytes, value: Bytes | None) -> tuple[str, TransitMetadata | None]:

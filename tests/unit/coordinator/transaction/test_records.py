@@ -8,8 +8,10 @@ import pytest
 
 from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
 from coordinator.transaction.states import COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
-from coordinator.transaction.transaction_metadata import TransitMetadata
+from coordinator.transaction.transaction_metadata import TransactionPartitions, TransitMetadata
 from protocol.errors import CodecError, Error, KafkaError
+from protocol.messages.transaction_records import PartitionsSchema, TransactionLogValue
+from protocol.wire.codec import encode
 from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
 
 
@@ -88,6 +90,59 @@ def test_all_tags_but_the_next_epoch_are_written_where_they_say_something() -> N
     assert value.endswith(
         bytes.fromhex("03  00 08 0000000000000007  01 08 0000000000000008  02 02 0002"),
     )
+
+
+MANY = {(f"{'t' * 126}{topic}", number): None for topic in range(200) for number in range(3)}
+
+
+@pytest.mark.parametrize("client_transaction_version", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("previous_producer_id", "next_producer_id"), [(-1, -1), (7, -1), (-1, 9), (2**63 - 1, 9)]
+)
+@pytest.mark.parametrize(
+    ("state", "partitions"),
+    [
+        (EMPTY, {}),
+        (COMPLETE_COMMIT, {}),
+        (ONGOING, {T0: None}),
+        (PREPARE_COMMIT, {("t" * 126, 2**31 - 1): None, ("ö" * 249, 0): None}),
+        (ONGOING, dict.fromkeys(("topic", number) for number in range(126))),
+        (ONGOING, dict.fromkeys(("topic", number) for number in range(20_000))),
+        (ONGOING, MANY),
+    ],
+)
+def test_a_value_of_version_1_is_what_its_schema_says(
+    state: TransactionState,
+    partitions: TransactionPartitions,
+    previous_producer_id: int,
+    next_producer_id: int,
+    client_transaction_version: int,
+) -> None:
+    written = transit(
+        state,
+        partitions=partitions,
+        previous_producer_id=previous_producer_id,
+        next_producer_id=next_producer_id,
+        client_transaction_version=client_transaction_version,
+    )
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    said = TransactionLogValue(
+        producer_id=written.producer_id,
+        previous_producer_id=previous_producer_id,
+        next_producer_id=next_producer_id,
+        producer_epoch=written.producer_epoch,
+        transaction_timeout_ms=written.timeout_ms,
+        transaction_status=state,
+        transaction_partitions=None
+        if state is EMPTY
+        else [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()],
+        transaction_last_update_timestamp_ms=written.last_update_timestamp_ms,
+        transaction_start_timestamp_ms=written.start_timestamp_ms,
+        client_transaction_version=client_transaction_version,
+    )
+    assert encode_value(written, 1) == b"\0\1" + encode(said, 1)
 
 
 def test_what_version_0_has_no_room_for_is_refused_at_level_0() -> None:
