@@ -105,11 +105,13 @@ class PartitionRuntime:
             size_bytes = 0
             for key, value in records:
                 size_bytes += len(key) if value is None else len(key) + len(value)
-            _check_size(size_bytes, limit)  # of what may be tens of megabytes no batch is built
+            if size_bytes > limit:  # of what may be tens of megabytes no batch is built
+                raise _too_large(size_bytes, limit)
             batch = build_batch_of_one_time(
                 now_ms, records, producer_id=producer_id, producer_epoch=producer_epoch
             )
-            _check_size(len(batch), limit)
+            if len(batch) > limit:
+                raise _too_large(len(batch), limit)
             log = leader.log
             log.append(
                 batch,
@@ -152,10 +154,8 @@ class PartitionRuntime:
         self._timers.cancel_where(lambda key: isinstance(key, tuple) and key[0] == owner)
 
 
-def _check_size(size_bytes: int, limit: int) -> None:
-    """Raises KafkaError."""
-    if size_bytes > limit:
-        raise KafkaError(Error.MESSAGE_TOO_LARGE, f"a batch of {size_bytes} bytes, {limit} are allowed")
+def _too_large(size_bytes: int, limit: int) -> KafkaError:
+    return KafkaError(Error.MESSAGE_TOO_LARGE, f"a batch of {size_bytes} bytes, {limit} are allowed")
 
 
 def _told(error: KafkaError) -> KafkaError:

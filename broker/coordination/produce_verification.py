@@ -62,7 +62,8 @@ def transactional_producer(
 
     Raises RequestFailedError where there are several, or where a batch ends too soon.
     """
-    producers: set[tuple[int, int]] = set()
+    first: tuple[int, int] | None = None
+    several = False
     sequences: dict[Partition, int] = {}
     for partition, batch in batches:
         # With a negative producer id the flag means nothing, as in Kafka.
@@ -70,13 +71,16 @@ def transactional_producer(
             if len(batch) < PRODUCER_ID_POS + _PRODUCER.size:
                 raise RequestFailedError(Error.UNKNOWN_SERVER_ERROR)  # here Kafka reads past the end
             producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(batch, PRODUCER_ID_POS)
-            producers.add((producer_id, producer_epoch))
+            if first is None:
+                first = (producer_id, producer_epoch)
+            elif first != (producer_id, producer_epoch):
+                several = True
             sequences[partition] = sequence
-    if len(producers) > 1:
+    if several:
         raise RequestFailedError(
             Error.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
         )
-    return (TransactionalProducer(transactional_id, *producers.pop()), sequences) if producers else None
+    return None if first is None else (TransactionalProducer(transactional_id, *first), sequences)
 
 
 class ProduceVerification:

@@ -157,8 +157,11 @@ class Connection(ReceivingSide):
         """
         if self.transport is None or self.transport.is_closing():
             return
-        out = answered or []
-        waiting_bytes = sum(map(len, out))
+        out: list[Chunk] = []
+        waiting_bytes = 0
+        if answered:
+            out = answered
+            waiting_bytes = sum(map(len, out))
         requests = self._requests
         frame = self._view
         began_s = requests.monotonic_s()

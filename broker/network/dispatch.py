@@ -201,7 +201,7 @@ class Dispatcher:
         if response is None:
             return None
         if isinstance(response, route.response):
-            if route.is_short(response):
+            if frame_bytes <= route.short_bytes or route.is_short(response):
                 return frame_answer(route, context.correlation_id, response)
             return self._frame_in_steps(route, context, response)
         handled_s = self.monotonic_s() - began_s if began_s else 0.0
@@ -225,7 +225,7 @@ class Dispatcher:
             return None
         began_s = self.monotonic_s()
         route, context = pending.route, pending.context
-        if route.is_short(response):
+        if pending.frame_bytes <= route.short_bytes or route.is_short(response):
             answer: Answer | EncodingAnswer = frame_answer(route, context.correlation_id, response)
         else:
             answer = self._frame_in_steps(route, context, response)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from broker.handlers import HANDLERS
 from broker.network.answers import Answer, Chunk
 from broker.network.frames import joined
-from broker.network.pieces import ENTRY_LISTS, bounded
+from broker.network.pieces import ENTRY_LISTS, LIST_BYTES, bounded
 from protocol.apis import APIS
 from protocol.errors import CodecError
 from protocol.wire.codec import decoder, decoder_in_steps, encoder, encoder_in_steps
@@ -51,6 +52,7 @@ class Route:
         "may_hold_files",
         "response",
         "shape",
+        "short_bytes",
     )
 
     def __init__(self, api_key: int, api_version: int) -> None:
@@ -65,6 +67,12 @@ class Route:
         self.shape = shape if shape is not None and api_version <= shape.last_version else None
         self.may_hold_files = api_key == FETCH_KEY
         self.has_lists = any(field.kind in ("array", "struct") for field in api.response.FIELDS)
+        self.short_bytes = 0
+        """The answer to a request of no more bytes is short, whatever it says."""
+        if not self.has_lists:
+            self.short_bytes = sys.maxsize
+        elif self.shape is not None and self.shape.is_of_request:
+            self.short_bytes = LIST_BYTES
         self.encode: Callable[[Any, list[Any]], None] = self._encode_first
         self.handle: Callable[..., Any] = module.handle
         self.head = _HEAD if api.response_header_version(api_version) == 0 else _FLEXIBLE_HEAD
@@ -101,12 +109,14 @@ class _Shape(NamedTuple):
     topics: str
     partitions: str
     last_version: int = LATEST
+    is_of_request: bool = True
+    """Whether there are no more of them than the request has."""
 
 
 # By the names of APIs: of those that are asked again and again.
 _SHAPES = {
     "Produce": _Shape("responses", "partition_responses"),
-    "Fetch": _Shape("responses", "partitions"),
+    "Fetch": _Shape("responses", "partitions", is_of_request=False),
     "ListOffsets": _Shape("topics", "partitions"),
     "OffsetCommit": _Shape("topics", "partitions"),
     "TxnOffsetCommit": _Shape("topics", "partitions"),

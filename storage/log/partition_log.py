@@ -132,6 +132,7 @@ class PartitionLog(LogState):
             if len(batch) > self.config.segment_bytes:
                 raise appending.too_large(self, len(batch))
         last_offset = base_offset + header.last_offset_delta
+        attributes = header.attributes
         produced = header.producer_id >= 0
         aborted = None
         try:
@@ -143,7 +144,7 @@ class PartitionLog(LogState):
             if segment.must_roll_for(header, base_offset, now_ms, self.config):
                 segment = rolling.roll_at(self, base_offset, now_ms)
             if produced:
-                if header.attributes & CONTROL_BIT:
+                if attributes & CONTROL_BIT:
                     if marker is None:
                         marker = read_marker(batch)
                     if marker is not None:
@@ -161,11 +162,11 @@ class PartitionLog(LogState):
         if produced:
             if marker is not None:
                 self.producers.apply_marker(header, marker, base_offset)
-            elif not header.attributes & CONTROL_BIT:
+            elif not attributes & CONTROL_BIT:
                 self.producers.apply_data(header, base_offset)
-            if header.attributes & TRANSACTIONAL_BIT:
+            if attributes & TRANSACTIONAL_BIT:
                 self.update_first_unstable_offset()
-        time_ms = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else -1
+        time_ms = header.max_timestamp if attributes & TIMESTAMP_TYPE_BIT else -1
         flushing = end - self.flushing.recovery_point >= self.config.flush_messages
         if flushing:
             syncing.flush_to(self, end, now_ms)

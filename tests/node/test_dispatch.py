@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from broker.network.frames import JOINED_ANSWER_BYTES
+from broker.network.pieces import LIST_BYTES
 from broker.network.routes import JOINED_CHUNKS_BYTES, Route, frame_answer
 from protocol.messages.groups_offsets import (
     OffsetCommitResponse,
@@ -16,6 +19,7 @@ from protocol.messages.topics import DeletableTopicResult, DeleteTopicsResponse
 from protocol.messages.transactions import AddPartitionsToTxnResponse, EndTxnResponse
 from protocol.wire.schema import Message
 
+FETCH = 1
 METADATA = 3
 OFFSET_COMMIT = 8
 DELETE_TOPICS = 20
@@ -85,3 +89,20 @@ def test_an_answer_is_encoded_in_passing_where_it_has_few_entries(
     route: Route, response: Message, is_short: bool
 ) -> None:
     assert route.is_short(response) == is_short
+
+
+@pytest.mark.parametrize(
+    ("route", "short_bytes"),
+    [
+        (Route(OFFSET_COMMIT, 9), LIST_BYTES),
+        (Route(ADD_PARTITIONS_TO_TXN, 3), LIST_BYTES),
+        (Route(ADD_PARTITIONS_TO_TXN, 4), 0),
+        (Route(FETCH, 12), 0),  # of a session all is answered, and next to nothing asked
+        (Route(METADATA, 12), 0),
+        (Route(END_TXN, 3), sys.maxsize),
+    ],
+)
+def test_an_answer_isnt_looked_at_where_the_request_says_that_it_is_short(
+    route: Route, short_bytes: int
+) -> None:
+    assert route.short_bytes == short_bytes
