@@ -47,13 +47,14 @@ class ControllerChannel:
     def is_busy(self) -> bool:
         return self._reply is not None
 
-    def ask(self, request: Message, reply: PeerReply, *, timeout_ms: int) -> None:
+    def ask(self, request: Message, reply: PeerReply, *, timeout_ms: int | None) -> None:
         """`reply` is given the answer, whatever error it has, but for NOT_CONTROLLER anywhere in it: then it is asked
         again, of whoever it is by then. KafkaError: UNSUPPORTED_VERSION, and REQUEST_TIMED_OUT where there is no answer
-        in time."""
+        in time; `timeout_ms` None: it is asked for as long as it takes."""
         assert self._reply is None, "one request at a time"
         self._request, self._reply = request, reply
-        self._deadline = self._scheduler.call_later(timeout_ms / 1000, self._gave_up)
+        if timeout_ms is not None:
+            self._deadline = self._scheduler.call_later(timeout_ms / 1000, self._gave_up)
         self._send()
 
     def stop(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -16,75 +15,12 @@ from protocol.messages.broker_lifecycle import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from tests.support.controller_channel import Channel, Timers
 
 INTERVAL_MS = 2_000
 EPOCH = 77
 STARTING, RECOVERY, RUNNING = BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.RUNNING
 PENDING, STOPPING = BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN
-
-
-class Timers:
-    """Callbacks that are to come; a test lets the next one come."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self.waiting: list[tuple[float, Callable[[], object]]] = []
-
-    def time(self) -> float:
-        return self.now_s
-
-    def call_soon(self, callback: Callable[..., object], /, *args: Any) -> Any:
-        raise AssertionError("nothing is to be done soon")
-
-    def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Any:
-        timer = (self.now_s + delay_s, lambda: callback(*args))
-        self.waiting.append(timer)
-        return _Timer(self, timer)
-
-    def tell_failures(self, failed: Any) -> Callable[[], None]:
-        raise AssertionError("nobody asks")
-
-    def next(self) -> float:
-        """The first one comes. Returns after how many ms."""
-        timer = min(self.waiting, key=lambda each: each[0])
-        self.waiting.remove(timer)
-        waited_s = timer[0] - self.now_s
-        self.now_s = timer[0]
-        timer[1]()
-        return round(waited_s * 1000)
-
-
-class _Timer:
-    def __init__(self, timers: Timers, timer: tuple[float, Callable[[], object]]) -> None:
-        self._timers, self._timer = timers, timer
-
-    def cancel(self) -> None:
-        if self._timer in self._timers.waiting:
-            self._timers.waiting.remove(self._timer)
-
-
-class Channel:
-    """What was asked last, until it is answered."""
-
-    def __init__(self) -> None:
-        self.request: Any = None
-        self.reply: Any = None
-        self.timeout_ms = 0
-
-    @property
-    def is_busy(self) -> bool:
-        return self.reply is not None
-
-    def ask(self, request: Any, reply: Any, *, timeout_ms: int) -> None:
-        assert self.reply is None
-        self.request, self.reply, self.timeout_ms = request, reply, timeout_ms
-
-    def stop(self) -> None:
-        self.request = self.reply = None
-
-    def answer(self, answer: Any) -> None:
-        reply, self.request, self.reply = self.reply, None, None
-        reply(answer)
 
 
 class Broker:

@@ -1,0 +1,211 @@
+"""What leaders here say of who is in sync: to the controller, many partitions in one request, one request at a time.
+
+Source: `DefaultAlterPartitionManager`; KIP-497, KIP-903.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from protocol.errors import Error, KafkaError
+from protocol.messages.replicas import (
+    AlteredPartition,
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+    BrokerState,
+)
+
+if TYPE_CHECKING:
+    from broker.controller.registration import BrokerIncarnation
+    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.peers.controller_channel import ControllerChannel
+    from protocol.wire.schema import Message
+
+log = logging.getLogger("barnabas.peers")
+
+ALTER_PARTITION_RETRY_MS = 50
+"""How soon it is tried again where the controller refused a request as a whole."""
+
+MOST_PARTITIONS_PER_REQUEST = 1_000
+"""Those behind them go with the next one: a broker that dies may leave the ISRs of all that is led here."""
+
+_RECOVERY_STATES = range(2)  # LeaderRecoveryState: RECOVERED, RECOVERING
+
+PartitionKey: TypeAlias = "tuple[bytes, int]"
+"""Topic id, number."""
+
+
+class LeaderAndIsr(NamedTuple):
+    """How a partition is to be, or is, as its controller counts (Kafka: `LeaderAndIsr`)."""
+
+    leader_id: int
+    leader_epoch: int
+    isr: Sequence[int]
+    leader_recovery_state: int
+    partition_epoch: int
+
+
+class WantedIsr(NamedTuple):
+    """What a leader asks for, and of which state of the partition."""
+
+    leader_epoch: int
+    isr: Sequence[tuple[int, int]]
+    """Broker id, and the broker epoch that it last fetched with; −1 where it hasn't."""
+    leader_recovery_state: int
+    partition_epoch: int
+
+
+Altered: TypeAlias = "Callable[[LeaderAndIsr | KafkaError], None]"
+
+
+class AlterPartitionManager:
+    """Of one broker."""
+
+    def __init__(
+        self,
+        broker: Callable[[], BrokerIncarnation],
+        channel: ControllerChannel,
+        scheduler: Scheduler,
+    ) -> None:
+        """`broker` is asked before each request: its epoch is another one when it has registered anew."""
+        self._broker = broker
+        self._channel = channel
+        self._scheduler = scheduler
+        self._wanted: dict[PartitionKey, tuple[WantedIsr, Altered]] = {}
+        """What isn't answered yet, in the order in which it came."""
+        self._again: Scheduled | None = None
+        self._is_asking = False  # until all that the answer says is told
+        self._is_stopped = False
+
+    def submit(self, partition: PartitionKey, wanted: WantedIsr, then: Altered) -> None:
+        """`then` is told once how the partition is now, or why it can't be so; in a later turn, and however long it
+        takes until a controller answers. Of each partition there is one wish at a time: of a second one `then` is
+        told in this call, by KafkaError (OPERATION_NOT_ATTEMPTED)."""
+        if self._is_stopped:
+            return
+        if partition in self._wanted:
+            then(KafkaError(Error.OPERATION_NOT_ATTEMPTED))
+            return
+        self._wanted[partition] = wanted, then
+        self._send()
+
+    def stop(self) -> None:
+        """Nothing more is asked, and nobody is told of anything."""
+        self._is_stopped = True
+        self._wanted.clear()
+        if self._again is not None:
+            self._again.cancel()
+        self._channel.stop()
+
+    def _send(self) -> None:
+        """All that isn't answered, where no request is on its way."""
+        if self._is_stopped or self._is_asking or not self._wanted:
+            return
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        self._is_asking = True
+        sent = [*islice(self._wanted, MOST_PARTITIONS_PER_REQUEST)]
+        self._channel.ask(self._request(sent), lambda answer: self._answered(sent, answer), timeout_ms=None)
+
+    def _request(self, sent: Sequence[PartitionKey]) -> AlterPartitionRequest:
+        broker = self._broker()
+        request = AlterPartitionRequest(broker_id=broker.node_id, broker_epoch=broker.broker_epoch)
+        topics: dict[bytes, AlterPartitionTopic] = {}
+        for topic_id, index in sent:
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = AlterPartitionTopic(topic_id=topic_id)
+                request.topics.append(topic)
+            wanted, _ = self._wanted[topic_id, index]
+            topic.partitions.append(
+                AlterPartitionPartition(
+                    partition_index=index,
+                    leader_epoch=wanted.leader_epoch,
+                    new_isr_with_epochs=[
+                        BrokerState(broker_id=broker_id, broker_epoch=epoch)
+                        for broker_id, epoch in wanted.isr
+                    ],
+                    leader_recovery_state=wanted.leader_recovery_state,
+                    partition_epoch=wanted.partition_epoch,
+                )
+            )
+        return request
+
+    def _answered(self, sent: Sequence[PartitionKey], answer: Message | KafkaError) -> None:
+        error = _refusal_of_all(answer)
+        if error is not Error.NONE:
+            log.warning(
+                "the controller refuses a request to alter partitions, and is asked again: %s", error.name
+            )
+            self._is_asking = False
+            self._send_later()
+            return
+        assert isinstance(answer, AlterPartitionResponse)
+        answers = {
+            (topic.topic_id, partition.partition_index): partition
+            for topic in answer.topics
+            for partition in topic.partitions
+        }
+        try:
+            self._tell(sent, answers)
+        finally:
+            self._is_asking = False
+            if any(key not in answers for key in sent):
+                log.warning(
+                    "the controller has left out partitions that it was asked to alter: it is asked again"
+                )
+                self._send_later()
+            else:
+                self._send()
+
+    def _tell(self, sent: Sequence[PartitionKey], answers: Mapping[PartitionKey, AlteredPartition]) -> None:
+        """Whoever is told may ask for more in that call: it goes with the next request."""
+        for key in sent:
+            if key in answers and key in self._wanted:  # else it has stopped meanwhile
+                _, then = self._wanted.pop(key)
+                then(_outcome(answers[key]))
+
+    def _send_later(self) -> None:
+        if not self._is_stopped:
+            self._again = self._scheduler.call_later(ALTER_PARTITION_RETRY_MS / 1000, self._send_again)
+
+    def _send_again(self) -> None:
+        self._again = None
+        self._send()
+
+
+def _refusal_of_all(answer: Message | KafkaError) -> Error:
+    if isinstance(answer, KafkaError):
+        return answer.error
+    assert isinstance(answer, AlterPartitionResponse)
+    return _error(answer.error_code)
+
+
+def _outcome(altered: AlteredPartition) -> LeaderAndIsr | KafkaError:
+    error = _error(altered.error_code)
+    if error is not Error.NONE:
+        return KafkaError(error)
+    if altered.leader_recovery_state not in _RECOVERY_STATES:
+        return KafkaError(
+            Error.UNKNOWN_SERVER_ERROR, f"There is no leader recovery state {altered.leader_recovery_state}."
+        )
+    return LeaderAndIsr(
+        altered.leader_id,
+        altered.leader_epoch,
+        altered.isr,
+        altered.leader_recovery_state,
+        altered.partition_epoch,
+    )
+
+
+def _error(code: int) -> Error:
+    try:
+        return Error(code)
+    except ValueError:
+        return Error.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,277 @@
+"""What leaders ask of their controller: together, one request at a time, until it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from broker.controller.registration import BrokerIncarnation
+from broker.peers.alter_partition_manager import (
+    ALTER_PARTITION_RETRY_MS,
+    MOST_PARTITIONS_PER_REQUEST,
+    AlterPartitionManager,
+    LeaderAndIsr,
+    WantedIsr,
+)
+from protocol.errors import Error, KafkaError
+from protocol.messages.replicas import (
+    AlteredPartition,
+    AlteredPartitionTopic,
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+    BrokerState,
+)
+from tests.support.controller_channel import Channel, Timers
+
+ORDERS, LINES = bytes(15) + b"\x07", bytes(15) + b"\x08"
+WANTED = WantedIsr(leader_epoch=3, isr=[(1, 40), (2, -1)], leader_recovery_state=0, partition_epoch=9)
+NOW = LeaderAndIsr(leader_id=1, leader_epoch=3, isr=[1, 2], leader_recovery_state=0, partition_epoch=10)
+
+Key = tuple[bytes, int]
+
+
+class Leaders:
+    """Those of one broker, and what they were told."""
+
+    def __init__(self) -> None:
+        self.timers, self.channel = Timers(), Channel()
+        self.broker_epoch = 40
+        self.told: list[tuple[Key, LeaderAndIsr | Error]] = []
+        self.manager = AlterPartitionManager(
+            lambda: BrokerIncarnation(1, self.broker_epoch),
+            self.channel,  # type: ignore[arg-type]
+            self.timers,
+        )
+
+    def submit(self, *key: object, then: Callable[[], None] = lambda: None) -> None:
+        topic_id, index = key
+        assert isinstance(topic_id, bytes)
+        assert isinstance(index, int)
+
+        def told(outcome: LeaderAndIsr | KafkaError) -> None:
+            self.told.append(
+                ((topic_id, index), outcome.error if isinstance(outcome, KafkaError) else outcome)
+            )
+            then()
+
+        self.manager.submit((topic_id, index), WANTED, told)
+
+    def asked(self) -> list[Key]:
+        """The partitions of the request that isn't answered."""
+        request = self.channel.request
+        assert isinstance(request, AlterPartitionRequest)
+        return [
+            (topic.topic_id, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+
+
+def answer_to(keys: Iterable[Key], error: Error = Error.NONE, recovery: int = 0) -> AlterPartitionResponse:
+    """One that says the same of each."""
+    return AlterPartitionResponse(
+        topics=[
+            AlteredPartitionTopic(
+                topic_id=topic_id,
+                partitions=[
+                    AlteredPartition(
+                        partition_index=index,
+                        error_code=error,
+                        leader_id=1,
+                        leader_epoch=3,
+                        isr=[1, 2],
+                        leader_recovery_state=recovery,
+                        partition_epoch=10,
+                    )
+                ],
+            )
+            for topic_id, index in keys
+        ]
+    )
+
+
+def test_what_is_asked_for_names_the_broker_and_each_members_epoch() -> None:
+    leaders = Leaders()
+    leaders.submit(ORDERS, 0)
+    assert leaders.channel.request == AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=40,
+        topics=[
+            AlterPartitionTopic(
+                topic_id=ORDERS,
+                partitions=[
+                    AlterPartitionPartition(
+                        partition_index=0,
+                        leader_epoch=3,
+                        new_isr_with_epochs=[
+                            BrokerState(broker_id=1, broker_epoch=40),
+                            BrokerState(broker_id=2, broker_epoch=-1),
+                        ],
+                        leader_recovery_state=0,
+                        partition_epoch=9,
+                    )
+                ],
+            )
+        ],
+    )
+    assert leaders.channel.timeout_ms is None
+    leaders.channel.answer(answer_to([(ORDERS, 0)]))
+    assert leaders.told == [((ORDERS, 0), NOW)]
+    assert not leaders.channel.is_busy
+
+
+def test_what_comes_up_meanwhile_goes_together_with_the_next_request() -> None:
+    leaders = Leaders()
+    for key in [(ORDERS, 0), (LINES, 0), (ORDERS, 1), (LINES, 1)]:
+        leaders.submit(*key)
+    assert leaders.asked() == [(ORDERS, 0)]
+    leaders.channel.answer(answer_to([(ORDERS, 0)]))
+    assert leaders.asked() == [(LINES, 0), (LINES, 1), (ORDERS, 1)]
+    assert len(leaders.channel.request.topics) == 2
+    leaders.channel.answer(answer_to(leaders.asked()))
+    assert [key for key, _ in leaders.told] == [(ORDERS, 0), (LINES, 0), (ORDERS, 1), (LINES, 1)]
+
+
+def test_of_one_partition_there_is_one_wish_at_a_time() -> None:
+    leaders = Leaders()
+    leaders.submit(ORDERS, 0)
+    leaders.submit(ORDERS, 0)
+    assert leaders.told == [((ORDERS, 0), Error.OPERATION_NOT_ATTEMPTED)]
+    leaders.channel.answer(answer_to([(ORDERS, 0)]))
+    assert leaders.told[1:] == [((ORDERS, 0), NOW)]
+    leaders.submit(ORDERS, 0)
+    assert leaders.asked() == [(ORDERS, 0)]
+
+
+def test_whoever_is_told_may_ask_for_more_and_all_of_that_goes_together() -> None:
+    leaders = Leaders()
+    for index in range(3):
+        leaders.submit(ORDERS, index, then=lambda index=index: leaders.submit(LINES, index))  # type: ignore[misc]
+    leaders.channel.answer(answer_to([(ORDERS, 0)]))
+    assert leaders.asked() == [(ORDERS, 1), (ORDERS, 2), (LINES, 0)]
+    leaders.channel.answer(answer_to(leaders.asked()))
+    assert leaders.asked() == [(LINES, 1), (LINES, 2)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Error.FENCED_LEADER_EPOCH,
+        Error.INVALID_UPDATE_VERSION,
+        Error.INELIGIBLE_REPLICA,
+        Error.NEW_LEADER_ELECTED,
+        Error.UNKNOWN_TOPIC_ID,
+    ],
+)
+def test_a_refused_wish_is_told_and_another_may_follow(error: Error) -> None:
+    leaders = Leaders()
+    leaders.submit(ORDERS, 0)
+    leaders.channel.answer(answer_to([(ORDERS, 0)], error))
+    assert leaders.told == [((ORDERS, 0), error)]
+    assert not leaders.channel.is_busy
+    assert not leaders.timers.waiting
+    leaders.submit(ORDERS, 0)
+    assert leaders.channel.is_busy
+
+
+def test_a_state_of_recovery_that_there_is_not_is_an_error() -> None:
+    leaders = Leaders()
+    leaders.submit(ORDERS, 0)
+    leaders.channel.answer(answer_to([(ORDERS, 0)], recovery=2))
+    assert leaders.told == [((ORDERS, 0), Error.UNKNOWN_SERVER_ERROR)]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        AlterPartitionResponse(error_code=Error.STALE_BROKER_EPOCH),
+        AlterPartitionResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED),
+        AlterPartitionResponse(error_code=12_345),
+        KafkaError(Error.UNSUPPORTED_VERSION),
+    ],
+)
+def test_a_refused_request_is_sent_again_with_what_came_meanwhile(
+    refusal: AlterPartitionResponse | KafkaError,
+) -> None:
+    leaders = Leaders()
+    leaders.submit(ORDERS, 0)
+    leaders.channel.answer(refusal)
+    assert leaders.told == []
+    leaders.broker_epoch = 50  # it has registered anew
+    assert leaders.timers.next() == ALTER_PARTITION_RETRY_MS
+    assert (leaders.asked(), leaders.channel.request.broker_epoch) == ([(ORDERS, 0)], 50)
+    leaders.channel.answer(refusal)
+    leaders.submit(LINES, 0)  # doesn't wait for the time, as in Kafka
+    assert leaders.asked() == [(ORDERS, 0), (LINES, 0)]
+    assert leaders.timers.waiting == []
+    leaders.channel.answer(answer_to(leaders.asked()))
+    assert [key for key, _ in leaders.told] == [(ORDERS, 0), (LINES, 0)]
+
+
+def test_a_partition_that_the_answer_leaves_out_is_asked_for_again() -> None:
+    leaders = Leaders()
+    leaders.submit(ORDERS, 0)
+    leaders.channel.answer(answer_to([(LINES, 5)]))
+    assert not leaders.channel.is_busy  # else a controller that always does would be asked without end
+    assert leaders.timers.next() == ALTER_PARTITION_RETRY_MS
+    assert leaders.asked() == [(ORDERS, 0)]
+    assert leaders.told == []
+
+
+@pytest.mark.limit("broker.peers.alter_partition_manager.MOST_PARTITIONS_PER_REQUEST")
+def test_a_request_has_so_many_partitions_and_the_next_one_the_others() -> None:
+    leaders = Leaders()
+    leaders.submit(LINES, 0)
+    for index in range(MOST_PARTITIONS_PER_REQUEST + 2):
+        leaders.submit(ORDERS, index)
+    leaders.channel.answer(answer_to([(LINES, 0)]))
+    assert len(leaders.asked()) == MOST_PARTITIONS_PER_REQUEST
+    leaders.channel.answer(answer_to(leaders.asked()))
+    assert leaders.asked() == [
+        (ORDERS, MOST_PARTITIONS_PER_REQUEST),
+        (ORDERS, MOST_PARTITIONS_PER_REQUEST + 1),
+    ]
+
+
+def test_a_callback_that_fails_keeps_nobody_else_from_being_told() -> None:
+    leaders = Leaders()
+    leaders.submit(LINES, 0)
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    leaders.submit(ORDERS, 0, then=fail)
+    leaders.submit(ORDERS, 1)
+    leaders.channel.answer(answer_to([(LINES, 0)]))
+    with pytest.raises(ZeroDivisionError):
+        leaders.channel.answer(answer_to(leaders.asked()))
+    assert leaders.asked() == [(ORDERS, 1)]
+
+
+@pytest.mark.parametrize("when", ["asked", "waiting"])
+def test_once_it_has_stopped_nobody_is_told_or_asked(when: str) -> None:
+    leaders = Leaders()
+    leaders.submit(ORDERS, 0)
+    if when == "waiting":
+        leaders.channel.answer(KafkaError(Error.UNSUPPORTED_VERSION))
+    leaders.manager.stop()
+    assert not leaders.channel.is_busy
+    assert leaders.timers.waiting == []
+    leaders.submit(ORDERS, 1)
+    assert not leaders.channel.is_busy
+    assert leaders.told == []
+
+
+def test_who_stops_it_while_being_told_is_the_last() -> None:
+    leaders = Leaders()
+    leaders.submit(LINES, 0)
+    leaders.submit(ORDERS, 0, then=leaders.manager.stop)
+    leaders.submit(ORDERS, 1)
+    leaders.channel.answer(answer_to([(LINES, 0)]))
+    leaders.channel.answer(answer_to(leaders.asked()))
+    assert [key for key, _ in leaders.told] == [(LINES, 0), (ORDERS, 0)]
+    assert not leaders.channel.is_busy
+    assert leaders.timers.waiting == []
