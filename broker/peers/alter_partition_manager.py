@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
 from protocol.errors import Error, KafkaError
 from protocol.messages.replicas import (
     AlteredPartition,
@@ -38,26 +39,6 @@ _RECOVERY_STATES = range(2)  # LeaderRecoveryState: RECOVERED, RECOVERING
 
 PartitionKey: TypeAlias = "tuple[bytes, int]"
 """Topic id, number."""
-
-
-class LeaderAndIsr(NamedTuple):
-    """How a partition is to be, or is, as its controller counts (Kafka: `LeaderAndIsr`)."""
-
-    leader_id: int
-    leader_epoch: int
-    isr: Sequence[int]
-    leader_recovery_state: int
-    partition_epoch: int
-
-
-class WantedIsr(NamedTuple):
-    """What a leader asks for, and of which state of the partition."""
-
-    leader_epoch: int
-    isr: Sequence[tuple[int, int]]
-    """Broker id, and the broker epoch that it last fetched with; −1 where it hasn't."""
-    leader_recovery_state: int
-    partition_epoch: int
 
 
 Altered: TypeAlias = "Callable[[LeaderAndIsr | KafkaError], None]"

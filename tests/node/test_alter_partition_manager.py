@@ -11,9 +11,8 @@ from broker.peers.alter_partition_manager import (
     ALTER_PARTITION_RETRY_MS,
     MOST_PARTITIONS_PER_REQUEST,
     AlterPartitionManager,
-    LeaderAndIsr,
-    WantedIsr,
 )
+from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
 from protocol.errors import Error, KafkaError
 from protocol.messages.replicas import (
     AlteredPartition,
