@@ -36,7 +36,7 @@ class Asker:
             lambda: self.controller, PeerSettings("7", "1"), world.network.of_node(scheduler), scheduler
         )
 
-    def ask(self, request: Message, timeout_ms: int = 5_000) -> asyncio.Future[Message | KafkaError]:
+    def ask(self, request: Message, timeout_ms: int | None = 5_000) -> asyncio.Future[Message | KafkaError]:
         answer: asyncio.Future[Message | KafkaError] = self.loop.create_future()
         self.channel.ask(request, answer.set_result, timeout_ms=timeout_ms)
         return answer
@@ -81,6 +81,26 @@ def test_what_is_not_answered_in_time_is_given_up_and_the_next_one_goes() -> Non
         machine = Machine(world, "one", FIRST)
         assert await machine.start()
         assert isinstance(await asker.ask(MetadataRequest(topics=[])), MetadataResponse)
+        await machine.stop()
+
+    run(main)
+
+
+def test_what_has_no_time_limit_is_asked_for_as_long_as_it_takes() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 6)
+        asker = Asker(world)
+        answer = asker.ask(MetadataRequest(topics=[]), None)
+        await asyncio.sleep(3_600)
+        assert not answer.done()
+        silent = world.network.of_node(NodeScheduler(loop)).bind("localhost", FIRST, 1)
+        asker.controller = LeaderEndpoint(1, "localhost", FIRST)
+        await asyncio.sleep(3_600)
+        assert not answer.done()
+        silent.close()
+        machine = Machine(world, "one", FIRST)
+        assert await machine.start()
+        assert isinstance(await answer, MetadataResponse)
         await machine.stop()
 
     run(main)

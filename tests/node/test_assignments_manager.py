@@ -1,0 +1,302 @@
+"""A broker tells its controller where its replicas are: together, one request at a time, until each is known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from broker.controller.image import ClusterImage
+from broker.controller.registration import BrokerIncarnation
+from broker.peers.assignments_manager import (
+    ASSIGNMENTS_BACK_OFF_MS,
+    ASSIGNMENTS_TIMEOUT_MS,
+    GATHERING_MS,
+    MAX_ASSIGNMENTS_PER_REQUEST,
+    Assignment,
+    AssignmentsManager,
+)
+from protocol.errors import Error, KafkaError
+from protocol.messages.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from protocol.messages.replicas import (
+    AssignedDirectory,
+    AssignedDirectoryResult,
+    AssignedPartition,
+    AssignedPartitionResult,
+    AssignedTopic,
+    AssignedTopicResult,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from tests.support.controller_channel import Channel, Timers
+
+ORDERS, LINES = bytes(15) + b"\x07", bytes(15) + b"\x08"
+FAST, LARGE = bytes(15) + b"\xf1", bytes(15) + b"\xf2"
+US, OTHERS = 1, 2
+
+Replica = tuple[bytes, int]
+
+
+class Broker:
+    """One that has replicas of two topics' first partitions, and what it was told the controller knows."""
+
+    def __init__(self, partitions: int = 3) -> None:
+        self.timers, self.channel = Timers(), Channel()
+        self.broker_epoch = 40
+        self.known: list[Replica] = []
+        self.image = ClusterImage()
+        for name, topic_id in (("orders", ORDERS), ("lines", LINES)):
+            self.image.apply(TopicRecord(name=name, topic_id=topic_id))
+            for index in range(partitions):
+                self.image.apply(
+                    PartitionRecord(partition_id=index, topic_id=topic_id, replicas=[OTHERS, US])
+                )
+        self.manager = AssignmentsManager(
+            lambda: BrokerIncarnation(US, self.broker_epoch),
+            self.image,
+            self.channel,  # type: ignore[arg-type]
+            self.timers,
+        )
+
+    def assign(self, topic_id: bytes, index: int, directory_id: bytes = FAST) -> None:
+        self.manager.assign(
+            (topic_id, index), Assignment(directory_id, lambda: self.known.append((topic_id, index)))
+        )
+
+    def asked(self) -> list[tuple[bytes, Replica]]:
+        """(directory id, replica) of the request that isn't answered."""
+        request = self.channel.request
+        assert isinstance(request, AssignReplicasToDirsRequest)
+        return [
+            (directory.id, (topic.topic_id, partition.partition_index))
+            for directory in request.directories
+            for topic in directory.topics
+            for partition in topic.partitions
+        ]
+
+    def answer(self, error: Error = Error.NONE, but: Collection[Replica] = ()) -> None:
+        """The same for all that is asked, `but` these aren't in it."""
+        self.channel.answer(
+            AssignReplicasToDirsResponse(
+                directories=[
+                    AssignedDirectoryResult(
+                        id=directory_id,
+                        topics=[
+                            AssignedTopicResult(
+                                topic_id=topic_id,
+                                partitions=[AssignedPartitionResult(partition_index=index, error_code=error)],
+                            )
+                        ],
+                    )
+                    for directory_id, (topic_id, index) in self.asked()
+                    if (topic_id, index) not in but
+                ]
+            )
+        )
+
+
+def test_what_comes_in_a_tenth_of_a_second_goes_together() -> None:
+    broker = Broker()
+    broker.assign(ORDERS, 0)
+    broker.timers.now_s += 0.05
+    for topic_id, index, directory_id in [(LINES, 1, LARGE), (ORDERS, 2, FAST), (LINES, 0, FAST)]:
+        broker.assign(topic_id, index, directory_id)
+    assert broker.manager.pending == 4
+    assert len(broker.timers.waiting) == 1
+    assert broker.timers.next() == GATHERING_MS - 50
+    assert broker.channel.request == AssignReplicasToDirsRequest(
+        broker_id=US,
+        broker_epoch=40,
+        directories=[
+            AssignedDirectory(
+                id=FAST,
+                topics=[
+                    AssignedTopic(
+                        topic_id=ORDERS,
+                        partitions=[
+                            AssignedPartition(partition_index=0),
+                            AssignedPartition(partition_index=2),
+                        ],
+                    ),
+                    AssignedTopic(topic_id=LINES, partitions=[AssignedPartition(partition_index=0)]),
+                ],
+            ),
+            AssignedDirectory(
+                id=LARGE,
+                topics=[AssignedTopic(topic_id=LINES, partitions=[AssignedPartition(partition_index=1)])],
+            ),
+        ],
+    )
+    assert broker.channel.timeout_ms == ASSIGNMENTS_TIMEOUT_MS
+    broker.answer()
+    assert broker.known == [(ORDERS, 0), (ORDERS, 2), (LINES, 0), (LINES, 1)]
+    assert broker.manager.pending == 0
+    assert broker.timers.waiting == []
+
+
+def test_what_comes_while_one_request_is_on_its_way_goes_with_the_next() -> None:
+    broker = Broker()
+    broker.assign(ORDERS, 0)
+    broker.timers.next()
+    broker.assign(ORDERS, 1)
+    assert broker.timers.next() == GATHERING_MS
+    assert broker.asked() == [(FAST, (ORDERS, 0))]
+    broker.answer()
+    assert broker.timers.next() == GATHERING_MS
+    assert broker.asked() == [(FAST, (ORDERS, 1))]
+
+
+def test_of_two_assignments_of_a_replica_the_later_one_counts() -> None:
+    broker = Broker()
+    broker.assign(ORDERS, 0, FAST)
+    broker.assign(ORDERS, 0, LARGE)
+    broker.timers.next()
+    assert broker.asked() == [(LARGE, (ORDERS, 0))]
+    broker.assign(ORDERS, 0, FAST)  # while that is on its way
+    broker.channel.answer(KafkaError(Error.REQUEST_TIMED_OUT))
+    broker.timers.next()
+    assert broker.asked() == [(FAST, (ORDERS, 0))]
+    broker.answer()
+    assert broker.known == [(ORDERS, 0)]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        KafkaError(Error.REQUEST_TIMED_OUT),
+        KafkaError(Error.UNSUPPORTED_VERSION),
+        AssignReplicasToDirsResponse(error_code=Error.STALE_BROKER_EPOCH),
+        AssignReplicasToDirsResponse(error_code=12_345),
+    ],
+)
+def test_a_request_that_failed_is_sent_again_ever_later(
+    failure: AssignReplicasToDirsResponse | KafkaError,
+) -> None:
+    broker = Broker()
+    broker.assign(ORDERS, 0)
+    broker.timers.next()
+    for waited_ms in (200, 400, 800, 1_600, 3_200, 6_400, ASSIGNMENTS_BACK_OFF_MS, ASSIGNMENTS_BACK_OFF_MS):
+        broker.channel.answer(failure)
+        broker.assign(ORDERS, 1)  # brings nothing forward
+        assert broker.timers.next() == waited_ms
+    broker.broker_epoch = 50
+    broker.channel.answer(failure)
+    broker.timers.next()
+    assert broker.channel.request.broker_epoch == 50
+    broker.answer()
+    assert broker.known == [(ORDERS, 0), (ORDERS, 1)]
+    broker.assign(ORDERS, 2)
+    assert broker.timers.next() == GATHERING_MS
+
+
+def test_what_is_refused_or_left_out_is_asked_again() -> None:
+    broker = Broker()
+    broker.assign(ORDERS, 0)
+    broker.timers.next()
+    broker.answer(Error.UNKNOWN_TOPIC_ID)  # whose controller lags, or it would have been left out here
+    assert broker.timers.next() == GATHERING_MS
+    broker.answer(but=[(ORDERS, 0)])
+    assert broker.timers.next() == GATHERING_MS
+    broker.answer()
+    assert broker.known == [(ORDERS, 0)]
+
+
+def test_an_answer_about_what_was_not_asked_changes_nothing() -> None:
+    broker = Broker()
+    broker.assign(ORDERS, 0)
+    broker.timers.next()
+    broker.channel.answer(
+        AssignReplicasToDirsResponse(
+            directories=[
+                AssignedDirectoryResult(
+                    id=FAST,
+                    topics=[
+                        AssignedTopicResult(
+                            topic_id=LINES, partitions=[AssignedPartitionResult(partition_index=9)]
+                        )
+                    ],
+                )
+            ]
+        )
+    )
+    assert broker.known == []
+    assert broker.manager.pending == 1
+
+
+def test_what_is_gone_by_now_is_left_out() -> None:
+    broker = Broker()
+    broker.image.apply(PartitionRecord(partition_id=8, topic_id=ORDERS, replicas=[OTHERS]))
+    for topic_id, index in [(ORDERS, 8), (ORDERS, 9), (LINES, 0), (bytes(15) + b"\x09", 0)]:
+        broker.assign(topic_id, index)
+    broker.image.apply(RemoveTopicRecord(topic_id=LINES))
+    broker.timers.next()
+    assert not broker.channel.is_busy
+    assert broker.manager.pending == 0
+    assert broker.timers.waiting == []
+
+
+@pytest.mark.limit("broker.peers.assignments_manager.MAX_ASSIGNMENTS_PER_REQUEST")
+def test_a_request_has_so_many_and_the_next_one_follows_at_once() -> None:
+    broker = Broker(MAX_ASSIGNMENTS_PER_REQUEST + 1)
+    for topic_id in (ORDERS, LINES):
+        for index in range(MAX_ASSIGNMENTS_PER_REQUEST + 1):
+            broker.assign(topic_id, index)
+    assert broker.timers.next() == 0  # a request is full: nobody is waited for
+    assert len(broker.asked()) == MAX_ASSIGNMENTS_PER_REQUEST
+    broker.answer()
+    assert broker.timers.next() == 0
+    assert len(broker.asked()) == MAX_ASSIGNMENTS_PER_REQUEST
+    broker.answer()
+    assert broker.timers.next() == GATHERING_MS
+    assert broker.asked() == [(FAST, (LINES, index)) for index in range(2_249, 2_251)]
+
+
+def test_a_request_of_nothing_but_what_is_gone_isnt_sent_and_the_rest_follows() -> None:
+    broker = Broker()
+    for index in range(3, MAX_ASSIGNMENTS_PER_REQUEST + 3):
+        broker.assign(ORDERS, index)  # there are three
+    broker.assign(LINES, 0)
+    assert broker.timers.next() == 0
+    assert not broker.channel.is_busy
+    broker.timers.next()
+    assert broker.asked() == [(FAST, (LINES, 0))]
+
+
+def test_a_callback_that_fails_keeps_no_other_replica_from_being_known() -> None:
+    broker = Broker()
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    broker.manager.assign((ORDERS, 0), Assignment(FAST, fail))
+    broker.assign(ORDERS, 1)
+    broker.timers.next()
+    with pytest.raises(ZeroDivisionError):
+        broker.answer()
+    broker.timers.next()
+    assert broker.asked() == [(FAST, (ORDERS, 1))]
+
+
+@pytest.mark.parametrize("when", ["gathering", "asked", "failed"])
+def test_once_it_has_stopped_nobody_is_told_or_asked(when: str) -> None:
+    broker = Broker()
+    broker.assign(ORDERS, 0)
+    if when != "gathering":
+        broker.timers.next()
+    if when == "failed":
+        broker.channel.answer(KafkaError(Error.REQUEST_TIMED_OUT))
+    broker.manager.stop()
+    broker.assign(ORDERS, 1)
+    assert broker.timers.waiting == []
+    assert not broker.channel.is_busy
+    assert (broker.known, broker.manager.pending) == ([], 0)
+
+
+def test_who_stops_it_while_being_told_is_the_last() -> None:
+    broker = Broker()
+    broker.manager.assign((ORDERS, 0), Assignment(FAST, broker.manager.stop))
+    broker.assign(ORDERS, 1)
+    broker.timers.next()
+    broker.answer()
+    assert (broker.known, broker.manager.pending) == ([], 0)
+    assert broker.timers.waiting == []
