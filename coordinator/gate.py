@@ -20,8 +20,9 @@ log = logging.getLogger("barnabas.coordination")
 
 
 class Gate:
-    """Everything that the shard appends goes through `append`, everything that must not be known before it is
-    committed through `when_committed`. Where appending is committing, both are a call and a comparison more.
+    """Everything that the shard appends goes through `append`, what others append for it through `appended`, everything
+    that must not be known before it is committed through `when_committed`. Where appending is committing, each is a
+    call and a comparison more.
 
     What waits passes in the order in which it came, one after the other: what one of them does can't let the next in
     before it has returned. A failure of one is logged and harms none of the others; a broken invariant is raised behind

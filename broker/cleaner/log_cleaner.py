@@ -148,13 +148,13 @@ class LogCleaner:
         """Some milliseconds of a round."""
         self._next = None
         if self._round is None:
-            self._is_round_due = False
-            self._round = self._a_round()
+            self._is_round_due, self._round = False, self._a_round()
         until_s = self._clock.monotonic_s() + TURN_S
-        for _ in self._round:
-            if self._clock.monotonic_s() >= until_s:
-                self._soon()
-                return
+        with suppress(MemoryError):  # the next round looks again
+            for _ in self._round:
+                if self._clock.monotonic_s() >= until_s:
+                    self._soon()
+                    return
         self._round = None
         if not self._under_way:
             self._passes.rest()

@@ -70,6 +70,19 @@ class Controller:
         self._waiting[asked] = partial(self._decide_later, decide, reply, failed)
         return partial(self._withdraw, asked)
 
+    def submit_own(
+        self,
+        decide: Decide[T],
+        reply: Callable[[T | KafkaError], None],
+        failed: Failed,
+    ) -> None:
+        """As `submit`, of what the node wants by itself: `failed` is told of what is raised in this call, too, so that
+        nothing waits for ever for what isn't going to be answered. A broken invariant is raised besides."""
+        try:
+            self.submit(decide, reply, failed)
+        except Exception as error:
+            _tell_failure(error, failed)
+
     def _withdraw(self, asked: object) -> bool:
         return self._waiting.pop(asked, None) is not None
 

@@ -169,15 +169,22 @@ class MetadataSnapshots:
         if snapshot_id in self.ids:
             return
         self.is_writing = True
-        data = yield from encode_snapshot(
-            values,
-            quorum,
-            epoch=epoch,
-            # what was committed last, was appended just now
-            last_contained_log_timestamp_ms=now_ms,
-            now_ms=now_ms,
-        )
         path = self._path(snapshot_id)
+        try:
+            data = yield from encode_snapshot(
+                values,
+                quorum,
+                epoch=epoch,
+                # what was committed last, was appended just now
+                last_contained_log_timestamp_ms=now_ms,
+                now_ms=now_ms,
+            )
+        except BaseException as error:
+            self.is_writing = False  # else no other one would ever be written
+            if not isinstance(error, MemoryError):
+                raise
+            log.error("there is too little memory for the snapshot %s of the metadata", path)
+            return
 
         def then(failure: Exception | None) -> None:
             if failure is not None:

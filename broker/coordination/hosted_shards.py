@@ -302,9 +302,9 @@ class HostedShards(Generic[ShardT]):
             self._complain(index, error)
             self._end(hosted)
             return
-        to_tell, hosted.to_tell = hosted.to_tell, []
-        for what in to_tell:
-            what(shard)
+        while hosted.to_tell:  # with too little memory for one, it is told once the shard is loaded anew
+            hosted.to_tell[0](shard)
+            del hosted.to_tell[0]
 
     def _complain(self, index: int, error: Exception) -> None:
         log.error("the %s of %s-%d can't be loaded: %s", *self._names(index), reason(error))

@@ -9,12 +9,14 @@ learns of the end finds the offsets of before (KAFKA-17507). Sources: `KafkaApis
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.environment.watchdog import TURN_S
+from protocol.broken_invariant import stops_the_broker
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.records.batch import LOG_APPEND_TIME, patch_max_timestamp
 from protocol.records.records import ABORT, COMMIT, build_end_txn_marker
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
     Done = Callable[[MarkerAnswers], None]
 
+log = logging.getLogger("barnabas.coordination")
+
 PER_TURN = 100
 """So many markers of one transaction are written in one turn of the loop; others are served before the next ones."""
 
@@ -48,6 +52,9 @@ _AS_LEADER = dict.fromkeys(
     Error.NOT_LEADER_OR_FOLLOWER,
 )
 """The transaction's coordinator knows no errors of the group's: it is to come again."""
+
+_SENT_AGAIN = Error.KAFKA_STORAGE_ERROR
+"""An answer that every coordinator takes for a reason to send the marker again, after a while."""
 
 UNKNOWN_TRANSACTION_VERSION = -1
 """What Kafka's `TransactionVersion` has for those who forgot to say: it fails on it."""
@@ -133,13 +140,15 @@ class TxnMarkers:
         if not partitions or self._stopped:
             return
         row = _Row(marker, partitions, done)
-        if self._left_at_once > 0:
-            self._left_at_once -= min(len(row.partitions), PER_TURN)
-            self._write_some(row)
-        if row.partitions:
-            self._rows.append(row)
-        if row.partitions or self._left_at_once < AT_ONCE_PER_TURN // 2:
-            self._again()
+        try:
+            if self._left_at_once > 0:
+                self._left_at_once -= min(len(row.partitions), PER_TURN)
+                self._write_some(row)
+        finally:
+            if row.partitions:
+                self._rows.append(row)
+            if row.partitions or self._left_at_once < AT_ONCE_PER_TURN // 2:
+                self._again()
 
     def stop(self) -> None:
         """What waits isn't written any more, nor what comes: the next start drives these transactions on."""
@@ -172,12 +181,22 @@ class TxnMarkers:
         written = _Written(row.marker, self._clock.now_ms())
         count = min(len(row.partitions), PER_TURN)
         until_s = self._clock.monotonic_s() + TURN_S if count > MANY_MARKERS else None
+        broken: Exception | None = None
         for _ in range(count):
-            self._write_one(written, row.partitions.popleft(), answers)
+            name = row.partitions.popleft()
+            try:
+                self._write_one(written, name, answers)
+            except Exception as error:  # what nobody thought of must not leave it without its marker for ever
+                log.exception("the marker of producer id %d into %s-%d failed", row.marker.producer_id, *name)
+                answers.add(name, _SENT_AGAIN)
+                if broken is None and stops_the_broker(error):
+                    broken = error
             if until_s is not None and self._clock.monotonic_s() >= until_s:
                 self._left_at_once = 0
                 break
         answers.tell()
+        if broken is not None:
+            raise broken
 
     def _write_one(self, written: _Written, name: TopicPartition, answers: _Answers) -> None:
         """Write it, and take note of the answer once it is committed, or refused."""
@@ -195,9 +214,8 @@ class TxnMarkers:
         except KafkaError as error:
             answers.add(name, _told(error))
             return
-        log = leader.log
-        end_offset = log.log_end_offset
-        if shard is None and log.high_watermark >= end_offset:
+        end_offset = leader.log.log_end_offset
+        if shard is None and leader.log.high_watermark >= end_offset:
             answers.add(name, NO_ERROR)  # as on one node: nothing is made that would wait
             return
 

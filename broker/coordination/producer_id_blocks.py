@@ -41,7 +41,7 @@ class ProducerIdBlocks:
             log.error("a block of producer ids can't be decided", exc_info=error)
             answered(KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error)))
 
-        self._controller.submit(lambda image: self._decide(image, size), answered, failed)
+        self._controller.submit_own(lambda image: self._decide(image, size), answered, failed)
 
     def _decide(self, image: ClusterImage, size: int) -> ControllerResult[int | KafkaError]:
         first = image.next_producer_id

@@ -92,7 +92,7 @@ class LogDirFailures:
             log.error("what a failed log directory has lost can't be decided", exc_info=error)
             recorded(KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error)))
 
-        self._controller.submit(lambda image: self._decide(image, stayed), recorded, failed)
+        self._controller.submit_own(lambda image: self._decide(image, stayed), recorded, failed)
 
     def _decide(
         self, image: ClusterImage, stayed: dict[tuple[bytes, int], bytes]

@@ -203,7 +203,7 @@ class LogDirMoves:
                 continue
             try:
                 busy |= self._advance(partition, move)
-            except FAULTS as error:
+            except (*FAULTS, MemoryError) as error:
                 if not move.failed:
                     move.failed = True
                     log.error("%s-%d can't be moved now: %s", partition.topic.name, partition.index, error)

@@ -48,7 +48,7 @@ def with_ports(handle: Callable[..., Any], node: object) -> Callable[[RequestCon
 
 
 class PendingRequest:
-    """A request that is handled and not answered yet: a `connection.PendingAnswer`."""
+    """A request that is handled and not answered yet: an `answers.PendingAnswer`."""
 
     __slots__ = ("_dispatcher", "context", "frame_bytes", "handled_s", "later", "route")
 

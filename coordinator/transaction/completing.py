@@ -154,12 +154,17 @@ class Completing:
         if self._manager.transaction_version() < 1 and transit.client_transaction_version:
             # The level went down to 0 meanwhile: better a record without the client's version than none.
             transit = replace(transit, client_transaction_version=0)
-        self._manager.log(
-            completion.metadata,
-            transit,
-            lambda error: self._finished(completion, error),
-            retried=RETRIED_APPENDS,
-        )
+        try:
+            self._manager.log(
+                completion.metadata,
+                transit,
+                lambda error: self._finished(completion, error),
+                retried=RETRIED_APPENDS,
+            )
+        except BaseException:  # what nobody thought of must not leave it prepared for ever
+            if self._is_current(completion):
+                self._later(completion, self._finish)
+            raise
 
     def _finished(self, completion: Completion, error: KafkaError | None) -> None:
         if not self._is_current(completion):

@@ -117,8 +117,11 @@ class Ending:
             completion = self._completing.begin(metadata)
             completed = completion.transit
             is_told = version >= 2
-            reply(ProducerIdAndEpoch(completed.producer_id, completed.producer_epoch) if is_told else UNSAID)
-            self._completing.send(completion)
+            told = ProducerIdAndEpoch(completed.producer_id, completed.producer_epoch) if is_told else UNSAID
+            try:
+                reply(told)
+            finally:
+                self._completing.send(completion)
 
         self._manager.commit(metadata, transit, prepared)
 

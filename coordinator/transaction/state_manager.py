@@ -78,8 +78,8 @@ class TransactionStateManager:
         retried: Container[Error] = (),
     ) -> None:
         """Log what was proposed, and apply it once its record is committed. With an error it is taken back, but for
-        those that are `retried`: with these it is pending still."""
-
+        those that are `retried`: with these it is pending still. Who retries has to go on as well where this raises.
+        """
         try:
             value = encode_value(transit, self.transaction_version())
             self._gate.append(((encode_key(metadata.transactional_id), value),))
@@ -89,7 +89,8 @@ class TransactionStateManager:
             then(error)
             return
         except BaseException:  # what nobody thought of must not leave it pending for ever
-            metadata.take_back()
+            if not retried:
+                metadata.take_back()
             raise
         if self._gate.is_open:  # as on one node: nothing is made that would wait
             metadata.apply(transit)

@@ -22,7 +22,9 @@ class TransactionState(IntEnum):
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
     DEAD = 6  # the id is about to be forgotten; only ever pending
-    PREPARE_EPOCH_FENCE = 7  # an abort that nobody asked for is about to be logged; only ever pending
+    PREPARE_EPOCH_FENCE = (
+        7  # Kafka's before an abort that no client asked for; here the abort is proposed at once
+    )
 
 
 (

@@ -85,7 +85,7 @@ class PartitionLog(LogState):
         `recovery_point` and `log_start_offset` are the checkpoints'; `found_topic_id` is partition.metadata's,
         where the caller has read it. The high watermark is the log start until the caller says otherwise.
         Raises `recovery.InconsistentTopicIdError` where partition.metadata says another topic id,
-        `recovery.UnsupportedFormatError` for batches of Kafka's formats 0 and 1, `OSError`.
+        `segment_recovery.UnsupportedFormatError` for batches of Kafka's formats 0 and 1, `OSError`.
         """
         log = cls(directory, topic, partition, config, ports=LogPorts(files, background, jitter))
         log.topic_id = topic_id

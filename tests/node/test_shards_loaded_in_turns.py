@@ -245,5 +245,23 @@ async def test_a_shard_that_had_too_little_memory_to_start_is_loaded_anew(
     assert [event for event in hosting.events if event != "unload"] == ["replay a"] * 2 + ["start"] * 2
 
 
+async def test_what_a_shard_had_too_little_memory_to_learn_it_learns_when_it_is_loaded_anew(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosted_shards, "_RETRY_S", 0.001)
+    create(node, "t")
+    hosting = Hosting(node)
+    append_many(hosting, 0, STEPS_AT_ONCE + 1)
+    hosting.shards.follow()
+    tries = iter([_no_memory, lambda shard: shard.told("first")])
+
+    hosting.shards.tell(lambda shard: next(tries)(shard))
+    hosting.shards.tell(lambda shard: shard.told("second"))
+    await log_dir_moves.until(lambda: hosting.events[-1:] == ["second"])
+
+    assert hosting.events[-3:] == ["start", "first", "second"]
+    assert hosting.loaded() == [0]
+
+
 def _no_memory(*_: object) -> None:
     raise MemoryError

@@ -1,7 +1,8 @@
 """What is decided of a group: by a heartbeat or a join of a member, while it goes from one step to the next.
 
 Subscription → target → reconciliation: each step reads what the ones before it have found and adds its own records.
-Nothing of the group changes before the records are written.
+Nothing of the group that a record has changes before the records are written; that its topics were looked up, and the
+lines of the log, come before.
 """
 
 from __future__ import annotations

@@ -200,7 +200,14 @@ class Regexes:
         )
 
     def _schedule(self, group_id: str, callback: Callable[[], None]) -> None:
-        self._runtime.schedule(("regexes", group_id), 0, callback)
+        def step() -> None:
+            try:
+                callback()
+            except BaseException:  # what nobody thought of must not be the last resolution
+                self.resolving.discard(group_id)
+                raise
+
+        self._runtime.schedule(("regexes", group_id), 0, step)
 
     def _begin(
         self,

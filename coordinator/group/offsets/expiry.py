@@ -36,7 +36,8 @@ class Expiry:
             self._expire()
         except KafkaError as error:
             log.warning("expired offsets can't be deleted: %s", error)
-        self.start()
+        finally:  # a failure that nobody thought of must not be the last look
+            self.start()
 
     def _expire(self) -> None:
         """Delete what `offsets.retention.minutes` says, and the groups that are left with nothing and nobody.

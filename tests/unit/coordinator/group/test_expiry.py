@@ -50,6 +50,21 @@ def test_offsets_without_members_expire_by_their_commit(groups: Groups) -> None:
     assert "g" in groups.shard.groups.classic
 
 
+def test_a_look_that_fails_is_not_the_last_one(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups.commit(("t", 0, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(groups.shard.groups, "all", _no_memory)
+        with pytest.raises(MemoryError):
+            groups.runtime.pass_ms(CHECK_MS)
+    groups.runtime.pass_ms(RETENTION_MS)
+
+    assert groups.committed("t", 0) == -1
+
+
+def _no_memory() -> None:
+    raise MemoryError
+
+
 def test_a_group_goes_with_its_last_offset(groups: Groups) -> None:
     groups.commit(("t", 0, 1))
     groups.runtime.pass_ms(RETENTION_MS)

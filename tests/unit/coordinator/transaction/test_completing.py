@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.transaction.completing import MAX_RETRY_BACKOFF_MS
 from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
+from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error
 from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
 
@@ -32,6 +33,20 @@ def test_with_nothing_in_the_way_it_is_complete_before_the_answer(
     assert it.marked() == [f"{word.lower()} 7/{epoch} TV{version}: t-0 t-1"]
     assert it.state == f"Complete{word}"
     assert it.completions == {}
+
+
+def test_it_is_complete_though_nobody_can_be_told() -> None:
+    it = Coordinator()
+    me = it.begun(T0)
+
+    def reply(answer: object) -> None:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        it.shard.end_txn(
+            TransactionalProducer("x", *me), commit=True, client_transaction_version=2, reply=reply
+        )
+    assert it.state == "CompleteCommit"
 
 
 def test_the_marker_carries_the_epoch_of_the_coordinator() -> None:

@@ -36,6 +36,23 @@ def test_the_heartbeat_that_brings_one_is_answered_before_it_is_resolved() -> No
     assert (answer.member_epoch, groups.assigned(answer)) == (2, {"a1": [0], "a2": [0]})
 
 
+def test_a_resolution_that_fails_is_not_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = Consumers(FakeTopics(a1=1))
+
+    def no_memory(names: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeTopics, "names", no_memory)
+        with pytest.raises(MemoryError):
+            enter(groups, "one", "a.")
+    assert groups.group.resolved == {}
+    groups.beat("one", 1, regex="a.")
+    groups.runtime.pass_ms(0)
+
+    assert topics_of(groups, "a.") == ["a1"]
+
+
 def test_an_expression_matches_whole_names() -> None:
     groups = Consumers(FakeTopics(a=1, ab=1))
     enter(groups, "one", "a")

@@ -1,0 +1,218 @@
+"""A step that has too little memory: whoever it concerns is told, and nothing waits for ever for what was to follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.controller import snapshots
+from broker.controller.metadata_log import MetadataLog
+from broker.disks import moves
+from broker.replicas.leader import Leader
+from broker.server import Server
+from coordinator.transaction import state_manager
+from coordinator.transaction.settings import TransactionSettings
+from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import Error
+from storage.directory import future_log_copying
+from storage.log.partition_log import PartitionLog
+from tests.node.compacted import fill, partition_of, until, with_topic
+from tests.node.log_dirs import LOST, filled, move
+from tests.node.log_dirs import fail as fail_directory
+from tests.node.log_dirs import until as until_it_is
+from tests.node.metadata_logs import ALWAYS, begin, topic
+from tests.node.transactional import Producer, coordinating, markers, state
+from tests.support.disk import files
+from tests.support.whole_server import clock_of
+
+
+def fail(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, at: int = 1, error: Exception | None = None
+) -> None:
+    """A call has too little memory, or fails in another way: the one of this number, or with 0 each."""
+    calls = 0
+    as_ever = getattr(owner, name)
+
+    def failing(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if at in (0, calls):
+            raise error or MemoryError
+        return as_ever(*args, **options)
+
+    monkeypatch.setattr(owner, name, failing)
+
+
+@pytest.fixture(autouse=True)
+def _a_whole_disk_afterwards() -> Iterator[None]:
+    yield
+    files.set_fault_hook(None)
+
+
+# --- producer ids -------------------------------------------------------------------------------------------
+
+
+async def test_a_block_of_producer_ids_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await coordinating(tmp_path)
+    with monkeypatch.context() as patch:
+        fail(patch, MetadataLog, "append", at=0)
+        assert Producer(node).init().error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
+        assert Producer(node).init().error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
+    assert Producer(node).init().error_code == Error.NONE
+
+
+# --- markers ------------------------------------------------------------------------------------------------
+
+
+def settled(node: Server, producer: Producer, word: str = "CompleteCommit") -> None:
+    """The transaction ends by what is to come by the clock."""
+    assert state(node) == "PrepareCommit"
+    clock_of(node).advance_ms(TransactionSettings().retry_backoff_ms)
+    node.timers.fire_due()
+    assert state(node) == word
+    assert producer.begin().epoch > 0
+
+
+@pytest.mark.parametrize("at", [1, 2])
+async def test_a_marker_that_was_not_written_is_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    for index in range(2):
+        producer.send(index=index)
+    append = PartitionLog.append
+    appended = 0
+
+    def failing(log: PartitionLog, *args: Any, **options: Any) -> Any:
+        nonlocal appended
+        if log.topic == "t":
+            appended += 1
+            if appended == at:
+                raise MemoryError
+        return append(log, *args, **options)
+
+    monkeypatch.setattr(PartitionLog, "append", failing)
+    assert producer.end() is Error.NONE
+    settled(node, producer)
+    assert [len(markers(node, index=index)) for index in range(2)] == [1, 1]
+
+
+async def test_a_marker_that_was_written_before_it_failed_changes_nothing_when_it_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    advance = Leader.advance
+    failed = False
+
+    def failing(leader: Leader) -> None:
+        nonlocal failed
+        if leader.log.topic == "t" and not failed:
+            failed = True
+            raise MemoryError
+        advance(leader)
+
+    monkeypatch.setattr(Leader, "advance", failing)
+    assert producer.end() is Error.NONE
+    settled(node, producer)
+    partition = node.partitions.get("t", 0)
+    assert partition.log.last_stable_offset == partition.log.high_watermark == partition.log.log_end_offset
+
+
+async def test_a_broken_invariant_of_one_marker_is_told_behind_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    for index in range(2):
+        producer.send(index=index)
+    append = PartitionLog.append
+
+    def failing(log: PartitionLog, *args: Any, **options: Any) -> Any:
+        if log.topic == "t" and log.partition == 0:
+            raise BrokenInvariantError("x")
+        return append(log, *args, **options)
+
+    monkeypatch.setattr(PartitionLog, "append", failing)
+    with pytest.raises(BrokenInvariantError):
+        producer.end()
+    assert len(markers(node, index=1)) == 1
+
+
+async def test_the_end_of_a_transaction_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    fail(monkeypatch, state_manager, "encode_value", at=2)
+    with pytest.raises(MemoryError):
+        producer.end()
+    settled(node, producer)
+
+
+# --- metadata -----------------------------------------------------------------------------------------------
+
+
+def test_the_next_snapshot_is_written_though_one_was_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    metadata = begin(tmp_path, ALWAYS)
+    before = [*metadata.snapshots.ids]
+    fail(monkeypatch, snapshots, "encode_snapshot")
+    metadata.append(topic("a"))
+    assert metadata.snapshots.ids == before
+    assert "too little memory for the snapshot" in caplog.messages[-1]
+    metadata.append(topic("b"))
+    assert len(metadata.snapshots.ids) == len(before) + 1
+
+
+def test_a_snapshot_that_fails_otherwise_is_told_and_the_next_one_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = begin(tmp_path, ALWAYS)
+    before = [*metadata.snapshots.ids]
+    fail(monkeypatch, snapshots, "encode_snapshot", error=BrokenInvariantError("x"))
+    with pytest.raises(BrokenInvariantError):
+        metadata.append(topic("a"))
+    metadata.append(topic("b"))
+    assert len(metadata.snapshots.ids) == len(before) + 1
+
+
+async def test_a_failed_directory_is_recorded_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await filled(tmp_path)
+    fail(monkeypatch, MetadataLog, "append")
+    await fail_directory(node)
+    assert node.metadata.image.topics["t"].partitions[LOST].leader == node.node_id
+    node.log_dir_failures.record()
+    assert node.metadata.image.topics["t"].partitions[LOST].leader == -1
+
+
+# --- what comes again by itself -----------------------------------------------------------------------------
+
+
+async def test_a_move_between_directories_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves, "RETRY_S", 0.001)
+    node = await filled(tmp_path)
+    fail(monkeypatch, future_log_copying, "copy")
+    assert move(node, LOST, tmp_path / "c") is Error.NONE
+    partition = node.partitions.get("t", LOST)
+    await until_it_is(lambda: partition.directory.path == str(tmp_path / "c"))
+
+
+async def test_the_next_round_of_the_cleaner_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await with_topic(tmp_path, "log.cleaner.backoff.ms=1", min_cleanable_dirty_ratio="0.1")
+    fill(node)
+    size = partition_of(node).log.size
+    fail(monkeypatch, node.cleaner, "_look_at")
+    node.cleaner.look()
+    await until(lambda: partition_of(node).log.size < size)
