@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from broker.environment.watchdog import TURN_S
+from broker.replicas.leader import Leader
 from protocol.errors import KafkaError
 from storage.log.log_config import LONG_MAX
 from storage.log.retention import MOST_DELETED_AT_ONCE
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.network.listener import Listener
+    from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog
 
 log = logging.getLogger("barnabas.housekeeping")
+
+T = TypeVar("T")
 
 # Where log.flush.scheduler.interval.ms isn't set. Kafka never looks then, and flush.ms of a topic has no effect.
 FLUSH_CHECK_MS = 1_000
@@ -89,6 +93,7 @@ class Housekeeping:
             config.get_int("producer.id.expiration.check.interval.ms"),
             self.expire_producers,
         )
+        self._every("isr", config.get_int("replica.lag.time.max.ms") // 2, self.shrink_isrs)
         self._every("metadata cleaning", METADATA_CLEANING_MS, self.clean_metadata)
         self._every(
             "failed directories",
@@ -135,26 +140,28 @@ class Housekeeping:
             partitions = self._partitions.all()
             futures = [partition.move.log for partition in partitions if partition.move is not None]
             logs = [*(partition.log for partition in partitions), *futures]
-            self._under_way.add(what)
-            self._go_on(what, task, logs, 0)
 
-    def _go_on(
-        self, what: str, task: Callable[[PartitionLog], object], logs: list[PartitionLog], at: int
-    ) -> None:
-        """With the logs from this place on."""
-        end = min(len(logs), at + MOST_LOGS_AT_ONCE)
+            def do(log: PartitionLog) -> None:
+                if not log.closed:  # meanwhile
+                    self._of_log(what, task, log)
+
+            self._under_way.add(what)
+            self._go_on(what, do, logs, 0)
+
+    def _go_on(self, what: str, do: Callable[[T], object], these: Sequence[T], at: int) -> None:
+        """With those from this place on."""
+        end = min(len(these), at + MOST_LOGS_AT_ONCE)
         until_s = self._clock.monotonic_s() + TURN_S
         try:
             while at < end and self._clock.monotonic_s() < until_s:
-                each = logs[at]
+                each = these[at]
                 at += 1
-                if not each.closed:  # meanwhile
-                    self._of_log(what, task, each)
+                do(each)
         except BaseException:
             self._under_way.discard(what)
             raise
-        if at < len(logs):
-            self._timers[f"the rest of {what}"] = self._scheduler.call_soon(self._go_on, what, task, logs, at)
+        if at < len(these):
+            self._timers[f"the rest of {what}"] = self._scheduler.call_soon(self._go_on, what, do, these, at)
         else:
             self._timers.pop(f"the rest of {what}", None)
             self._under_way.discard(what)
@@ -205,6 +212,12 @@ class Housekeeping:
         if timer not in self._timers:
             self._timers[timer] = self._scheduler.call_soon(due)
 
+    def shrink_isrs(self) -> None:
+        """Replicas that have lagged for longer than replica.lag.time.max.ms are asked to leave their ISRs."""
+        if "isr" not in self._under_way:
+            self._under_way.add("isr")
+            self._go_on("isr", _shrink_isr, self._partitions.replicated(), 0)
+
     def expire_producers(self) -> None:
         now_ms = self._clock.now_ms()
         self._each_log("producer expiry", lambda log: log.expire_producers(now_ms))
@@ -222,3 +235,9 @@ class Housekeeping:
         before_s = self._scheduler.time() - max_idle_ms / 1000
         for listener in self._listeners:
             listener.close_idle(before_s, max_idle_ms)
+
+
+def _shrink_isr(partition: Partition) -> None:
+    role = partition.role
+    if isinstance(role, Leader):
+        role.shrink_isr()

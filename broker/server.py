@@ -12,6 +12,7 @@ from broker.cleaner.log_cleaner import LogCleaner
 from broker.config.topic_config import log_config_of_topic
 from broker.controller import registration
 from broker.controller.controller import Controller
+from broker.controller.partition_terms import OwnSettings
 from broker.controller.topic_names import is_internal
 from broker.controller.topic_requests import TopicRequests
 from broker.coordination import group_lines
@@ -33,9 +34,12 @@ from broker.network.dispatch import Dispatcher
 from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
 from broker.network.turns import Turns
+from broker.peers.alter_partition_manager import AlterPartitionManager
+from broker.peers.own_controller import OwnController
 from broker.quotas.client_quotas import ClientQuotas
 from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
+from broker.replicas.led_replicas import Replication
 from broker.replicas.partition import Partition
 from broker.replicas.partitions import Partitions
 from broker.security.authorizer import AllowEverything
@@ -116,9 +120,21 @@ class Server:
         image = self.metadata.image
 
         # partitions and their disks
+        self.alter_partition_manager = AlterPartitionManager(
+            lambda: opened.incarnation,
+            OwnController(self.controller, self.scheduler, lambda: _own_settings(self.node_id, config)),
+            self.scheduler,
+        )
         self.partitions = Partitions(
             self.node_id,
             self.log_dirs.online,
+            replication=Replication(
+                image,
+                now_ms=self.clock.now_ms,
+                max_lag_ms=lambda: config.get_int("replica.lag.time.max.ms"),
+                own_epoch=lambda: self.broker_epoch,
+                alter=self.alter_partition_manager.submit,
+            ),
             clock=self.clock,
             chance=self.chance,
             config_of_topic=lambda name: log_config_of_topic(config, image.config_of_topic(name)),
@@ -270,6 +286,7 @@ class Server:
         self.markers.stop()
         self.turns.stop()
         self.controller.stop()
+        self.alter_partition_manager.stop()
         self.groups.stop_loading()
         self.transactions.stop_loading()
         for listener in self.listeners.values():
@@ -314,3 +331,8 @@ class Server:
             may_split=True,
         )
         self.metadata.append([registration.fence(self.node_id, self.broker_epoch)])
+
+
+def _own_settings(node_id: int, config: BrokerConfig) -> OwnSettings:
+    """What the controller here goes by where neither a topic nor the cluster says anything."""
+    return OwnSettings(node_id, {name: setting.value for name, setting in config.static.items()})

@@ -19,6 +19,7 @@ from broker.network.turns import PER_TURN, portions
 from broker.replicas.delayed_fetch import DelayedFetch
 from broker.replicas.fetch_sessions import NO_SESSION, FetchPlan, FetchTarget
 from broker.replicas.fetching import FetchParameters, Reading, Results, refusal
+from broker.replicas.replica import NO_BROKER_EPOCH
 from broker.security.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 from protocol.errors import Error
 from protocol.messages.fetch import (
@@ -78,6 +79,9 @@ def handle(
     parameters = FetchParameters(
         api_version=context.api_version,
         replica_id=request.replica_id if request.replica_state is None else request.replica_state.replica_id,
+        replica_epoch=NO_BROKER_EPOCH
+        if request.replica_state is None
+        else request.replica_state.replica_epoch,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=_max_bytes(fetch_max_bytes, quotas, context, request),

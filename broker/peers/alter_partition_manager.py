@@ -24,7 +24,7 @@ from protocol.messages.replicas import (
 if TYPE_CHECKING:
     from broker.controller.registration import BrokerIncarnation
     from broker.environment.scheduler import Scheduled, Scheduler
-    from broker.peers.controller_channel import ControllerChannel
+    from broker.peers.controller_channel import ToController
     from protocol.wire.schema import Message
 
 log = logging.getLogger("barnabas.peers")
@@ -50,7 +50,7 @@ class AlterPartitionManager:
     def __init__(
         self,
         broker: Callable[[], BrokerIncarnation],
-        channel: ControllerChannel,
+        channel: ToController,
         scheduler: Scheduler,
     ) -> None:
         """`broker` is asked before each request: its epoch is another one when it has registered anew."""

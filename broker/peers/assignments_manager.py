@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.controller.registration import BrokerIncarnation
     from broker.environment.scheduler import Scheduled, Scheduler
-    from broker.peers.controller_channel import ControllerChannel
+    from broker.peers.controller_channel import ToController
     from protocol.wire.schema import Message
 
 log = logging.getLogger("barnabas.peers")
@@ -53,7 +53,7 @@ class AssignmentsManager:
         self,
         broker: Callable[[], BrokerIncarnation],
         image: ClusterImage,
-        channel: ControllerChannel,
+        channel: ToController,
         scheduler: Scheduler,
     ) -> None:
         """`broker` is asked before each request; by `image`, the metadata as this broker knows it, what doesn't matter

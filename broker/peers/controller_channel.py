@@ -6,7 +6,7 @@ Source: `NodeToControllerChannelManager`, `NodeToControllerRequestThread`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.peers.peer import OnePeer, PeerReply, PeerSettings
 from protocol.errors import Error, KafkaError
@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 
 CONTROLLER_RETRY_MS = 50
 """How soon it is tried again, without growth."""
+
+
+class ToController(Protocol):
+    """A way to the controller, one request at a time: `ControllerChannel`, or `OwnController` in the same process."""
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    def ask(self, request: Message, reply: PeerReply, *, timeout_ms: int | None) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 class ControllerChannel:

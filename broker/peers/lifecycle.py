@@ -24,7 +24,7 @@ from protocol.messages.broker_lifecycle import (
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
-    from broker.peers.controller_channel import ControllerChannel
+    from broker.peers.controller_channel import ToController
     from protocol.wire.schema import Message
 
 log = logging.getLogger("barnabas.peers")
@@ -64,7 +64,7 @@ class BrokerLifecycle:
     def __init__(
         self,
         registration: BrokerRegistrationRequest,
-        channel: ControllerChannel,
+        channel: ToController,
         scheduler: Scheduler,
         metadata_offset: Callable[[], int],
         listening: Listening,

@@ -85,7 +85,7 @@ class AwaitedAppend:
         if self.answer.error_code == Error.NONE:
             if error is not None:
                 self.answer.error_code = error.error
-            elif self._leader.is_under_min_isr:
+            elif self._leader.is_under_min_after_append:
                 self.answer.error_code = Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         self._tell_if_over()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.replicas.follower import NO_LEADER_EPOCH
 from broker.replicas.leader import Leader
+from broker.replicas.replica import NO_BROKER_EPOCH
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.records.batch import CorruptRecordError
@@ -38,6 +39,7 @@ class FetchParameters:
         "min_bytes",
         "only_leader",
         "read_committed",
+        "replica_epoch",
         "replica_id",
     )
 
@@ -46,6 +48,7 @@ class FetchParameters:
         *,
         api_version: int,
         replica_id: int,
+        replica_epoch: int = NO_BROKER_EPOCH,
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
@@ -53,6 +56,8 @@ class FetchParameters:
     ) -> None:
         self.by_id = api_version >= 13
         self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
+        """The broker epoch of the follower, as far as it says one (from version 15 on)."""
         self.from_follower = replica_id >= 0
         self.only_leader = self.from_follower or (
             replica_id == CONSUMER and api_version < FIRST_VERSION_AT_FOLLOWERS
@@ -187,11 +192,16 @@ class Reading:
 
     def _learn_positions(self) -> None:
         """What a follower asks for tells what it has (Kafka: `Partition.updateFollowerFetchState`)."""
-        for (target, partition), (_, answer) in zip(self.found, self.results, strict=False):
-            role = partition.role
+        follower, epoch = self.parameters.replica_id, self.parameters.replica_epoch
+        for number, (target, partition) in enumerate(self.found):
+            role, answer = partition.role, self.results[number][1]
             if answer.error_code or answer.diverging_epoch is not None or not isinstance(role, Leader):
                 continue
-            role.follower_fetched(self.parameters.replica_id, target.fetch_offset, target.log_start_offset)
+            try:
+                role.follower_fetched(follower, target.fetch_offset, target.log_start_offset, epoch)
+            except KafkaError as error:
+                self.must_answer = True
+                self.results[number] = (target, _failed(target, error.error))
 
     def _read(self, partition: Partition | None, target: FetchTarget) -> PartitionData:
         try:
@@ -213,7 +223,7 @@ class Reading:
         partition.check_leader_epoch(max(target.current_leader_epoch, NO_LEADER_EPOCH))
         if parameters.only_leader:
             leader = partition.leader()
-            if parameters.from_follower and parameters.replica_id not in leader.others:
+            if parameters.from_follower and not leader.has_replica(parameters.replica_id):
                 # With its epoch a follower knows more than we do: it was made one a moment ago, perhaps.
                 knows_epoch = target.current_leader_epoch >= 0
                 raise KafkaError(Error.UNKNOWN_LEADER_EPOCH if knows_epoch else Error.NOT_LEADER_OR_FOLLOWER)

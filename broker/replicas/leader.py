@@ -9,40 +9,25 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from broker.replicas.in_sync_replicas import RECOVERED, LeaderAndIsr
+from broker.replicas.led_replicas import LedReplicas, PartitionKey, Replication
+from broker.replicas.replica import NO_BROKER_EPOCH
 from coordinator.commit_waiters import CommitWaiter, CommitWaiters, Failed
 from coordinator.ports import WhenCommitted
 from protocol.errors import Error, KafkaError
 from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from broker.replicas.fetch_wakeups import WaitingFetches
     from storage.log.partition_log import PartitionLog
-
-UNKNOWN_OFFSET = -1
-_NO_OTHERS: Mapping[int, Replica] = {}
 
 
 @lru_cache(maxsize=128)
 def _in_sync(isr: tuple[int, ...]) -> frozenset[int]:
     """One set for all partitions that have the same replicas in sync: there are few of them, and many partitions."""
     return frozenset(isr)
-
-
-class Replica:
-    """Another node's copy, as far as the leader knows it (Kafka: `Replica`)."""
-
-    __slots__ = ("log_end_offset", "log_start_offset", "node_id")
-
-    def __init__(self, node_id: int) -> None:
-        self.node_id = node_id
-        self.forget()
-
-    def forget(self) -> None:
-        """What it said to an earlier leader doesn't count."""
-        self.log_end_offset = UNKNOWN_OFFSET
-        self.log_start_offset = UNKNOWN_OFFSET
 
 
 class Leader:
@@ -62,8 +47,8 @@ class Leader:
         "leader_epoch_start_offset",
         "leader_id",
         "log",
-        "others",
         "replica_count",
+        "replicas",
     )
 
     def __init__(self, node_id: int, log: PartitionLog, fetches: WaitingFetches, failed: Failed) -> None:
@@ -76,8 +61,8 @@ class Leader:
         self.log = log
         self.isr = _in_sync((node_id,))
         """The ids of the replicas in sync, as the controller knows them; the leader's is one."""
-        self.others = _NO_OTHERS
-        """The other replicas by id."""
+        self.replicas: LedReplicas | None = None
+        """The other ones (`begin_replication`); None as long as there have been none."""
         self.replica_count = 1
         self.is_under_min_isr = False
         """Whether too few are in sync: then nothing is committed, and nothing appended with acks=all."""
@@ -87,27 +72,39 @@ class Leader:
         self._syncs_by_messages = self._waits_for_sync = self._is_resigned = False
         self._commits_alone = True  # so that a node that has no others pays nothing for the rule
 
-    def lead(self, leader_epoch: int, replicas: Sequence[int], isr: Iterable[int]) -> None:
-        """Take over what the metadata says (Kafka: `Partition.makeLeader`).
+    def begin_replication(self, key: PartitionKey, common: Replication) -> None:
+        """There are going to be other replicas. Nothing happens where there are some."""
+        if self.replicas is None:
+            self.replicas = LedReplicas(self.leader_id, key, common, self._isr_altered)
+
+    def lead(
+        self, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]
+    ) -> None:
+        """Take over what the metadata says, unless the controller has answered more by now (Kafka:
+        `Partition.makeLeader`).
 
         A new leader epoch begins at the log end: that is known at once, and written with the first record
-        (`storage.log.leader_epochs`). What the other replicas said before doesn't count then.
+        (`storage.log.leader_epochs`).
         """
-        is_new = leader_epoch != self.leader_epoch
-        if is_new:
+        others = self.replicas
+        if others is not None:
+            said = LeaderAndIsr(self.leader_id, leader_epoch, isr, RECOVERED, partition_epoch)
+            end_offset = self.log.log_end_offset
+            if not others.follow(said, replicas, end_offset, is_new_leader=self.leader_epoch < 0):
+                return
+        if leader_epoch != self.leader_epoch:
             self.log.assign_leader_epoch(leader_epoch)
             self.leader_epoch = leader_epoch
             self.leader_epoch_start_offset = self.log.log_end_offset
-        if len(replicas) > 1 or self.others:
-            self.others = {
-                node_id: self.others.get(node_id) or Replica(node_id)
-                for node_id in replicas
-                if node_id != self.leader_id
-            }
-            if is_new:
-                for replica in self.others.values():
-                    replica.forget()
         self.replica_count = len(replicas)
+        self._take_isr(isr)
+
+    def _isr_altered(self) -> None:
+        """The controller has answered, ahead of the metadata."""
+        if self.replicas is not None:
+            self._take_isr(self.replicas.in_sync.isr)
+
+    def _take_isr(self, isr: Collection[int]) -> None:
         self.isr = _in_sync(tuple(isr))
         self.configured()
         self.advance()
@@ -118,7 +115,8 @@ class Leader:
         self.is_under_min_isr = in_sync < self.min_isr
         self._syncs_by_messages = self.log.config.flush_messages != LONG_MAX
         self._commits_alone = (
-            in_sync == 1
+            self.replicas is None
+            and in_sync == 1
             and self.leader_id in self.isr
             and not self.is_under_min_isr
             and not self._syncs_by_messages
@@ -128,6 +126,12 @@ class Leader:
     def min_isr(self) -> int:
         """`min.insync.replicas`, at most as many as there are replicas (Kafka: `effectiveMinIsr`)."""
         return min(self.log.config.min_insync_replicas, self.replica_count)
+
+    @property
+    def is_under_min_after_append(self) -> bool:
+        """Whether too few had what was committed just now: who is about to be in sync had it as well."""
+        others = self.replicas
+        return self.is_under_min_isr if others is None else len(others.in_sync.maximal_isr) < self.min_isr
 
     @property
     def high_watermark_lags(self) -> bool:
@@ -178,9 +182,11 @@ class Leader:
         high_watermark = self.log.high_watermark
         if self.is_under_min_isr:
             return high_watermark
-        ends = [self.others[node_id].log_end_offset for node_id in self.isr if node_id in self.others]
-        ends.append(self._synced_end() if self._syncs_by_messages else self.log.log_end_offset)
-        return max(high_watermark, min(ends))
+        end_offset = self._synced_end() if self._syncs_by_messages else self.log.log_end_offset
+        others = self.replicas
+        if others is not None:
+            end_offset = others.committed_offset(end_offset, self.log.log_end_offset)
+        return max(high_watermark, end_offset)
 
     def _synced_end(self) -> int:
         """Where the leader's own log counts to: with `flush.messages` reached, that many are on the disk before anybody
@@ -202,12 +208,31 @@ class Leader:
         elif not log.closed:  # else another log takes its place, and `Partition.replace_log` advances
             self.advance()
 
-    def follower_fetched(self, node_id: int, log_end_offset: int, log_start_offset: int) -> None:
-        """Another replica has all below `log_end_offset` (Kafka: `Partition.updateFollowerFetchState`)."""
-        replica = self.others[node_id]
-        replica.log_end_offset = log_end_offset
-        replica.log_start_offset = log_start_offset
-        self.advance()
+    def has_replica(self, node_id: int) -> bool:
+        """Whether another node has one."""
+        return self.replicas is not None and node_id in self.replicas.others
+
+    def follower_fetched(
+        self, node_id: int, log_end_offset: int, log_start_offset: int, broker_epoch: int = NO_BROKER_EPOCH
+    ) -> None:
+        """Another replica has all below `log_end_offset` (Kafka: `Partition.updateFollowerFetchState`).
+
+        Raises KafkaError (NOT_LEADER_OR_FOLLOWER) where that was an earlier run of its broker.
+        """
+        others = self.replicas
+        assert others is not None
+        log = self.log
+        has_moved = others.fetched(
+            node_id, log_end_offset, log_start_offset, broker_epoch, leader_end_offset=log.log_end_offset
+        )
+        others.expand(node_id, max(log.high_watermark, self.leader_epoch_start_offset))
+        if has_moved:
+            self.advance()
+
+    def shrink_isr(self) -> None:
+        """Ask the controller to let those leave who have lagged for too long."""
+        if self.replicas is not None and not self._is_resigned:
+            self.replicas.shrink(self.log.log_end_offset)
 
     def resign(self, error: KafkaError) -> None:
         """The node doesn't lead the partition any more: who waits for a commit is told why."""

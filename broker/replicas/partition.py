@@ -16,6 +16,7 @@ from storage.log.log_config import LogConfig
 if TYPE_CHECKING:
     from broker.controller.image import PartitionImage
     from broker.disks.log_dir_move import LogDirMove
+    from broker.replicas.led_replicas import Replication
     from coordinator.commit_waiters import Failed
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog
@@ -69,6 +70,12 @@ class Partition:
         if role.__class__ is Leader:
             return role
         raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether it is led here, and other nodes have replicas of it, or had."""
+        role = self.role
+        return isinstance(role, Leader) and role.replicas is not None
 
     @property
     def may_be_rewritten(self) -> bool:
@@ -125,7 +132,9 @@ class Partition:
         if wanted.leader == node_id:
             if not isinstance(role, Leader):
                 role = Leader(node_id, self.log, self.waiting, self._failed)
-            role.lead(wanted.leader_epoch, wanted.replicas, wanted.isr)
+            if len(wanted.replicas) > 1:
+                role.begin_replication((self.topic.topic_id, self.index), self.topic.replication)
+            role.lead(wanted.leader_epoch, wanted.partition_epoch, wanted.replicas, wanted.isr)
             self._take(role)
         else:
             self._take(Follower(self.log, self.waiting, wanted.leader, wanted.leader_epoch))
@@ -158,14 +167,16 @@ class HostedTopic:
         "name",
         "offline",
         "partitions",
+        "replication",
         "rules",
         "to_open",
         "topic_id",
         "topic_id_text",
     )
 
-    def __init__(self, name: str, topic_id: bytes, is_internal: bool) -> None:
+    def __init__(self, name: str, topic_id: bytes, is_internal: bool, replication: Replication) -> None:
         self.name = name
+        self.replication = replication
         self.topic_id = topic_id
         self.topic_id_text = uuid_to_text(topic_id)
         self.is_internal = is_internal

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage, TopicChanges, TopicImage
     from broker.environment.chance import Chance
     from broker.environment.clock import Clock
+    from broker.replicas.led_replicas import Replication
     from coordinator.commit_waiters import Failed
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog
@@ -58,6 +59,7 @@ class Partitions:
         chance: Chance,
         config_of_topic: Callable[[str], LogConfig],
         is_internal: Callable[[str], bool],
+        replication: Replication,
         failed: Failed,
     ) -> None:
         """`directories` by directory id; the first one takes partitions whose record names none. `failed` learns of a
@@ -69,11 +71,15 @@ class Partitions:
         self._clock = clock
         self._config_of_topic = config_of_topic
         self._is_internal = is_internal
+        self._replication = replication
         self._new_folder_name = chance.folder_name
         self._jitter = chance.randrange
         self._failed = failed
         self.any_failed_at_start = False
         """Whether a log couldn't be opened by the start, though its directory can be used."""
+        self._replicated: dict[Partition, None] = {}
+        """Those that are led here and that other nodes have replicas of; and some that were, until they are asked for.
+        """
         self._to_follow: dict[str, None] = {}  # topics with a partition that failed
         self._to_delete: list[Partition] = []
 
@@ -105,6 +111,11 @@ class Partitions:
             if topic.config.compacts
             for partition in topic.partitions.values()
         ]
+
+    def replicated(self) -> list[Partition]:
+        """Those that are led here and that other nodes have replicas of."""
+        self._replicated = {each: None for each in self._replicated if each.is_replicated}
+        return [*self._replicated]
 
     def follow(self, image: ClusterImage) -> Steps[TopicChanges]:
         """Make the partitions what the metadata says, as far as it changed since the last call: what is returned.
@@ -148,7 +159,7 @@ class Partitions:
         if pause.is_due(TOPIC_COST):
             yield
         if hosted is None:
-            hosted = HostedTopic(topic.name, topic.topic_id, self._is_internal(topic.name))
+            hosted = HostedTopic(topic.name, topic.topic_id, self._is_internal(topic.name), self._replication)
             self.by_name[topic.name] = hosted
             self.by_id[topic.topic_id] = hosted
         hosted.configure(self._config_of_topic(topic.name))
@@ -194,6 +205,8 @@ class Partitions:
             partition = Partition(hosted, index, opened, directory, self._failed)
         partition.follow(self._node_id, wanted)
         hosted.partitions[index] = partition
+        if partition.is_replicated:
+            self._replicated[partition] = None
 
     def _open(self, directory: LogDirectory, hosted: HostedTopic, index: int) -> PartitionLog | None:
         """The partition's log; None where its directory goes offline. Raises one of `FAULTS`."""

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from broker.controller.directory_ids import UNASSIGNED
+from broker.controller.image import ClusterImage
 from broker.handlers.list_offsets import LATEST_TIMESTAMP
 from broker.replicas.leader import Leader
+from broker.replicas.led_replicas import Replication
 from broker.server import Server
 from protocol.errors import Error
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from protocol.messages.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from protocol.messages.offsets import (
     ListOffsetsPartition,
@@ -31,6 +33,17 @@ TOPIC_ID = b"T" * 16
 
 NOT_LEADER = Error.NOT_LEADER_OR_FOLLOWER
 LONG_MS = 60_000
+
+
+def without_a_controller() -> Replication:
+    """For a leader whose replicas' brokers nobody knows: what the metadata says is all that changes who is in sync."""
+
+    def alter(*_: object) -> None:
+        raise AssertionError("nobody may come in")
+
+    return Replication(
+        ClusterImage(), now_ms=lambda: 0, max_lag_ms=lambda: 30_000, own_epoch=lambda: 0, alter=alter
+    )
 
 
 async def replicated(folder: Path, *settings: str) -> Server:
@@ -77,6 +90,7 @@ def fetch(
     *,
     version: int = 12,
     replica_id: int = -1,
+    replica_epoch: int = -1,
     epoch: int = -1,
     last_fetched_epoch: int = -1,
     max_wait_ms: int = 0,
@@ -89,12 +103,15 @@ def fetch(
         last_fetched_epoch=last_fetched_epoch,
     )
     request = FetchRequest(
-        replica_id=replica_id,
+        replica_id=replica_id if version < 15 else -1,
+        replica_state=None
+        if version < 15
+        else ReplicaState(replica_id=replica_id, replica_epoch=replica_epoch),
         max_wait_ms=max_wait_ms,
         min_bytes=1,
         max_bytes=1_000_000,
         isolation_level=0,
-        topics=[FetchTopic(topic="t", partitions=[partition])],
+        topics=[FetchTopic(topic="t", topic_id=TOPIC_ID, partitions=[partition])],
     )
     return ask(node, request, version)
 

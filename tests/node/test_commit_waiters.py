@@ -14,9 +14,18 @@ from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from protocol.records.records import build_batch
 from storage.log.log_config import LogConfig
+from tests.node.replicated import without_a_controller
 from tests.support.partition_logs import HeldBackground, open_log
 
 ME, SECOND, THIRD = 1, 2, 3
+
+
+def lead(leader: Leader, leader_epoch: int, replicas: list[int], isr: list[int]) -> None:
+    """What the metadata says next."""
+    if len(replicas) > 1:
+        leader.begin_replication((bytes(16), 0), without_a_controller())
+    partition_epoch = 0 if leader.replicas is None else leader.replicas.in_sync.partition_epoch + 1
+    leader.lead(leader_epoch, partition_epoch, replicas, isr)
 
 
 class Told:
@@ -40,7 +49,7 @@ def told() -> Told:
 def leader(tmp_path: Path, told: Told) -> Iterator[Leader]:
     log = open_log(tmp_path, min_insync_replicas=2)
     leader = Leader(ME, log, WaitingFetches(), told.failed.append)
-    leader.lead(0, [ME, SECOND, THIRD], [ME, SECOND, THIRD])
+    lead(leader, 0, [ME, SECOND, THIRD], [ME, SECOND, THIRD])
     yield leader
     log.close()
 
@@ -60,7 +69,7 @@ def follow(leader: Leader, second: int, third: int) -> None:
 def test_a_leader_without_others_commits_in_the_call_that_appends(tmp_path: Path, told: Told) -> None:
     log = open_log(tmp_path, min_insync_replicas=2)
     leader = Leader(ME, log, WaitingFetches(), told.failed.append)
-    leader.lead(0, [ME], [ME])
+    lead(leader, 0, [ME], [ME])
     assert leader.when_committed(append(leader), told("first")) is None
     assert told.names == ["first"]
     log.close()
@@ -84,29 +93,40 @@ def test_who_is_not_in_sync_does_not_hold_up_the_others(leader: Leader, told: To
     leader.when_committed(2, told("both"))
     leader.follower_fetched(SECOND, 2, 0)
     assert told.names == []
-    leader.lead(0, [ME, SECOND, THIRD], [ME, SECOND])
+    lead(leader, 0, [ME, SECOND, THIRD], [ME, SECOND])
     assert told.names == ["both"]
 
 
 def test_nothing_is_committed_while_too_few_are_in_sync(leader: Leader, told: Told) -> None:
     follow(leader, 0, 0)
-    leader.lead(0, [ME, SECOND, THIRD], [ME])
+    lead(leader, 0, [ME, SECOND, THIRD], [ME])
     leader.when_committed(append(leader), told("too few"))
     assert leader.is_under_min_isr
     assert (leader.log.high_watermark, told.names) == (0, [])
-    leader.lead(0, [ME, SECOND, THIRD], [ME, SECOND])
+    lead(leader, 0, [ME, SECOND, THIRD], [ME, SECOND])
     leader.follower_fetched(SECOND, 1, 0)
     assert told.names == ["too few"]
 
 
-def test_what_followers_said_to_an_earlier_leader_does_not_count(leader: Leader) -> None:
+def test_what_followers_said_to_an_earlier_leader_does_not_count(leader: Leader, told: Told) -> None:
     append(leader, 2)
     follow(leader, 2, 0)
-    leader.lead(1, [ME, SECOND, THIRD], [ME, SECOND, THIRD])
+    leader.resign(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
+    again = Leader(ME, leader.log, WaitingFetches(), told.failed.append)
+    lead(again, 1, [ME, SECOND, THIRD], [ME, SECOND, THIRD])
+    again.follower_fetched(THIRD, 2, 0)
+    assert again.log.high_watermark == 0, "the second hasn't fetched in this epoch"
+    again.follower_fetched(SECOND, 1, 0)
+    assert again.log.high_watermark == 1
+
+
+def test_what_followers_said_before_it_was_elected_again_counts(leader: Leader) -> None:
+    """They had it from this log, as in Kafka."""
+    append(leader, 2)
+    follow(leader, 2, 0)
+    lead(leader, 1, [ME, SECOND, THIRD], [ME, SECOND, THIRD])
     leader.follower_fetched(THIRD, 2, 0)
-    assert leader.log.high_watermark == 0, "the second hasn't fetched in this epoch"
-    leader.follower_fetched(SECOND, 1, 0)
-    assert leader.log.high_watermark == 1
+    assert leader.log.high_watermark == 2
 
 
 def test_each_is_told_in_the_order_of_offsets_whenever_it_came(leader: Leader, told: Told) -> None:
@@ -133,7 +153,7 @@ def test_a_sync_that_outlives_the_leadership_commits_nothing(tmp_path: Path, tol
     syncs = HeldBackground()
     log = open_log(tmp_path, flush_messages=1, background=syncs)
     leader = Leader(ME, log, WaitingFetches(), told.failed.append)
-    leader.lead(0, [ME, SECOND], [ME])
+    lead(leader, 0, [ME, SECOND], [ME])
     leader.when_committed(append(leader), told("lost"))
     leader.resign(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
     syncs.run_all()
@@ -172,7 +192,7 @@ def test_a_broken_invariant_of_one_is_reported(leader: Leader, told: Told) -> No
 def test_one_that_appends_and_waits_anew_is_told_behind_those_before_it(leader: Leader, told: Told) -> None:
     def append_again(error: KafkaError | None) -> None:
         told("first")(error)
-        leader.lead(0, [ME, SECOND], [ME])  # from here on an append is committed at once
+        lead(leader, 0, [ME, SECOND], [ME])  # from here on an append is committed at once
         end = append(leader)
         leader.when_committed(end, told("appended by the first"))
         assert told.names == ["first"]

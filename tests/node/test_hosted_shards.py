@@ -205,7 +205,7 @@ async def test_a_partition_that_was_led_elsewhere_between_two_looks_is_read_anew
     hosting.shards.follow()
     first = hosting.shards.at(0)
     partition.role = Leader(node.node_id, partition.log, partition.waiting, node.stop_on_failure)
-    partition.role.lead(2, [node.node_id], [node.node_id])
+    partition.role.lead(2, 1, [node.node_id], [node.node_id])
 
     hosting.shards.follow()
 

@@ -19,6 +19,7 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from tests.node.admin_requests import create
 from tests.node.computing import Held
+from tests.node.replicated import without_a_controller
 from tests.support.straight import Straight
 from tests.support.whole_server import clock_of
 from tests.support.wire import Client, Outcome
@@ -245,7 +246,8 @@ async def test_no_more_waits_to_be_computed_than_somebody_waits_for(
 async def test_what_is_lost_before_it_is_committed_is_not_answered_as_done(node: Server, held: Held) -> None:
     partition = node.partitions.get(OFFSETS_TOPIC, node.groups.partition_of("g"))
     leader = partition.leader()
-    leader.lead(leader.leader_epoch, [node.node_id, OTHER], [node.node_id, OTHER])
+    leader.begin_replication((bytes(16), 0), without_a_controller())
+    leader.lead(leader.leader_epoch, 1, [node.node_id, OTHER], [node.node_id, OTHER])
     one = Client(Straight(node))
     sent = one.send(join("one"), 1)
     before = end_of_offsets(node)

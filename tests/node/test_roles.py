@@ -195,8 +195,8 @@ async def test_too_few_in_sync_after_the_append_is_said(tmp_path: Path) -> None:
     node = await replicated(tmp_path, "min.insync.replicas=2")
     leader = leader_of(node)
     waiting = produce(node)
-    leader.others[OTHER].log_end_offset = 1
-    leader.is_under_min_isr = True  # the other one left between its fetch and this
+    leader.replicas.others[OTHER].log_end_offset = 1
+    leader.replicas.in_sync.maximal_isr = [ME]  # the other one left between its fetch and this
     leader.log.update_high_watermark(1)
     leader._waiters.tell_committed(1)
     answer = produced(await answered(waiting))

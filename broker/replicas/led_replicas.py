@@ -1,0 +1,189 @@
+"""The other replicas of a partition that is led here: how far each one is, and who of them is in sync.
+
+A replica comes in once it has fetched all that may be committed, and leaves once it has lagged for
+`replica.lag.time.max.ms`: both is for the controller to decide, and asked of it.
+Source: `Partition` (updateFollowerFetchState, maybeExpandIsr, maybeShrinkIsr, maybeIncrementLeaderHW,
+getOutOfSyncReplicas, submitAlterPartition); KIP-497, KIP-841, KIP-903.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from broker.replicas.in_sync_replicas import InSyncReplicas, IsrOutcome, LeaderAndIsr, WantedIsr
+from broker.replicas.replica import NO_BROKER_EPOCH, Replica
+from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
+
+log = logging.getLogger("barnabas.partitions")
+
+PartitionKey: TypeAlias = "tuple[bytes, int]"
+"""Topic id, number."""
+
+Alter: TypeAlias = "Callable[[PartitionKey, WantedIsr, Callable[[LeaderAndIsr | KafkaError], None]], None]"
+"""`AlterPartitionManager.submit`."""
+
+
+class Replication(NamedTuple):
+    """What leaders of one broker have in common."""
+
+    image: ClusterImage
+    now_ms: Callable[[], int]
+    max_lag_ms: Callable[[], int]
+    """`replica.lag.time.max.ms`."""
+    own_epoch: Callable[[], int]
+    """The broker's."""
+    alter: Alter
+
+
+class LedReplicas:
+    """Of one partition, from its first leader epoch here to the last one in a row."""
+
+    __slots__ = ("_common", "_key", "_moved", "in_sync", "leader_id", "others")
+
+    def __init__(
+        self, leader_id: int, key: PartitionKey, common: Replication, moved: Callable[[], None]
+    ) -> None:
+        """`moved` is called where the controller has changed who is in sync: the high watermark may follow."""
+        self.leader_id = leader_id
+        self.others: dict[int, Replica] = {}
+        """By broker id."""
+        self.in_sync = InSyncReplicas(self._epoch_of)
+        self._key = key
+        self._common = common
+        self._moved = moved
+
+    def _epoch_of(self, broker_id: int) -> int:
+        if broker_id == self.leader_id:
+            return self._common.own_epoch()
+        replica = self.others.get(broker_id)
+        return NO_BROKER_EPOCH if replica is None else replica.broker_epoch
+
+    # --- what the metadata says -----------------------------------------------------------------------------
+
+    def follow(
+        self, said: LeaderAndIsr, replicas: Sequence[int], leader_end_offset: int, *, is_new_leader: bool
+    ) -> bool:
+        """Returns whether it counts: what the controller has answered may be ahead of it."""
+        is_new_epoch = said.leader_epoch > self.in_sync.leader_epoch
+        if not self.in_sync.follow(said.leader_epoch, said.partition_epoch, said.isr):
+            return False
+        self.others = {
+            broker_id: self.others.get(broker_id) or Replica(broker_id)
+            for broker_id in replicas
+            if broker_id != self.leader_id
+        }
+        if is_new_epoch:
+            now_ms = self._common.now_ms()
+            for broker_id, replica in self.others.items():
+                is_in_sync = broker_id in said.isr
+                replica.begin_epoch(
+                    now_ms, leader_end_offset, is_new_leader=is_new_leader, is_in_sync=is_in_sync
+                )
+        return True
+
+    # --- what is committed ----------------------------------------------------------------------------------
+
+    def committed_offset(self, own_offset: int, leader_end_offset: int) -> int:
+        """The smallest log end of those that count: the leader's `own_offset`, who may be in sync, and who is about to
+        come in, so that the high watermark doesn't run away from a replica that has almost caught up."""
+        smallest, maximal_isr = own_offset, self.in_sync.maximal_isr
+        for broker_id, replica in self.others.items():
+            if replica.log_end_offset < smallest and (
+                broker_id in maximal_isr or self._is_about_to_come(replica, leader_end_offset)
+            ):
+                smallest = replica.log_end_offset
+        return smallest
+
+    def _is_about_to_come(self, replica: Replica, leader_end_offset: int) -> bool:
+        common = self._common
+        return replica.is_caught_up(
+            leader_end_offset, common.now_ms(), common.max_lag_ms()
+        ) and self._may_be_in_sync(replica)
+
+    def _may_be_in_sync(self, replica: Replica) -> bool:
+        """Its broker is alive, and it is this run of it that has fetched."""
+        broker = self._common.image.brokers.get(replica.node_id)
+        return (
+            replica.has_fetched
+            and broker is not None
+            and broker.is_active
+            and replica.broker_epoch in (NO_BROKER_EPOCH, broker.broker_epoch)
+        )
+
+    # --- coming and leaving ---------------------------------------------------------------------------------
+
+    def fetched(
+        self,
+        broker_id: int,
+        log_end_offset: int,
+        log_start_offset: int,
+        broker_epoch: int,
+        *,
+        leader_end_offset: int,
+    ) -> bool:
+        """Returns whether its log end has moved, which the high watermark may follow. It may come in by that.
+
+        Raises KafkaError (NOT_LEADER_OR_FOLLOWER) where a later run of its broker is alive by now: what an earlier one
+        has fetched may be lost.
+        """
+        replica = self.others[broker_id]
+        broker = self._common.image.brokers.get(broker_id)
+        if broker is not None and not broker.fenced and NO_BROKER_EPOCH != broker_epoch < broker.broker_epoch:
+            raise KafkaError(
+                Error.NOT_LEADER_OR_FOLLOWER,
+                f"broker {broker_id} fetches with epoch {broker_epoch}, and is registered with {broker.broker_epoch}",
+            )
+        before = replica.log_end_offset
+        replica.fetched(
+            log_end_offset,
+            log_start_offset,
+            broker_epoch,
+            leader_end_offset=leader_end_offset,
+            now_ms=self._common.now_ms(),
+        )
+        return log_end_offset != before
+
+    def expand(self, broker_id: int, needed_offset: int) -> None:
+        """Ask for it to come in, where it has all below `needed_offset`: what is committed, and what was there when the
+        leader epoch began."""
+        replica = self.others[broker_id]
+        if (
+            broker_id not in self.in_sync.isr
+            and replica.log_end_offset >= needed_offset
+            and self._may_be_in_sync(replica)
+        ):
+            self._ask(self.in_sync.expand(broker_id))
+
+    def shrink(self, end_offset: int) -> None:
+        """Ask for those to leave that have lagged for too long behind the leader's `end_offset`."""
+        now_ms, max_lag_ms = self._common.now_ms(), self._common.max_lag_ms()
+        lagging = [
+            broker_id
+            for broker_id in self.in_sync.isr
+            if broker_id != self.leader_id
+            and not self._is_caught_up(broker_id, end_offset, now_ms, max_lag_ms)
+        ]
+        if lagging:
+            self._ask(self.in_sync.shrink(lagging))
+
+    def _is_caught_up(self, broker_id: int, end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+        replica = self.others.get(broker_id)
+        return replica is not None and replica.is_caught_up(end_offset, now_ms, max_lag_ms)
+
+    def _ask(self, wanted: WantedIsr | None) -> None:
+        if wanted is not None:
+            self._common.alter(self._key, wanted, partial(self._answered, wanted))
+
+    def _answered(self, wanted: WantedIsr, answer: LeaderAndIsr | KafkaError) -> None:
+        outcome = self.in_sync.answered(wanted, answer)
+        if outcome is IsrOutcome.AGAIN:
+            log.warning("a change of who is in sync is asked for again: %s", answer)
+            self._ask(wanted)
+        elif outcome is IsrOutcome.COMMITTED:
+            self._moved()

@@ -1,0 +1,106 @@
+"""Who is in sync with a node that leads and is its own controller: another broker's replica comes in, and leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from broker.server import Server
+from protocol.errors import Error
+from protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from tests.node.replicated import ME, OTHER, change, fetch, fetched, leader_of, produce, produced, replicated
+from tests.support.answers import answered
+from tests.support.whole_server import clock_of, crash
+
+EPOCH = 7
+LAG_MS = 30_000
+
+
+async def alone(folder: Path, *settings: str) -> Server:
+    """It leads alone; the other broker is alive, and has a replica."""
+    node = await replicated(folder, *settings)
+    node.metadata.append([RegisterBrokerRecord(broker_id=OTHER, broker_epoch=EPOCH, fenced=False)])
+    change(node, isr=[ME])
+    return node
+
+
+def isr(node: Server) -> list[int]:
+    """As the controller has it."""
+    return node.metadata.image.topics["t"].partitions[0].isr
+
+
+def follow(node: Server, offset: int, epoch: int = EPOCH) -> Error:
+    """The other broker fetches from there on."""
+    answer = fetched(
+        fetch(node, offset, version=17, replica_id=OTHER, replica_epoch=epoch, last_fetched_epoch=-1)
+    )
+    return Error(answer.error_code)
+
+
+async def turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_replica_that_has_all_comes_in_and_then_acks_all_waits_for_it(tmp_path: Path) -> None:
+    node = await alone(tmp_path)
+    assert produced(produce(node)).error_code == Error.NONE
+    assert follow(node, 0) is Error.NONE
+    await turns()
+    assert isr(node) == [ME], "it has nothing yet"
+    assert follow(node, 1) is Error.NONE
+    await turns()
+    assert isr(node) == [ME, OTHER]
+    assert leader_of(node).isr == {ME, OTHER}
+    waiting = produce(node)
+    assert not isinstance(waiting, Error)
+    assert leader_of(node).log.high_watermark == 1
+    follow(node, 2)
+    assert produced(await answered(waiting)).error_code == Error.NONE
+    crash(node)
+
+
+async def test_a_replica_that_lags_leaves_and_nothing_waits_for_it_then(tmp_path: Path) -> None:
+    node = await alone(tmp_path)
+    follow(node, 0)
+    await turns()
+    assert isr(node) == [ME, OTHER]
+    waiting = produce(node)
+    clock_of(node).advance_ms(LAG_MS)
+    node.housekeeping.shrink_isrs()
+    await turns()
+    assert isr(node) == [ME, OTHER]
+    clock_of(node).advance_ms(1)
+    node.housekeeping.shrink_isrs()
+    assert produced(await answered(waiting)).error_code == Error.NONE
+    assert isr(node) == [ME]
+    crash(node)
+
+
+async def test_too_few_are_left_and_what_waits_is_not_committed(tmp_path: Path) -> None:
+    node = await alone(tmp_path, "min.insync.replicas=2")
+    follow(node, 0)
+    await turns()
+    produce(node)
+    clock_of(node).advance_ms(LAG_MS + 1)
+    node.housekeeping.shrink_isrs()
+    await turns()
+    assert isr(node) == [ME]
+    assert leader_of(node).log.high_watermark == 0
+    assert produced(produce(node)).error_code == Error.NOT_ENOUGH_REPLICAS
+    follow(node, 1)
+    await turns()
+    assert isr(node) == [ME, OTHER]
+    assert leader_of(node).log.high_watermark == 1
+    crash(node)
+
+
+async def test_a_broker_that_is_fenced_is_not_let_in_and_an_earlier_run_is_refused(tmp_path: Path) -> None:
+    node = await alone(tmp_path)
+    assert follow(node, 0, EPOCH - 1) is Error.NOT_LEADER_OR_FOLLOWER
+    fence = BrokerRegistrationChangeRecord(broker_id=OTHER, broker_epoch=EPOCH, fenced=1)
+    node.metadata.append([fence])
+    assert follow(node, 0) is Error.NONE
+    await turns()
+    assert isr(node) == [ME]
+    crash(node)

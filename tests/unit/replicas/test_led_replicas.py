@@ -1,0 +1,310 @@
+"""The other replicas of a leader: who comes in, who leaves, and whose logs count for what is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.controller.image import ClusterImage
+from broker.replicas.in_sync_replicas import RECOVERED, IsrState, LeaderAndIsr, WantedIsr
+from broker.replicas.led_replicas import LedReplicas, PartitionKey, Replication
+from protocol.errors import Error, KafkaError
+from protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+
+ME, SECOND, THIRD = 1, 2, 3
+KEY = (b"T" * 16, 0)
+LAG_MS = 30_000
+NOW_MS = 1_000_000
+FENCE, SHUTTING_DOWN = {"fenced": 1}, {"in_controlled_shutdown": 1}
+
+Told = Callable[[LeaderAndIsr | KafkaError], None]
+
+
+class Leading:
+    """Broker 1 leads, with 2 in sync and 3 not. All three are alive, with the epochs 10, 20 and 30."""
+
+    def __init__(self, isr: list[int] | None = None, replicas: list[int] | None = None) -> None:
+        self.now_ms = NOW_MS
+        self.image = ClusterImage()
+        for broker_id in (ME, SECOND, THIRD):
+            self.image.apply(
+                RegisterBrokerRecord(broker_id=broker_id, broker_epoch=broker_id * 10, fenced=False)
+            )
+        self.asked: list[tuple[WantedIsr, Told]] = []
+        self.altered = 0
+        common = Replication(
+            self.image,
+            now_ms=lambda: self.now_ms,
+            max_lag_ms=lambda: LAG_MS,
+            own_epoch=lambda: 10,
+            alter=self._alter,
+        )
+        self.others = LedReplicas(ME, KEY, common, self._altered)
+        self.end_offset = 100
+        self.say(isr or [ME, SECOND], 0, replicas or [ME, SECOND, THIRD], is_new_leader=True)
+
+    def _alter(self, key: PartitionKey, wanted: WantedIsr, told: Told) -> None:
+        assert key == KEY
+        self.asked.append((wanted, told))
+
+    def _altered(self) -> None:
+        self.altered += 1
+
+    def say(
+        self,
+        isr: list[int],
+        partition_epoch: int,
+        replicas: list[int] | None = None,
+        *,
+        leader_epoch: int = 5,
+        is_new_leader: bool = False,
+    ) -> bool:
+        """The metadata's word."""
+        said = LeaderAndIsr(ME, leader_epoch, isr, RECOVERED, partition_epoch)
+        return self.others.follow(
+            said, replicas or [ME, SECOND, THIRD], self.end_offset, is_new_leader=is_new_leader
+        )
+
+    def change(self, broker_id: int, **fields: int) -> None:
+        self.image.apply(
+            BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_id * 10, **fields)
+        )
+
+    def fetch(self, broker_id: int, offset: int, epoch: int | None = None, needed: int = 0) -> bool:
+        """It asks for what is behind `offset`."""
+        epoch = broker_id * 10 if epoch is None else epoch
+        moved = self.others.fetched(broker_id, offset, 0, epoch, leader_end_offset=self.end_offset)
+        self.others.expand(broker_id, needed)
+        return moved
+
+    def committed(self) -> int:
+        return self.others.committed_offset(self.end_offset, self.end_offset)
+
+    def wanted(self) -> list[list[int]]:
+        """The ISRs that were asked for."""
+        return [[broker_id for broker_id, _ in wanted.isr] for wanted, _ in self.asked]
+
+
+# --- coming in ----------------------------------------------------------------------------------------------
+
+
+def test_who_has_what_is_needed_is_asked_to_come_in_with_the_epoch_of_its_run() -> None:
+    it = Leading()
+    it.fetch(THIRD, 49, needed=50)
+    assert it.asked == []
+    it.fetch(THIRD, 50, needed=50)
+    [(wanted, _)] = it.asked
+    assert wanted == WantedIsr(5, [(ME, 10), (SECOND, -1), (THIRD, 30)], RECOVERED, 0)
+
+
+def test_who_is_in_sync_or_asked_for_isnt_asked_for_again() -> None:
+    it = Leading()
+    it.fetch(SECOND, 100)
+    it.fetch(THIRD, 100)
+    it.fetch(THIRD, 100)
+    assert it.wanted() == [[ME, SECOND, THIRD]]
+
+
+@pytest.mark.parametrize("change", [FENCE, SHUTTING_DOWN])
+def test_whose_broker_is_going_does_not_come_in(change: dict[str, int]) -> None:
+    it = Leading()
+    it.change(THIRD, **change)
+    it.fetch(THIRD, 100)
+    assert it.asked == []
+
+
+def test_whose_broker_nobody_knows_does_not_come_in() -> None:
+    it = Leading(replicas=[ME, SECOND, 4])
+    it.fetch(4, 100, epoch=-1)
+    assert it.asked == []
+
+
+@pytest.mark.parametrize(("epoch", "comes"), [(30, True), (-1, True), (31, False)])
+def test_it_comes_in_by_what_this_run_of_its_broker_fetches(epoch: int, comes: bool) -> None:
+    """A later run than is known here may come in once that is known."""
+    it = Leading()
+    it.fetch(THIRD, 100, epoch)
+    assert bool(it.asked) is comes
+
+
+def test_what_an_earlier_run_fetches_is_refused_and_changes_nothing() -> None:
+    it = Leading()
+    it.fetch(THIRD, 40)
+    with pytest.raises(KafkaError) as refused:
+        it.fetch(THIRD, 100, epoch=29)
+    assert refused.value.error is Error.NOT_LEADER_OR_FOLLOWER
+    assert it.others.others[THIRD].log_end_offset == 40
+
+
+def test_of_a_fenced_broker_an_earlier_run_may_fetch_on() -> None:
+    it = Leading()
+    it.change(THIRD, **FENCE)
+    assert it.fetch(THIRD, 40, epoch=29)
+    assert it.asked == []
+
+
+# --- leaving ------------------------------------------------------------------------------------------------
+
+
+def test_who_is_at_the_end_stays_however_long_ago_it_fetched() -> None:
+    it = Leading()
+    it.fetch(SECOND, 100)
+    it.now_ms += 10 * LAG_MS
+    it.others.shrink(it.end_offset)
+    assert it.asked == []
+
+
+def test_who_has_lagged_too_long_is_asked_to_leave() -> None:
+    it = Leading()
+    it.fetch(SECOND, 100)
+    it.end_offset = 101
+    it.now_ms += LAG_MS
+    it.others.shrink(it.end_offset)
+    assert it.asked == []
+    it.now_ms += 1
+    it.others.shrink(it.end_offset)
+    assert it.wanted() == [[ME]]
+    it.others.shrink(it.end_offset)
+    assert len(it.asked) == 1, "one change at a time"
+
+
+def test_who_never_fetches_has_its_time_from_when_the_leader_epoch_began() -> None:
+    it = Leading()
+    it.now_ms += LAG_MS
+    it.others.shrink(it.end_offset)
+    assert it.asked == []
+    it.now_ms += 1
+    it.others.shrink(it.end_offset)
+    assert it.wanted() == [[ME]]
+
+
+def test_who_asks_for_all_that_there_was_at_its_fetch_before_had_caught_up_then() -> None:
+    it = Leading()
+    it.fetch(SECOND, 90)
+    it.now_ms += LAG_MS
+    it.end_offset = 200
+    it.fetch(SECOND, 100)  # the end of half a minute ago
+    it.now_ms += 1
+    it.others.shrink(it.end_offset)
+    assert it.wanted() == [[ME]]
+
+    on_its_way = Leading()
+    on_its_way.fetch(SECOND, 90)
+    on_its_way.now_ms += 1_000
+    on_its_way.fetch(SECOND, 95)
+    on_its_way.now_ms += LAG_MS - 1_000
+    on_its_way.end_offset = 200
+    on_its_way.fetch(SECOND, 100)
+    on_its_way.now_ms += 1_000
+    on_its_way.others.shrink(200)
+    assert on_its_way.asked == []
+
+
+def test_one_in_sync_that_has_no_replica_any_more_leaves() -> None:
+    it = Leading(isr=[ME, SECOND], replicas=[ME, THIRD])
+    it.others.shrink(it.end_offset)
+    assert it.wanted() == [[ME]]
+
+
+# --- what is committed --------------------------------------------------------------------------------------
+
+
+def test_those_in_sync_count_and_others_don_t() -> None:
+    it = Leading()
+    it.fetch(SECOND, 70)
+    it.fetch(THIRD, 20, needed=100)
+    assert it.committed() == 70
+    assert it.others.committed_offset(60, 100) == 60, "the leader's own disk, too"
+
+
+def test_who_is_about_to_come_in_counts_as_long_as_it_has_caught_up_lately() -> None:
+    it = Leading(isr=[ME])
+    it.fetch(THIRD, 100, needed=1_000)
+    it.end_offset = 120
+    assert it.committed() == 100
+    it.now_ms += LAG_MS + 1
+    assert it.committed() == 120
+
+
+def test_who_was_asked_to_come_in_counts_before_the_controller_has_answered() -> None:
+    it = Leading(isr=[ME])
+    it.fetch(THIRD, 80)
+    it.now_ms += 10 * LAG_MS
+    assert it.committed() == 80
+
+
+def test_who_was_asked_to_leave_counts_until_the_controller_has_answered() -> None:
+    it = Leading()
+    it.now_ms += LAG_MS + 1
+    it.others.shrink(it.end_offset)
+    assert it.committed() == -1
+    [(_, told)] = it.asked
+    told(LeaderAndIsr(ME, 5, [ME], RECOVERED, 1))
+    assert (it.committed(), it.altered) == (100, 1)
+
+
+# --- answers ------------------------------------------------------------------------------------------------
+
+
+def test_what_the_controller_refuses_for_now_is_asked_for_again() -> None:
+    it = Leading()
+    it.fetch(THIRD, 100)
+    for _ in range(3):
+        it.asked[-1][1](KafkaError(Error.UNKNOWN_SERVER_ERROR))
+    assert it.wanted() == [[ME, SECOND, THIRD]] * 4
+    assert it.altered == 0
+
+
+def test_who_is_not_eligible_is_asked_for_at_its_next_fetch() -> None:
+    it = Leading()
+    it.fetch(THIRD, 100)
+    it.asked[0][1](KafkaError(Error.INELIGIBLE_REPLICA))
+    assert it.others.in_sync.state is IsrState.COMMITTED
+    it.fetch(THIRD, 100)
+    assert len(it.asked) == 2
+
+
+def test_what_the_controller_doesnt_know_waits_for_the_metadata() -> None:
+    it = Leading()
+    it.fetch(THIRD, 100)
+    it.asked[0][1](KafkaError(Error.FENCED_LEADER_EPOCH))
+    it.fetch(THIRD, 100)
+    assert len(it.asked) == 1
+    assert it.say([ME, SECOND], 0)
+    it.fetch(THIRD, 100)
+    assert len(it.asked) == 2
+
+
+# --- the metadata -------------------------------------------------------------------------------------------
+
+
+def test_what_is_older_than_the_controllers_answer_does_not_count() -> None:
+    it = Leading()
+    it.fetch(THIRD, 100)
+    it.asked[0][1](LeaderAndIsr(ME, 5, [ME, SECOND, THIRD], RECOVERED, 1))
+    assert not it.say([ME, SECOND], 0)
+    assert it.others.in_sync.isr == [ME, SECOND, THIRD]
+    assert it.say([ME, SECOND, THIRD], 1)
+
+
+def test_a_new_leader_knows_nothing_and_one_that_is_elected_again_what_it_knew() -> None:
+    it = Leading()
+    it.fetch(SECOND, 70)
+    it.now_ms += LAG_MS
+    assert it.say([ME, SECOND], 1, leader_epoch=6)
+    assert it.committed() == 70
+    it.now_ms += LAG_MS
+    it.others.shrink(it.end_offset)
+    assert it.asked == [], "it has all of its time again"
+    assert it.say([ME, SECOND], 2, leader_epoch=7, is_new_leader=True)
+    assert it.committed() == -1
+
+
+def test_replicas_that_go_are_forgotten_and_others_begin_with_nothing() -> None:
+    it = Leading()
+    it.fetch(SECOND, 70)
+    assert it.say([ME], 1, [ME, THIRD])
+    assert [*it.others.others] == [THIRD]
+    assert it.say([ME], 2, [ME, SECOND, THIRD])
+    assert it.others.others[SECOND].log_end_offset == -1
