@@ -74,7 +74,7 @@ class BrokerMetadataPublisher:
             for complaint in complaints:
                 log.warning("%s", complaint)
             self._apply_settings()
-            to.partitions.configure_all()
+            yield from to.partitions.configure_all()
 
     def _apply_settings(self) -> None:
         """Hand on what can be altered while we run, and isn't asked for each time."""

@@ -93,6 +93,8 @@ class Partition:
         )
 
     def configure(self, config: LogConfig) -> None:
+        if self.log.config.compacts and not config.compacts:
+            self.log.end_cleaning()  # what isn't compacted any more keeps all its records
         self.log.config = config
         if self.move is not None:
             self.move.log.config = future_log_copying.config_of_future(config)

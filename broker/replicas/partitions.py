@@ -147,9 +147,12 @@ class Partitions:
             at_once(self._follow_topic(image.topics[name], Pause(), at_start=True))
         return changes
 
-    def configure_all(self) -> None:
+    def configure_all(self) -> Steps[None]:
         """A setting of the broker changed that topics inherit."""
-        for topic in self.by_name.values():
+        pause = Pause()
+        for topic in [*self.by_name.values()]:
+            if pause.is_due(TOPIC_COST + len(topic.partitions)):
+                yield
             topic.configure(self._config_of_topic(topic.name))
 
     def _follow_topic(self, topic: TopicImage, pause: Pause, *, at_start: bool = False) -> Steps[None]:

@@ -6,6 +6,7 @@ Source: `TransactionCoordinator.abortTimedOutTransactions`, `TransactionStateMan
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -22,7 +23,11 @@ log = logging.getLogger("barnabas.transactions")
 TOMBSTONES_BYTES = 16_384
 """So many bytes of keys in one batch at most, or one key."""
 
+ABORTS_PER_TURN = 100
+"""Of those that time out together: others are served before the next ones."""
+
 _ABORT = ("abort timed out transactions",)
+_ABORT_REST = ("abort the rest of them",)
 _EXPIRE = ("remove expired transactional ids",)
 
 
@@ -48,6 +53,7 @@ class Expiry:
     def stop(self) -> None:
         self._is_ticking = False
         self._manager.runtime.cancel(_ABORT)
+        self._manager.runtime.cancel(_ABORT_REST)
         self._manager.runtime.cancel(_EXPIRE)
 
     def _every(self, key: tuple[str], interval_ms: int, step: Callable[[], None]) -> None:
@@ -66,20 +72,33 @@ class Expiry:
 
     def abort_timed_out(self) -> None:
         """Fence and abort what has been open for longer than its timeout; what fails is tried at the next look."""
-        for metadata in self.timed_out():
-            self._ending.fence_and_abort(metadata, partial(_log_abort, metadata.transactional_id))
+        self._abort_some(deque(self.timed_out()))
+
+    def _abort_some(self, waiting: deque[TransactionMetadata]) -> None:
+        """The others have turns of their own."""
+        now_ms = self._manager.runtime.now_ms()
+        try:
+            for _ in range(min(ABORTS_PER_TURN, len(waiting))):
+                metadata = waiting.popleft()
+                if self._is_timed_out(metadata, now_ms):  # still
+                    self._ending.fence_and_abort(metadata, partial(_log_abort, metadata.transactional_id))
+        finally:
+            if waiting:
+                self._manager.runtime.schedule(_ABORT_REST, 0, partial(self._abort_some, waiting))
 
     def timed_out(self) -> list[TransactionMetadata]:
         """What has been open for longer than its timeout."""
         now_ms = self._manager.runtime.now_ms()
-        return [
-            each
-            for each in self._manager.transactions.values()
-            if each.state in TIMES_OUT
-            and each.pending_state is None
-            and each.timeout_ms != NO_TIMEOUT_MS
-            and each.start_timestamp_ms + each.timeout_ms < now_ms
-        ]
+        return [each for each in self._manager.transactions.values() if self._is_timed_out(each, now_ms)]
+
+    @staticmethod
+    def _is_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
+        return (
+            metadata.state in TIMES_OUT
+            and metadata.pending_state is None
+            and metadata.timeout_ms != NO_TIMEOUT_MS
+            and metadata.start_timestamp_ms + metadata.timeout_ms < now_ms
+        )
 
     # ---- transactional ids
 

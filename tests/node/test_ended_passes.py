@@ -9,6 +9,7 @@ import pytest
 from broker.cleaner.partition_cleaning import PassEndedError
 from broker.replicas.partition import Partition
 from protocol.errors import Error, KafkaError
+from protocol.messages.metadata_records import ConfigRecord
 from tests.node.compacted import (
     append,
     checkpoint,
@@ -44,6 +45,22 @@ async def test_truncation_ends_a_pass_whose_segment_is_about_to_be_put_in_place(
     assert isinstance(done[0], PassEndedError)
     assert checkpoint(node) == lowered
     assert partition_of(node) not in node.cleaner._resting
+
+
+async def test_a_topic_that_is_compacted_no_more_keeps_its_records(tmp_path: Path) -> None:
+    node = await with_topic(tmp_path)
+    fill(node, 200, 200)
+    log = partition_of(node).log
+    size = log.size
+    done: list[Exception | None] = []
+    node.cleaner.clean_now(partition_of(node), done.append)
+    await until(lambda: log.cleaning is not None)
+    node.metadata.append(
+        [ConfigRecord(resource_type=2, resource_name="t", name="cleanup.policy", value="delete")]
+    )
+    await until(lambda: bool(done))
+    assert isinstance(done[0], PassEndedError)
+    assert log.size == size
 
 
 async def test_a_pass_that_fails_leaves_what_was_compacted_before_it(tmp_path: Path) -> None:

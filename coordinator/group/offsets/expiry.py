@@ -6,7 +6,9 @@ Source: `GroupCoordinatorShard.cleanupGroupMetadata`, `OffsetMetadataManager.cle
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 from coordinator.group.kinds import Group
 from coordinator.group.parts import ShardParts
@@ -16,6 +18,9 @@ from protocol.errors import KafkaError
 log = logging.getLogger("barnabas.groups")
 
 _EXPIRY = ("expire offsets",)
+
+OFFSETS_PER_TURN = 1_000
+"""And groups, which count as one each: others are served before the next ones."""
 
 
 class Expiry:
@@ -32,20 +37,35 @@ class Expiry:
         self._runtime.schedule(_EXPIRY, self._interval_ms, self._due)
 
     def _due(self) -> None:
+        self._go_on(deque(), is_first=True)
+
+    def _go_on(self, waiting: deque[str], *, is_first: bool = False) -> None:
+        """With some of the groups; the others have turns of their own."""
         try:
-            self._expire()
+            if is_first:
+                waiting.extend(group.group_id for group in self._store.all())
+            self._expire(waiting)
         except KafkaError as error:
             log.warning("expired offsets can't be deleted: %s", error)
+            waiting.clear()
         finally:  # a failure that nobody thought of must not be the last look
-            self.start()
+            if waiting:
+                self._runtime.schedule(_EXPIRY, 0, partial(self._go_on, waiting))
+            else:
+                self.start()
 
-    def _expire(self) -> None:
+    def _expire(self, waiting: deque[str]) -> None:
         """Delete what `offsets.retention.minutes` says, and the groups that are left with nothing and nobody.
 
         Raises KafkaError where that can't be recorded.
         """
         records: list[AnyRecord] = []
-        for group in self._store.all():
+        offsets_left = OFFSETS_PER_TURN
+        while waiting and offsets_left > 0:
+            group = self._store.find(waiting.popleft())
+            if group is None:
+                continue
+            offsets_left -= 1 + sum(map(len, self._store.offsets.of_group(group.group_id).values()))
             keys, all_expired = self._expired(group)
             records += [OffsetRecord(key, None) for key in keys]
             if all_expired and group.is_empty:
@@ -83,6 +103,8 @@ class Expiry:
 
     def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> None:
         """Topics (name, id) were deleted: their offsets go at once. Raises KafkaError where that can't be recorded."""
-        offsets = self._store.offsets
-        keys = {key: None for name, topic_id in topics for key in offsets.keys_of_topic(name, topic_id)}
+        gone: dict[str, list[bytes]] = {}
+        for name, topic_id in topics:
+            gone.setdefault(name, []).append(topic_id)
+        keys = self._store.offsets.keys_of_topics(gone)
         self._journal.write_in_parts(OffsetRecord(key, None) for key in keys)

@@ -5,6 +5,8 @@ Only records change it: `apply`, and `end_transaction` for a marker.
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
+
 from coordinator.group.records import CommittedOffset, OffsetKey
 
 OffsetsByTopic = dict[str, dict[int, CommittedOffset]]
@@ -46,19 +48,22 @@ class OffsetStore:
         pending = (OffsetKey(group_id, *place) for place in self._open.get(group_id, {}))
         return keys + [key for key in pending if self.get(key) is None]
 
-    def keys_of_topic(self, topic: str, topic_id: bytes) -> list[OffsetKey]:
-        """The keys whose offsets are of a topic that goes: those with its id, and those with none."""
+    def keys_of_topics(self, gone: Mapping[str, Container[bytes]]) -> list[OffsetKey]:
+        """The keys whose offsets are of topics that go, by name and ids: those with an id of it, and those with none."""
         found: dict[OffsetKey, None] = {}
         if not self.committed and not self._pending:
             return []  # as in most of the shards, each of which is told of thousands of topics at once
         zero = bytes(16)
         for group_id, topics in self.committed.items():
-            for partition, offset in topics.get(topic, {}).items():
-                if offset.topic_id in (zero, topic_id):
-                    found[OffsetKey(group_id, topic, partition)] = None
+            for topic in gone if len(gone) < len(topics) else topics:  # whichever are fewer
+                if topic not in topics or topic not in gone:
+                    continue
+                for partition, offset in topics[topic].items():
+                    if offset.topic_id == zero or offset.topic_id in gone[topic]:
+                        found[OffsetKey(group_id, topic, partition)] = None
         for pending in self._pending.values():
             for key, offset in pending.items():
-                if key.topic == topic and offset.topic_id in (zero, topic_id):
+                if key.topic in gone and (offset.topic_id == zero or offset.topic_id in gone[key.topic]):
                     found[key] = None
         return [*found]
 

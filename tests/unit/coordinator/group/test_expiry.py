@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.group.offsets import expiry
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from coordinator.ports import CoordinatorRecord
@@ -63,6 +64,19 @@ def test_a_look_that_fails_is_not_the_last_one(groups: Groups, monkeypatch: pyte
 
 def _no_memory() -> None:
     raise MemoryError
+
+
+@pytest.mark.limit("coordinator.group.offsets.expiry.OFFSETS_PER_TURN")
+def test_groups_are_looked_at_in_turns(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "OFFSETS_PER_TURN", 3)
+    for name in ("g1", "g2", "g3", "g4"):
+        groups.commit(("t", 0, 1), ("t", 1, 2), group=name)
+    groups.runtime.elapsed_ms += RETENTION_MS
+    counts = []
+    while len(groups.shard.groups.classic):
+        groups.runtime.timers.fire_due()
+        counts.append(len(groups.shard.groups.classic))
+    assert counts == [3, 2, 1, 0]
 
 
 def test_a_group_goes_with_its_last_offset(groups: Groups) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.transaction import expiry
 from coordinator.transaction.expiry import TOMBSTONES_BYTES
 from coordinator.transaction.states import ONGOING
+from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from protocol.errors import Error
 from tests.unit.coordinator.transaction.coordinator import T0, TIMEOUT_MS, Coordinator, names
 
@@ -238,3 +240,39 @@ def test_time_is_not_looked_at_where_there_is_no_id() -> None:
     it.begun()
     it.runtime.pass_ms(TIMEOUT_MS + 10_000)
     assert it.state == "CompleteAbort"
+
+
+def begin(it: Coordinator, name: str) -> ProducerIdAndEpoch:
+    me = it.init(name=name)
+    assert isinstance(me, ProducerIdAndEpoch)
+    assert it.add(*me, T0, name=name) is Error.NONE
+    return me
+
+
+@pytest.mark.limit("coordinator.transaction.expiry.ABORTS_PER_TURN")
+def test_many_that_time_out_together_are_aborted_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "ABORTS_PER_TURN", 2)
+    it = Coordinator()
+    it.configure(abort_timed_out_interval_ms=2 * TIMEOUT_MS)
+    for number in range(5):
+        begin(it, f"x{number}")
+    it.runtime.elapsed_ms += TIMEOUT_MS + 1
+    left = []
+    it.shard.expiry.abort_timed_out()
+    while it.shard.expiry.timed_out():
+        left.append(len(it.shard.expiry.timed_out()))
+        it.runtime.timers.fire_due()
+    assert left == [3, 1]
+
+
+def test_what_has_ended_before_its_turn_is_not_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "ABORTS_PER_TURN", 1)
+    it = Coordinator()
+    begin(it, "x0")
+    second = begin(it, "x1")
+    it.runtime.elapsed_ms += TIMEOUT_MS + 1
+    it.shard.expiry.abort_timed_out()
+    assert isinstance(it.end(*second, commit=False, name="x1"), ProducerIdAndEpoch)
+    before = len(it.records())
+    it.runtime.timers.fire_due()
+    assert len(it.records()) == before
