@@ -12,7 +12,6 @@ from broker.cleaner.log_cleaner import LogCleaner
 from broker.config.topic_config import log_config_of_topic
 from broker.controller import registration
 from broker.controller.controller import Controller
-from broker.controller.partition_terms import OwnSettings
 from broker.controller.topic_names import is_internal
 from broker.controller.topic_requests import TopicRequests
 from broker.coordination import group_lines
@@ -34,20 +33,18 @@ from broker.network.dispatch import Dispatcher
 from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
 from broker.network.turns import Turns
-from broker.peers.alter_partition_manager import AlterPartitionManager
-from broker.peers.own_controller import OwnController
 from broker.quotas.client_quotas import ClientQuotas
 from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
-from broker.replicas.led_replicas import Replication
 from broker.replicas.partition import Partition
 from broker.replicas.partitions import Partitions
+from broker.replicas.replication import Replication
 from broker.security.authorizer import AllowEverything
 from coordinator.transaction.producer_ids import ProducerIds
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
@@ -58,8 +55,12 @@ if TYPE_CHECKING:
     from broker.fault_handler import FaultHandler
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.endpoints import Endpoints
+    from broker.peers.alter_partition_manager import AlterPartitionManager
+    from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
+    from broker.replicas.replication import PartitionKey
     from broker.security.authorizer import Authorizer
     from coordinator.ports import BesideSteps
+    from protocol.errors import KafkaError
     from protocol.steps import Steps
 
 
@@ -91,6 +92,7 @@ class Server:
         self.files = environment.files
         self.background = environment.background
         self.faults = opened.faults
+        self._incarnation = opened.incarnation
         self.node_id = opened.incarnation.node_id
         self.broker_epoch = opened.incarnation.broker_epoch
         self.rack = config.get_string("broker.rack")
@@ -120,10 +122,8 @@ class Server:
         image = self.metadata.image
 
         # partitions and their disks
-        self.alter_partition_manager = AlterPartitionManager(
-            lambda: opened.incarnation,
-            OwnController(self.controller, self.scheduler, lambda: _own_settings(self.node_id, config)),
-            self.scheduler,
+        self.alter_partition_manager: AlterPartitionManager | None = (
+            None  # until a replica elsewhere comes or goes
         )
         self.partitions = Partitions(
             self.node_id,
@@ -133,7 +133,7 @@ class Server:
                 now_ms=self.clock.now_ms,
                 max_lag_ms=lambda: config.get_int("replica.lag.time.max.ms"),
                 own_epoch=lambda: self.broker_epoch,
-                alter=self.alter_partition_manager.submit,
+                alter=self._alter_partition,
             ),
             clock=self.clock,
             chance=self.chance,
@@ -214,6 +214,29 @@ class Server:
             listeners=[*self.listeners.values()],
         )
 
+    def _alter_partition(
+        self,
+        partition: PartitionKey,
+        wanted: WantedIsr,
+        then: Callable[[LeaderAndIsr | KafkaError], None],
+    ) -> None:
+        if self.alter_partition_manager is None:
+            from broker.controller.partition_terms import OwnSettings
+            from broker.peers.alter_partition_manager import AlterPartitionManager
+            from broker.peers.own_controller import OwnController
+
+            def own_settings() -> OwnSettings:
+                """What the controller here goes by where neither a topic nor the cluster says anything."""
+                static = self.config.static
+                return OwnSettings(self.node_id, {name: setting.value for name, setting in static.items()})
+
+            self.alter_partition_manager = AlterPartitionManager(
+                lambda: self._incarnation,
+                OwnController(self.controller, self.scheduler, own_settings),
+                self.scheduler,
+            )
+        self.alter_partition_manager.submit(partition, wanted, then)
+
     def _carry_out(self, steps: Steps[None]) -> None:
         self.turns.carry_out(steps, self.stop_on_failure)
 
@@ -286,7 +309,8 @@ class Server:
         self.markers.stop()
         self.turns.stop()
         self.controller.stop()
-        self.alter_partition_manager.stop()
+        if self.alter_partition_manager is not None:
+            self.alter_partition_manager.stop()
         self.groups.stop_loading()
         self.transactions.stop_loading()
         for listener in self.listeners.values():
@@ -331,8 +355,3 @@ class Server:
             may_split=True,
         )
         self.metadata.append([registration.fence(self.node_id, self.broker_epoch)])
-
-
-def _own_settings(node_id: int, config: BrokerConfig) -> OwnSettings:
-    """What the controller here goes by where neither a topic nor the cluster says anything."""
-    return OwnSettings(node_id, {name: setting.value for name, setting in config.static.items()})

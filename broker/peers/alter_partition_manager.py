@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker.controller.registration import BrokerIncarnation
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.peers.controller_channel import ToController
+    from broker.replicas.replication import PartitionKey
     from protocol.wire.schema import Message
 
 log = logging.getLogger("barnabas.peers")
@@ -36,10 +37,6 @@ MOST_PARTITIONS_PER_REQUEST = 1_000
 """Those behind them go with the next one: a broker that dies may leave the ISRs of all that is led here."""
 
 _RECOVERY_STATES = range(2)  # LeaderRecoveryState: RECOVERED, RECOVERING
-
-PartitionKey: TypeAlias = "tuple[bytes, int]"
-"""Topic id, number."""
-
 
 Altered: TypeAlias = "Callable[[LeaderAndIsr | KafkaError], None]"
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from broker.replicas.in_sync_replicas import RECOVERED, LeaderAndIsr
-from broker.replicas.led_replicas import LedReplicas, PartitionKey, Replication
 from broker.replicas.replica import NO_BROKER_EPOCH
 from coordinator.commit_waiters import CommitWaiter, CommitWaiters, Failed
 from coordinator.ports import WhenCommitted
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from broker.replicas.fetch_wakeups import WaitingFetches
+    from broker.replicas.led_replicas import LedReplicas
+    from broker.replicas.replication import PartitionKey, Replication
     from storage.log.partition_log import PartitionLog
 
 
@@ -75,6 +75,8 @@ class Leader:
     def begin_replication(self, key: PartitionKey, common: Replication) -> None:
         """There are going to be other replicas. Nothing happens where there are some."""
         if self.replicas is None:
+            from broker.replicas.led_replicas import LedReplicas
+
             self.replicas = LedReplicas(self.leader_id, key, common, self._isr_altered)
 
     def lead(
@@ -88,9 +90,10 @@ class Leader:
         """
         others = self.replicas
         if others is not None:
-            said = LeaderAndIsr(self.leader_id, leader_epoch, isr, RECOVERED, partition_epoch)
-            end_offset = self.log.log_end_offset
-            if not others.follow(said, replicas, end_offset, is_new_leader=self.leader_epoch < 0):
+            end_offset, is_new_leader = self.log.log_end_offset, self.leader_epoch < 0
+            if not others.follow(
+                leader_epoch, partition_epoch, replicas, isr, end_offset, is_new_leader=is_new_leader
+            ):
                 return
         if leader_epoch != self.leader_epoch:
             self.log.assign_leader_epoch(leader_epoch)

@@ -11,34 +11,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from broker.replicas.in_sync_replicas import InSyncReplicas, IsrOutcome, LeaderAndIsr, WantedIsr
 from broker.replicas.replica import NO_BROKER_EPOCH, Replica
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from broker.controller.image import ClusterImage
+    from broker.replicas.replication import PartitionKey, Replication
 
 log = logging.getLogger("barnabas.partitions")
-
-PartitionKey: TypeAlias = "tuple[bytes, int]"
-"""Topic id, number."""
-
-Alter: TypeAlias = "Callable[[PartitionKey, WantedIsr, Callable[[LeaderAndIsr | KafkaError], None]], None]"
-"""`AlterPartitionManager.submit`."""
-
-
-class Replication(NamedTuple):
-    """What leaders of one broker have in common."""
-
-    image: ClusterImage
-    now_ms: Callable[[], int]
-    max_lag_ms: Callable[[], int]
-    """`replica.lag.time.max.ms`."""
-    own_epoch: Callable[[], int]
-    """The broker's."""
-    alter: Alter
 
 
 class LedReplicas:
@@ -67,11 +49,18 @@ class LedReplicas:
     # --- what the metadata says -----------------------------------------------------------------------------
 
     def follow(
-        self, said: LeaderAndIsr, replicas: Sequence[int], leader_end_offset: int, *, is_new_leader: bool
+        self,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        leader_end_offset: int,
+        *,
+        is_new_leader: bool,
     ) -> bool:
         """Returns whether it counts: what the controller has answered may be ahead of it."""
-        is_new_epoch = said.leader_epoch > self.in_sync.leader_epoch
-        if not self.in_sync.follow(said.leader_epoch, said.partition_epoch, said.isr):
+        is_new_epoch = leader_epoch > self.in_sync.leader_epoch
+        if not self.in_sync.follow(leader_epoch, partition_epoch, isr):
             return False
         self.others = {
             broker_id: self.others.get(broker_id) or Replica(broker_id)
@@ -81,7 +70,7 @@ class LedReplicas:
         if is_new_epoch:
             now_ms = self._common.now_ms()
             for broker_id, replica in self.others.items():
-                is_in_sync = broker_id in said.isr
+                is_in_sync = broker_id in isr
                 replica.begin_epoch(
                     now_ms, leader_end_offset, is_new_leader=is_new_leader, is_in_sync=is_in_sync
                 )

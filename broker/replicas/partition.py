@@ -16,7 +16,7 @@ from storage.log.log_config import LogConfig
 if TYPE_CHECKING:
     from broker.controller.image import PartitionImage
     from broker.disks.log_dir_move import LogDirMove
-    from broker.replicas.led_replicas import Replication
+    from broker.replicas.replication import Replication
     from coordinator.commit_waiters import Failed
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage, TopicChanges, TopicImage
     from broker.environment.chance import Chance
     from broker.environment.clock import Clock
-    from broker.replicas.led_replicas import Replication
+    from broker.replicas.replication import Replication
     from coordinator.commit_waiters import Failed
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog

@@ -9,7 +9,7 @@ from broker.controller.directory_ids import UNASSIGNED
 from broker.controller.image import ClusterImage
 from broker.handlers.list_offsets import LATEST_TIMESTAMP
 from broker.replicas.leader import Leader
-from broker.replicas.led_replicas import Replication
+from broker.replicas.replication import Replication
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState

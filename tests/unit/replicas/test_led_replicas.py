@@ -8,7 +8,8 @@ import pytest
 
 from broker.controller.image import ClusterImage
 from broker.replicas.in_sync_replicas import RECOVERED, IsrState, LeaderAndIsr, WantedIsr
-from broker.replicas.led_replicas import LedReplicas, PartitionKey, Replication
+from broker.replicas.led_replicas import LedReplicas
+from broker.replicas.replication import PartitionKey, Replication
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 
@@ -61,9 +62,9 @@ class Leading:
         is_new_leader: bool = False,
     ) -> bool:
         """The metadata's word."""
-        said = LeaderAndIsr(ME, leader_epoch, isr, RECOVERED, partition_epoch)
+        all_replicas = replicas or [ME, SECOND, THIRD]
         return self.others.follow(
-            said, replicas or [ME, SECOND, THIRD], self.end_offset, is_new_leader=is_new_leader
+            leader_epoch, partition_epoch, all_replicas, isr, self.end_offset, is_new_leader=is_new_leader
         )
 
     def change(self, broker_id: int, **fields: int) -> None:
