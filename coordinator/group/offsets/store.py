@@ -49,7 +49,7 @@ class OffsetStore:
         return keys + [key for key in pending if self.get(key) is None]
 
     def keys_of_topics(self, gone: Mapping[str, Container[bytes]]) -> list[OffsetKey]:
-        """The keys whose offsets are of topics that go, by name and ids: those with an id of it, and those with none."""
+        """The keys whose offsets are of topics that go, by name and ids: those with such an id, and those with none."""
         found: dict[OffsetKey, None] = {}
         if not self.committed and not self._pending:
             return []  # as in most of the shards, each of which is told of thousands of topics at once
