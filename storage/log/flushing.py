@@ -39,7 +39,7 @@ class Flushing:
         self.wanted_to = 0
         self.last_ms = 0
         """When a flush was last wanted."""
-        self._waiters: Sequence[tuple[int, Then]] = ()
+        self._waiters: list[tuple[int, Then]] | None = None  # most logs have none, ever
         self._truncations = 0
         """How often the end was cut back: what was being synced then isn't what is there now."""
 
@@ -93,17 +93,20 @@ class Flushing:
 
     def wait(self, offset: int, then: Then) -> None:
         """`then` is called once all below the offset is synced, or with the failure that prevents it."""
-        self._waiters = [*self._waiters, (offset, then)]
+        if self._waiters is None:
+            self._waiters = []
+        self._waiters.append((offset, then))
 
     def take_over(self, other: "Flushing") -> None:
         """Those who wait for the other one, wait for this one; it isn't under way, and tells nobody yet."""
         self.last_ms = other.last_ms
-        self._waiters, other._waiters = [*self._waiters, *other._waiters], ()
+        self._waiters, other._waiters = [*(self._waiters or ()), *(other._waiters or ())], None
 
     def tell_lost(self, failure: Exception, *, above: int = -1) -> None:
         """Tells those who wait for an offset above the given one that it is never going to be synced."""
-        lost = [then for offset, then in self._waiters if offset > above]
-        self._waiters = [waiter for waiter in self._waiters if waiter[0] <= above]
+        waiters = self._waiters or ()
+        lost = [then for offset, then in waiters if offset > above]
+        self._waiters = [waiter for waiter in waiters if waiter[0] <= above]
         _tell(lost, failure)
 
     def tell_synced(self) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
+from storage.log.flushing import Flushing
 from storage.log.partition_log import PartitionLog
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, open_log, produced
@@ -351,3 +352,18 @@ def test_a_flush_that_is_wanted_at_once_comes_before_other_logs_that_want_one_la
     assert not log.flushing.running
     background.run_all()
     assert (log.recovery_point, other.recovery_point) == (2, 1)
+
+
+def test_who_waits_is_put_behind_the_others_without_a_copy_of_them_all() -> None:
+    flushing = Flushing()
+    told: list[int] = []
+    for number in range(3):
+        flushing.wait(3 - number, lambda _failure, number=number: told.append(number))  # type: ignore[misc]
+        if number == 0:
+            first = flushing._waiters
+    assert flushing._waiters is first
+    flushing.synced_to(2)
+    assert told == [1, 2]
+    flushing.wait(4, lambda _failure: told.append(3))
+    flushing.synced_to(4)
+    assert told == [1, 2, 0, 3]
