@@ -37,6 +37,9 @@ class Background(Protocol):
         """Runs `work` in its lane after `delay_ms`, in any thread, then `then` on the loop: with None, or what work
         raised.
 
+        Raises nothing but a MemoryError, and then nothing has begun. What can't be begun now, there being no thread to
+        be had, is begun later, in the lane's order.
+
         Work that is still waiting for its delay when the process ends may be dropped: it is found again at
         the next start (`.deleted` files, `-delete` folders).
         """

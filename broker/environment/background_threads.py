@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import weakref
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from contextlib import suppress
+from typing import Protocol
 
 from broker.environment.scheduler import LoopScheduler, Scheduled
+from broker.environment.threads import Threads, tell_loop
 from protocol.broken_invariant import stops_the_broker
 from storage.background import Lane, Then, Work, run_in_turn
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
 
 log = logging.getLogger("barnabas.background")
 
@@ -34,7 +34,7 @@ class Lanes(Protocol):
         ...
 
     async def passed(self, lane: Lane) -> None:
-        """Wait for what was begun in the lane so far."""
+        """Wait for what was begun in the lane so far, and until it is told."""
         ...
 
     async def finish(self) -> None:
@@ -44,17 +44,44 @@ class Lanes(Protocol):
 
 def run_all(works: Sequence[Work]) -> list[Exception | None]:
     """Does all of the work in several threads and waits for it, in the way of `storage.background.RunAll`: a journal
-    takes what is synced at the same time as one."""
+    takes what is synced at the same time as one. What no thread can be started for, the caller does."""
     if len(works) < AT_ONCE:
         return run_in_turn(works)
-    from concurrent.futures import ThreadPoolExecutor
-
-    shares = [works[first::AT_ONCE] for first in range(AT_ONCE)]
+    shares = [_Share(works[first::AT_ONCE]) for first in range(AT_ONCE)]
+    left = [*shares]
+    threads: list[threading.Thread] = []
+    with suppress(RuntimeError, MemoryError):
+        while len(left) > 1:
+            thread = threading.Thread(target=left[-1].carry_out, name="syncing", daemon=True)
+            thread.start()
+            left.pop()
+            threads.append(thread)
+    for share in left:
+        share.carry_out()
+    for thread in threads:
+        thread.join()
     failures: list[Exception | None] = [None] * len(works)
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="syncing") as executor:
-        for first, of_share in enumerate(executor.map(run_in_turn, shares)):
-            failures[first::AT_ONCE] = of_share
+    for first, share in enumerate(shares):
+        if share.error is not None:
+            raise share.error
+        failures[first::AT_ONCE] = share.failures
     return failures
+
+
+class _Share:
+    """What one thread does of much work."""
+
+    def __init__(self, works: Sequence[Work]) -> None:
+        self._works = works
+        self.failures: list[Exception | None] = []
+        self.error: BaseException | None = None
+        """What ends a process."""
+
+    def carry_out(self) -> None:
+        try:
+            self.failures = run_in_turn(self._works)
+        except BaseException as error:
+            self.error = error
 
 
 def _nothing() -> None:
@@ -69,10 +96,12 @@ class BackgroundThreads:
         """`scheduler`: whose node is told of what fails here; without one the loop is."""
         self._loop = asyncio.get_running_loop()
         self._scheduler = scheduler or LoopScheduler()
-        self._executors: dict[Lane, ThreadPoolExecutor] = {}
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._lanes: dict[Lane, Threads] = {}
+        self._waiting: set[_Task] = set()
+        self._progress = asyncio.Event()
         self._timers: set[Scheduled] = set()
         self._stopping = False
+        weakref.finalize(self, _end, self._lanes)  # of a node that nobody has stopped no thread is left
 
     def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
         if delay_ms <= 0:
@@ -88,46 +117,90 @@ class BackgroundThreads:
             self._timers.add(timer)
 
     def _start(self, work: Work, then: Then, lane: Lane) -> None:
-        future = self._loop.run_in_executor(self._executor(lane), work)
-        self._waiting.add(future)
+        threads = self._lanes.get(lane)
+        if threads is None:
+            threads = self._lanes[lane] = Threads(lane.value, 1, self._scheduler)
+        task = _Task(self, work, then)
+        self._waiting.add(task)
+        try:
+            threads.put(task)
+        except MemoryError:
+            self._waiting.discard(task)
+            raise
+        self._progress.set()
 
-        def done(finished: asyncio.Future[None]) -> None:
-            self._waiting.discard(finished)
-            error = finished.exception()
+    def done(self, task: _Task) -> None:
+        """Called in a thread."""
+        tell_loop(self._loop, self._scheduler.guard, self._tell, task)
+
+    def _tell(self, task: _Task) -> None:
+        if task not in self._waiting:
+            return
+        self._waiting.discard(task)
+        self._progress.set()
+        error, task.error = task.error, None
+        try:
             if error is not None and not isinstance(error, Exception):
                 raise error
             if error is not None:
                 log.error("work in the background failed: %s", error)
-            then(error)
+            task.then(error)
             if error is not None and stops_the_broker(error):
                 raise error  # as what `then` raises
-
-        future.add_done_callback(partial(self._scheduler.guard, done))
-
-    def _executor(self, lane: Lane) -> ThreadPoolExecutor:
-        executor = self._executors.get(lane)
-        if executor is None:
-            from concurrent.futures import ThreadPoolExecutor
-
-            executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=lane.value)
-            self._executors[lane] = executor
-        return executor
+        finally:
+            del error  # its traceback may hold what holds this frame
 
     def run_all(self, works: Sequence[Work], /) -> list[Exception | None]:
         return run_all(works)
 
     async def passed(self, lane: Lane) -> None:
-        """Wait for what was begun in the lane so far, and until it is told."""
-        if lane in self._executors:
-            await self._loop.run_in_executor(self._executors[lane], _nothing)
+        """Wait for what was begun in the lane so far, and until it is told. Where no thread is to be had, it is done
+        here."""
+        threads = self._lanes.get(lane)
+        if threads is None:
+            return
+        passed = asyncio.Event()
+        self._start(_nothing, lambda _: passed.set(), lane)
+        threads.carry_out_here()
+        await passed.wait()
 
     async def finish(self) -> None:
-        """Wait for what was started; drop what still waits for its delay (it is found again at the next start)."""
+        """Wait for what was started; drop what still waits for its delay (it is found again at the next start). Where
+        no thread is to be had, it is done here."""
         self._stopping = True
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
         while self._waiting:
-            await asyncio.wait([*self._waiting])
-        for executor in self._executors.values():
-            executor.shutdown(wait=True)
+            for threads in self._lanes.values():
+                threads.carry_out_here()
+            self._progress.clear()
+            await self._progress.wait()
+        for threads in self._lanes.values():
+            threads.stop()
+            threads.join()
+        self._lanes.clear()
+
+
+class _Task:
+    """Work, and who is told of its end."""
+
+    __slots__ = ("_owner", "_work", "error", "then")
+
+    def __init__(self, owner: BackgroundThreads, work: Work, then: Then) -> None:
+        self._owner = owner
+        self._work = work
+        self.then = then
+        self.error: BaseException | None = None
+
+    def carry_out(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:
+            self.error = error
+        self._owner.done(self)
+
+
+def _end(lanes: dict[Lane, Threads]) -> None:
+    for threads in lanes.values():
+        threads.end()

@@ -12,13 +12,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
 from broker.environment.scheduler import LoopScheduler
+from broker.environment.threads import Threads, tell_loop
 
 Compute = Callable[[], Any]
 Computed = Callable[[Any, BaseException | None], None]
@@ -92,7 +91,11 @@ class Computing(Protocol):
     """Where it is done."""
 
     def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> TakeBack | None:
-        """`then` is called on the loop, in a later turn. None: there is nothing to be taken back."""
+        """`then` is called on the loop, in a later turn. None: there is nothing to be taken back.
+
+        Raises nothing but a MemoryError, and then nothing is computed: what can't be begun now, there being no thread
+        to be had, is begun later.
+        """
         ...
 
     def stop(self) -> None:
@@ -106,11 +109,12 @@ class ComputingThreads:
     def __init__(self, scheduler: LoopScheduler | None = None) -> None:
         """`scheduler`: whose node is told of what fails here; without one the loop is."""
         self._loop = asyncio.get_running_loop()
-        self._guard = (scheduler or LoopScheduler()).guard
-        self._brief = _Threads(1, self._computed)
-        self._long = _Threads(AT_ONCE, self._computed)
-        self._alone = _Threads(1, self._computed)
-        self._outside = _Threads(OUTSIDE_AT_ONCE, self._computed)
+        scheduler = scheduler or LoopScheduler()
+        self._guard = scheduler.guard
+        self._brief = Threads(_THREAD_NAME, 1, scheduler)
+        self._long = Threads(_THREAD_NAME, AT_ONCE, scheduler)
+        self._alone = Threads(_THREAD_NAME, 1, scheduler)
+        self._outside = Threads(_THREAD_NAME, OUTSIDE_AT_ONCE, scheduler)
         self._stopped = False
 
     def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> TakeBack | None:
@@ -123,15 +127,15 @@ class ComputingThreads:
             threads = self._alone
         elif isinstance(compute, Outside):
             threads = self._outside
-        work = _Work(compute, then, asker)
+        work = _Work(compute, then, asker, self._computed)
         name = "" if asker is None else asker.peer_host
+        take_back = partial(threads.take_back, work, name)
         threads.put(work, name)
-        return partial(threads.take_back, work, name)
+        return take_back
 
     def _computed(self, work: _Work) -> None:
         """Called in a thread."""
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._guard, self._tell, work)
+        tell_loop(self._loop, self._guard, self._tell, work)
 
     def _tell(self, work: _Work) -> None:
         if self._stopped:
@@ -154,9 +158,12 @@ class ComputingThreads:
 class _Work:
     """What is to be computed, and what came of it."""
 
-    __slots__ = ("asker", "compute", "error", "then", "took_s", "value")
+    __slots__ = ("_computed", "asker", "compute", "error", "then", "took_s", "value")
 
-    def __init__(self, compute: Compute, then: Computed, asker: Asker | None) -> None:
+    def __init__(
+        self, compute: Compute, then: Computed, asker: Asker | None, computed: Callable[[_Work], None]
+    ) -> None:
+        self._computed = computed
         self.compute: Compute | None = compute
         self.then = then
         self.asker = asker
@@ -174,66 +181,8 @@ class _Work:
         except BaseException as error:
             self.error = error
         self.took_s = time.thread_time() - began_s
-
-
-class _Threads:
-    """A few threads, and what waits for them: those who ask take turns."""
-
-    def __init__(self, most: int, computed: Callable[[_Work], None]) -> None:
-        self._most = most
-        self._computed = computed
-        self._changed = threading.Condition()
-        self._waiting: dict[str, deque[_Work]] = {}  # by who asks, the next one first
-        self._started = 0
-        self._idle = 0
-        self._stopped = False
-
-    def put(self, work: _Work, asker: str) -> None:
-        with self._changed:
-            self._waiting.setdefault(asker, deque()).append(work)
-            if self._idle:
-                self._idle -= 1  # here already, so that one who wakes slowly isn't counted on twice
-                self._changed.notify()
-                return
-            if self._started == self._most:
-                return
-            self._started += 1
-        threading.Thread(target=self._run, name=_THREAD_NAME, daemon=True).start()
-
-    def take_back(self, work: _Work, asker: str) -> None:
-        """Who asked for it has gone: what waits is no more than what somebody waits for."""
-        with self._changed:
-            works = self._waiting.get(asker)
-            if works is not None and work in works:
-                works.remove(work)
-                if not works:
-                    del self._waiting[asker]
-
-    def stop(self) -> None:
-        with self._changed:
-            self._stopped = True
-            self._waiting.clear()
-            self._changed.notify_all()
-
-    def _run(self) -> None:
-        while (work := self._next()) is not None:
-            work.carry_out()
-            self._computed(work)
-            del work  # nothing is kept while there is nothing to do
-
-    def _next(self) -> _Work | None:
-        with self._changed:
-            while not self._waiting:
-                if self._stopped:
-                    return None
-                self._idle += 1
-                self._changed.wait()
-            asker = next(iter(self._waiting))
-            works = self._waiting.pop(asker)
-            work = works.popleft()
-            if works:
-                self._waiting[asker] = works  # behind the others
-            return work
+        del compute
+        self._computed(self)
 
 
 def is_under_way() -> bool:

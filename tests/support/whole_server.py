@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from functools import wraps
 from pathlib import Path
+from threading import Event
 from types import ModuleType
 from typing import Any
 
@@ -77,7 +77,8 @@ def crash(node: Server) -> None:
     forget(node)
     node.fall_silent()
     if isinstance(node.background, BackgroundThreads):
-        for lane in node.background._executors.values():
-            with suppress(RuntimeError):  # where it has ended already
-                lane.submit(bool).result()  # behind all that it has to do
+        for lane in [*node.background._lanes]:
+            done = Event()
+            node.background(done.set, lambda _: None, lane=lane)  # behind all that it has to do
+            done.wait()
     node.log_dirs.close(clean=False)
