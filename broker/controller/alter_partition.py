@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from broker.controller.broker_epochs import check_broker_epoch
 from broker.controller.controller_result import ControllerResult
 from broker.controller.image import NO_LEADER_CHANGE
 from broker.controller.partition_changes import (
@@ -20,6 +21,7 @@ from broker.controller.partition_changes import (
 )
 from broker.controller.partition_terms import OwnSettings, PartitionTerms
 from broker.controller.pause import Pause
+from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
 from protocol.messages.replicas import (
     AlteredPartition,
@@ -53,7 +55,7 @@ def altered_partitions(
     response = AlterPartitionResponse()
     decided: list[Message] = []
     if request.topics:
-        check_broker_epoch(image, request.broker_id, request.broker_epoch)
+        check_broker_epoch(image, BrokerIncarnation(request.broker_id, request.broker_epoch))
     all_terms = PartitionTerms(image, own)
     pause = Pause()
     for asked in request.topics:
@@ -91,18 +93,6 @@ def altered_partitions(
         return response if error is None else AlterPartitionResponse(error_code=error.error)
 
     return ControllerResult(decided, told, may_split=True)
-
-
-def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
-    """Raises KafkaError (STALE_BROKER_EPOCH) where that isn't the broker's present registration."""
-    broker = image.brokers.get(broker_id)
-    if broker is None:
-        raise KafkaError(Error.STALE_BROKER_EPOCH, f"Broker {broker_id} isn't registered.")
-    if broker.broker_epoch != broker_epoch:
-        raise KafkaError(
-            Error.STALE_BROKER_EPOCH,
-            f"The broker epoch {broker_epoch} was sent, and that of broker {broker_id} is {broker.broker_epoch}.",
-        )
 
 
 def _members(wanted: AlterPartitionPartition, version: int, most: int) -> Sequence[BrokerState]:

@@ -21,7 +21,7 @@ from broker.controller.broker_control_states import (
     asks_who_leads,
 )
 from broker.controller.broker_directories import in_order
-from broker.controller.broker_registration import check_broker_epoch
+from broker.controller.broker_epochs import check_broker_epoch
 from broker.controller.controller_result import ControllerResult
 from broker.controller.pause import Pause
 from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION

@@ -138,22 +138,6 @@ def unregister(
     return ControllerResult(decided, lambda error: error)
 
 
-def check_broker_epoch(image: ClusterImage, broker: BrokerIncarnation) -> BrokerImage:
-    """The broker that asks. Raises KafkaError (STALE_BROKER_EPOCH) where this run of it isn't the one that is
-    registered (Kafka: `ClusterControlManager.checkBrokerEpoch`)."""
-    registered = image.brokers.get(broker.node_id)
-    if registered is None:
-        raise KafkaError(
-            Error.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker.node_id}"
-        )
-    if registered.broker_epoch != broker.broker_epoch:
-        raise KafkaError(
-            Error.STALE_BROKER_EPOCH,
-            f"Expected broker epoch {registered.broker_epoch}, but got broker epoch {broker.broker_epoch}",
-        )
-    return registered
-
-
 def endpoints(
     listeners: Sequence[AdvertisedListener], endpoint: type[Endpoint], pause: Pause
 ) -> Steps[list[Endpoint]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.broker_registration import check_broker_epoch
+from broker.controller.broker_epochs import check_broker_epoch
 from broker.controller.controller_result import ControllerResult
 from coordinator.transaction.producer_ids import BLOCK_SIZE
 from protocol.errors import Error, KafkaError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.controller.registration import BrokerIncarnation
 
-LAST_ID = (1 << 63) - 1  # Long.MAX_VALUE
+LAST_PRODUCER_ID = (1 << 63) - 1  # Long.MAX_VALUE
 
 
 def allocate_producer_ids(
@@ -29,7 +29,7 @@ def allocate_producer_ids(
     """
     check_broker_epoch(image, broker)
     first = image.next_producer_id
-    if first > LAST_ID - size:
+    if first > LAST_PRODUCER_ID - size:
         raise KafkaError(
             Error.UNKNOWN_SERVER_ERROR,
             "Exhausted all producerIds as the next block's end producerId has exceeded the int64 type limit",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from broker.controller.broker_change import BrokerChange, LeaderAndIsrUpdates
 from broker.controller.broker_directories import has_online
-from broker.controller.broker_registration import check_broker_epoch
+from broker.controller.broker_epochs import check_broker_epoch
 from broker.controller.controller_result import ControllerResult
 from broker.controller.image import ClusterImage, TopicImage
 from broker.controller.pause import Pause

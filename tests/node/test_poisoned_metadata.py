@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from broker.controller.image import ClusterImage, MetadataContradictionError
+from broker.controller.producer_id_allocation import LAST_PRODUCER_ID
 from broker.controller.record_serde import encode_metadata_record
 from broker.controller.record_versions import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     OLDEST_METADATA_VERSION,
 )
-from broker.coordination.producer_id_blocks import LAST_PRODUCER_ID
 from broker.environment.environment import Environment
 from broker.handlers import elect_leaders
 from broker.process.start_error import StartError

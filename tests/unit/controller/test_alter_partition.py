@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.controller.alter_partition import altered_partitions, check_broker_epoch
+from broker.controller.alter_partition import altered_partitions
+from broker.controller.broker_epochs import check_broker_epoch
 from broker.controller.controller_result import ControllerResult
 from broker.controller.image import NO_LEADER
 from broker.controller.partition_changes import RECOVERED, RECOVERING
 from broker.controller.pause import PER_STEP
+from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
 from protocol.messages.replicas import (
     AlteredPartition,
@@ -161,7 +163,7 @@ def test_another_broker_epoch_is_refused(cluster: Cluster, broker_id: int, epoch
 
 
 def test_the_epoch_of_the_registration_passes(cluster: Cluster) -> None:
-    check_broker_epoch(cluster.image, 1, epoch_of(1))
+    check_broker_epoch(cluster.image, BrokerIncarnation(1, epoch_of(1)))
 
 
 def test_of_no_topics_the_epoch_is_not_looked_at(cluster: Cluster) -> None:

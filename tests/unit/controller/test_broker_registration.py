@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.controller.broker_change import BrokerChange
-from broker.controller.broker_registration import check_broker_epoch
+from broker.controller.broker_epochs import check_broker_epoch
 from broker.controller.image import ClusterImage
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
 from broker.controller.registration import BrokerIncarnation
