@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
+    from broker.controller.partition_terms import OwnSettings
     from broker.controller.placement import Placement
     from broker.controller.registration import BrokerIncarnation
     from broker.disks.log_dirs import LogDirs
@@ -214,6 +215,13 @@ class Server:
             listeners=[*self.listeners.values()],
         )
 
+    def own_settings(self) -> OwnSettings:
+        """What the controller here goes by where neither a topic nor the cluster says anything."""
+        from broker.controller.partition_terms import OwnSettings
+
+        static = self.config.static
+        return OwnSettings(self.node_id, {name: setting.value for name, setting in static.items()})
+
     def _alter_partition(
         self,
         partition: PartitionKey,
@@ -221,18 +229,12 @@ class Server:
         then: Callable[[LeaderAndIsr | KafkaError], None],
     ) -> None:
         if self.alter_partition_manager is None:
-            from broker.controller.partition_terms import OwnSettings
             from broker.peers.alter_partition_manager import AlterPartitionManager
             from broker.peers.own_controller import OwnController
 
-            def own_settings() -> OwnSettings:
-                """What the controller here goes by where neither a topic nor the cluster says anything."""
-                static = self.config.static
-                return OwnSettings(self.node_id, {name: setting.value for name, setting in static.items()})
-
             self.alter_partition_manager = AlterPartitionManager(
                 lambda: self._incarnation,
-                OwnController(self.controller, self.scheduler, own_settings),
+                OwnController(self.controller, self.scheduler, self.own_settings),
                 self.scheduler,
             )
         self.alter_partition_manager.submit(partition, wanted, then)

@@ -59,6 +59,14 @@ def eligible_updates(
     return _updates(_terms(image, change, own), change, _topics(image), is_eligible)
 
 
+def updates_of_unregistered(
+    image: ClusterImage, change: BrokerChange, *, own: OwnSettings = NO_SETTINGS
+) -> Steps[list[Message]]:
+    """Both, in Kafka's order (handleBrokerUnregistered)."""
+    in_sync = yield from leader_and_isr_updates(image, change, own=own)
+    return in_sync + (yield from eligible_updates(image, change, own=own))
+
+
 def updates_of(
     image: ClusterImage, change: BrokerChange, topics: Iterable[SomeOf], *, own: OwnSettings = NO_SETTINGS
 ) -> Steps[list[Message]]:

@@ -6,43 +6,43 @@ INVALID_REQUEST.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import ControllerResult
+from broker.controller.broker_registration import unregister
+from broker.controller.partition_updates import updates_of_unregistered
 from broker.network.later import Later
 from broker.security.authorizer import Operation
 from broker.security.denials import cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import UnregisterBrokerRequest, UnregisterBrokerResponse
-from protocol.messages.metadata_records import UnregisterBrokerRecord
 
 if TYPE_CHECKING:
     from broker.controller.controller import Controller
+    from broker.controller.controller_result import ControllerResult
     from broker.controller.image import ClusterImage
+    from broker.controller.partition_terms import OwnSettings
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
+    from protocol.steps import Steps
 
 
 def handle(
     controller: Controller,
     authorizer: Authorizer,
     node_id: int,
+    own_settings: Callable[[], OwnSettings],
     context: RequestContext,
     request: UnregisterBrokerRequest,
 ) -> UnregisterBrokerResponse | Later[UnregisterBrokerResponse]:
     broker_id = request.broker_id
     later: Later[UnregisterBrokerResponse] = Later()
 
-    def decide(image: ClusterImage) -> ControllerResult[KafkaError | None]:
-        broker = image.brokers.get(broker_id)
-        if broker is None:
-            raise KafkaError(
-                Error.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
-            )
+    def decide(image: ClusterImage) -> Steps[ControllerResult[KafkaError | None]]:
         if broker_id == node_id:
             raise KafkaError(Error.INVALID_REQUEST, "The only broker can't unregister itself")
-        record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
-        return ControllerResult([record], lambda failure: failure)
+        return unregister(image, broker_id, partial(updates_of_unregistered, own=own_settings()))
 
     def reply(failure: KafkaError | None) -> None:
         response = UnregisterBrokerResponse()

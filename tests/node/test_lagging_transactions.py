@@ -19,6 +19,7 @@ from protocol.messages.transactions_admin import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from tests.node.replicated import without_a_controller
 from tests.node.transactional import Producer, ask, committed, coordinating, markers, state
 from tests.support.whole_server import clock_of
 
@@ -32,8 +33,15 @@ def leader_of(node: Server, topic: str, index: int = 0) -> Leader:
 def replicate(node: Server, topic: str) -> Leader:
     """The partition has another replica in sync from here on, which has fetched nothing yet."""
     leader = leader_of(node, topic)
-    leader.lead(leader.leader_epoch, [node.node_id, OTHER], [node.node_id, OTHER])
+    lead(node, leader, leader.leader_epoch, [node.node_id, OTHER])
     return leader
+
+
+def lead(node: Server, leader: Leader, leader_epoch: int, isr: list[int]) -> None:
+    """What the metadata says next."""
+    leader.begin_replication((bytes(16), 0), without_a_controller())
+    assert leader.replicas is not None
+    leader.lead(leader_epoch, leader.replicas.in_sync.partition_epoch + 1, [node.node_id, OTHER], isr)
 
 
 def fetch(leader: Leader) -> None:
@@ -111,7 +119,7 @@ async def test_nothing_is_written_while_too_few_replicas_are_in_sync(tmp_path: P
     producer = Producer(node).begin()
     leader = leader_of(node, TRANSACTION_TOPIC)
     leader.log.config = replace(leader.log.config, min_insync_replicas=2)
-    leader.lead(leader.leader_epoch, [node.node_id, OTHER], [node.node_id])
+    lead(node, leader, leader.leader_epoch, [node.node_id])
 
     assert producer.add(("t", 0)) == [Error.COORDINATOR_NOT_AVAILABLE]
     assert state(node) == "Empty"
@@ -123,12 +131,12 @@ async def test_no_marker_is_written_while_too_few_replicas_are_in_sync(tmp_path:
     producer.send()
     leader = leader_of(node, "t")
     leader.log.config = replace(leader.log.config, min_insync_replicas=2)
-    leader.lead(leader.leader_epoch, [node.node_id, OTHER], [node.node_id])
+    lead(node, leader, leader.leader_epoch, [node.node_id])
 
     assert producer.end() is Error.NONE
     assert (state(node), markers(node)) == ("PrepareCommit", [])
 
-    leader.lead(leader.leader_epoch, [node.node_id, OTHER], [node.node_id, OTHER])
+    lead(node, leader, leader.leader_epoch, [node.node_id, OTHER])
     clock_of(node).advance_ms(1_000)
     node.timers.fire_due()  # it is tried again
     fetch(leader)
@@ -170,7 +178,7 @@ async def test_what_a_loaded_coordinator_found_prepared_is_marked_once_it_is_com
     end_of(producer)
     assert markers(node) == []
 
-    leader.lead(leader.leader_epoch + 1, [node.node_id, OTHER], [node.node_id, OTHER])
+    lead(node, leader, leader.leader_epoch + 1, [node.node_id, OTHER])
     node.transactions.follow()  # loads the shard anew, with a Prepare that isn't committed
     assert markers(node) == []
 

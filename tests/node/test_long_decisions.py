@@ -13,7 +13,7 @@ from broker.controller.controller import Controller
 from broker.controller.controller_result import ControllerResult
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_log import MetadataLog
-from broker.coordination.producer_id_blocks import ProducerIdBlocks
+from broker.coordination import producer_id_blocks
 from broker.disks.failures import LogDirFailures
 from broker.handlers import metadata as metadata_handler
 from broker.handlers import unregister_broker
@@ -198,7 +198,7 @@ async def test_nobody_who_asks_the_controller_can_end_the_node_by_an_error_of_ou
 
     node.controller.submit(decide, told.append, unexpected)
     if who == "producer ids":
-        monkeypatch.setattr(ProducerIdBlocks, "_decide", stumble)
+        monkeypatch.setattr(producer_id_blocks, "allocate_producer_ids", stumble)
         with suppress(KafkaError):
             node.producer_ids.next()
     elif who == "failed directories":
@@ -215,7 +215,7 @@ async def test_nobody_who_asks_the_controller_can_end_the_node_by_an_error_of_ou
                 ),
             )
     else:
-        monkeypatch.setattr(unregister_broker, "UnregisterBrokerRecord", stumble)
+        monkeypatch.setattr(unregister_broker, "unregister", stumble)
         node.metadata.append([records.RegisterBrokerRecord(broker_id=7, broker_epoch=3, fenced=True)])
         with suppress(KeyError):
             asked(node, Request(unregister_broker, 64, 0, {"broker_id": 7}))
