@@ -20,7 +20,6 @@ from broker.handlers.producing import (
     ADMIN_CLIENT_ID,
     ID_REFUSED,
     NO_GUARDS,
-    PARTITIONS_OF_TOPICS,
     ProduceAnswer,
     Producing,
     SortedRequest,
@@ -31,7 +30,8 @@ from broker.handlers.producing import (
     response_of,
 )
 from broker.network.later import Later
-from broker.network.pieces import is_long
+from broker.network.pieces import produced
+from broker.network.turns import PER_TURN
 from broker.replicas.append_records import MANY_BATCHES, NOTHING, Appends
 from protocol.messages.produce import ProduceRequest
 from protocol.records.checks import RequestFailedError
@@ -61,7 +61,8 @@ def handle(
     found = SortedRequest(partitions, authorizer, context)
     topics = request.topic_data
     has_one = len(topics) == 1 and len(topics[0].partition_data) == 1  # as most have
-    if not has_one and is_long(request, PARTITIONS_OF_TOPICS):
+    if not has_one and (entries := produced(request)) > PER_TURN:
+        context.connection.hold_produced(entries)
         producing = Producing(context, request, current_leaders, clock, scheduler, turns)
         return producing.in_turns(found, produce_verification, authorizer)
     try:

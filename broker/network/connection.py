@@ -232,7 +232,7 @@ class Connection(ReceivingSide):
 
     def _go_on_receiving(self) -> None:
         """After serving: let go of what isn't needed any more, and see that what comes next can come."""
-        if self._has_memory_to_decode and self._pending is None:
+        if self._object_bytes and self._pending is None:
             self._is_decoded_no_more()
         if self._pending is None:
             if len(self._buffer) > RETAINED_BUFFER_BYTES or self._memory.requests.is_short:

@@ -18,8 +18,10 @@ from broker.network.answers import Answer, CloseConnectionError
 from broker.network.context import RequestContext
 from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
 from broker.network.later import Later
-from broker.network.pieces import LIST_BYTES, in_pieces, is_long
+from broker.network.pieces import LIST_BYTES, in_pieces, is_long, produced
+from broker.network.receiving_side import most_produced
 from broker.network.routes import PRODUCE_KEY, Route, frame_answer, framed_in_steps
+from broker.network.turns import PER_TURN
 from broker.quotas.charging import charge
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.broken_invariant import stops_the_broker
@@ -182,7 +184,26 @@ class Dispatcher:
         decoded = self._turns.answer(route.decode_in_steps(frame, body_pos), context, to_the_end=True)
         if isinstance(decoded, tuple):
             return self.handle(route, context, decoded[0], size)
+        if api_key == PRODUCE_KEY:
+            connection.hold_produced(most_produced(size))
         return DecodingRequest(self, route, context, decoded, size)
+
+    def is_of_many(self, frame: memoryview) -> bool:
+        """Whether the Produce in the frame has many topics and partitions: it is decoded as far as one step goes, and
+        let go of. Nonsense has none."""
+        size = len(frame)
+        try:
+            api_key, api_version, _, _, body_pos = decode_request_header(frame, 0, size)
+            route = self._routes.get(api_key << 16 | api_version & 0xFFFF) or self._route(
+                api_key, api_version
+            )
+            assert route is not None  # but for ApiVersions
+            next(route.decode_in_steps(frame, body_pos))
+        except (CodecError, CloseConnectionError):
+            return False
+        except StopIteration as end:
+            return produced(end.value[0]) > PER_TURN
+        return True
 
     def handle(
         self, route: Route, context: RequestContext, request: Any, frame_bytes: int

@@ -4,6 +4,9 @@ MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
 """A few bytes of a request become an object of some hundred; only Produce's records stay bytes. Kafka has no such
 limit."""
 
+MOST_PRODUCED = 30_000
+"""Topics and partitions of a Produce that is longer than 64 KiB."""
+
 JOINED_ANSWER_BYTES = 256 * 1024  # below this, one copy is cheaper than a vector of buffers
 
 

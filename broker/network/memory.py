@@ -105,16 +105,20 @@ class RequestMemory:
         ask again meanwhile, for the same."""
         if connection in self._waiting:
             return False
-        if not self._fits(more_bytes) and not self.is_short:
+        if not self.has_room(more_bytes) and not self.is_short:
             for holder in [*self._shares]:
                 if holder is not connection:
                     holder.shrink()
-        if self._fits(more_bytes) or connection is self._above or not self._others_move(connection):
+        if self.has_room(more_bytes) or connection is self._above or not self._others_move(connection):
             self._grant(connection, more_bytes)
             return True
         self._waiting[connection] = _Need(more_bytes, then, self._scheduler.time())
         self._begin_to_check()
         return False
+
+    def hold(self, connection: Receiving, more_bytes: int) -> None:
+        """The connection holds so much more, which is there already."""
+        self._grant(connection, more_bytes)
 
     def free(self, connection: Receiving, freed_bytes: int) -> None:
         """The connection holds so much less."""
@@ -133,7 +137,8 @@ class RequestMemory:
         if share is not None:
             self._take_back(connection, share.held_bytes)
 
-    def _fits(self, more_bytes: int) -> bool:
+    def has_room(self, more_bytes: int) -> bool:
+        """Whether so much more is within the bound."""
         return self.held_bytes + more_bytes <= self.most_bytes
 
     def _grant(self, connection: Receiving, more_bytes: int) -> None:
@@ -180,13 +185,13 @@ class RequestMemory:
 
         nobody_moves = not self._others_move(None)
         least_bytes = min((need.more_bytes for need in self._waiting.values()), default=0)
-        if not self._fits(least_bytes) and not nobody_moves and not self._waits_since(long_since_s):
+        if not self.has_room(least_bytes) and not nobody_moves and not self._waits_since(long_since_s):
             return  # it isn't worth while to put them in order
         for connection, (more_bytes, then, since_s) in sorted(self._waiting.items(), key=order):
-            if not self._fits(more_bytes) and (
+            if not self.has_room(more_bytes) and (
                 self._above is not None or not (nobody_moves or since_s <= long_since_s)
             ):
-                if not self._fits(least_bytes):
+                if not self.has_room(least_bytes):
                     break
                 continue
             if self._waiting.pop(connection, None) is None:

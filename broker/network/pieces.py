@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from broker.network.frames import MOST_PRODUCED
 from broker.network.later import Later
 from broker.network.repeats import Repeats
 from protocol.errors import CodecError
@@ -18,6 +19,7 @@ from protocol.wire.compile_decoder import ENTRIES_PER_STEP
 
 if TYPE_CHECKING:
     from broker.network.turns import RequestSteps
+    from protocol.messages.produce import ProduceRequest
     from protocol.wire.schema import Message
 
 T = TypeVar("T")
@@ -50,6 +52,7 @@ MOST_ENTRIES_BY_API: dict[str, int] = {
         MOST_DECIDED,
     ),
     "Fetch": MOST_FETCHED,
+    "Produce": MOST_PRODUCED,
 }
 """By the names of APIs that have a bound of their own."""
 
@@ -91,6 +94,12 @@ def _bounded(decoding: RequestSteps[T], most: int) -> RequestSteps[T]:
         if found > most:
             raise CodecError(f"more than {most} entries")
         yield None
+
+
+def produced(request: ProduceRequest) -> int:
+    """A Produce's entries: its topics and partitions."""
+    topics = request.topic_data
+    return len(topics) + sum([len(topic.partition_data) for topic in topics])
 
 
 def is_long(request: Any, entries: EntryList) -> bool:

@@ -7,7 +7,7 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
+from broker.network.frames import MAX_CONTROL_REQUEST_BYTES, MOST_PRODUCED
 from broker.network.sending_side import Requests, SendingSide
 
 if TYPE_CHECKING:
@@ -23,6 +23,16 @@ INITIAL_BUFFER_BYTES = 16 * 1024  # what each idle connection holds
 RETAINED_BUFFER_BYTES = 4 * 1024 * 1024  # a buffer that once held a larger frame is let go
 DECODED_TIMES = 16  # what a request takes as objects, in times of its bytes: more where its entries are tiny
 
+# A Produce is nearly all records, which stay where they are. What counts is its topics and partitions.
+PRODUCED_ENTRY_BYTES = 768  # of each, as objects, with what is answered to it
+_SMALLEST_ENTRY = 3  # bytes of a request: a topic with neither a name nor partitions
+_ROOM_TO_PRODUCE = MOST_PRODUCED * PRODUCED_ENTRY_BYTES  # enough for any
+
+
+def most_produced(size: int) -> int:
+    """The entries that a Produce of so many bytes may have."""
+    return min(size // _SMALLEST_ENTRY, MOST_PRODUCED)
+
 
 class ReceivingSide(SendingSide):
     """What a `Connection` is that receives, beside that it sends."""
@@ -30,9 +40,9 @@ class ReceivingSide(SendingSide):
     __slots__ = (
         "_buffer",
         "_end",
-        "_has_memory_to_decode",
         "_held_bytes",
         "_left_behind",
+        "_object_bytes",
         "_pending",
         "_room_end",
         "_start",
@@ -45,7 +55,7 @@ class ReceivingSide(SendingSide):
         super().__init__(requests, scheduler, memory)
         self.reading_paused = False
         self._held_bytes = 0  # of the memory for requests
-        self._has_memory_to_decode = False
+        self._object_bytes = 0  # of those, for what a request becomes
         self._waits_for_memory = False
         self._buffer = bytearray(INITIAL_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
@@ -101,27 +111,55 @@ class ReceivingSide(SendingSide):
         self._read_on()
 
     def _may_decode(self, size: int) -> bool:
-        """Whether there is memory for the objects that a request becomes, but for records; else it waits for that."""
-        if self._has_memory_to_decode or self._buffer.startswith(_PRODUCE, self._start + 4):
-            return True
+        """Whether there is memory for the objects that a request becomes, but for records; else it waits for that.
+
+        Of a Produce it isn't known before, and with few partitions it is next to nothing: where there is room for the
+        most that there may be, it is decoded in this turn, and counted in this turn by `hold_produced`.
+        """
         requests = self._memory.requests
-        more_bytes = min(DECODED_TIMES * size, requests.most_bytes)
+        if not self._buffer.startswith(_PRODUCE, self._start + 4):
+            needed_bytes = DECODED_TIMES * size
+        elif requests.held_bytes + _ROOM_TO_PRODUCE <= requests.most_bytes:
+            return True
+        else:
+            needed_bytes = PRODUCED_ENTRY_BYTES * most_produced(size)
+            if requests.has_room(needed_bytes) or not self._is_of_many(size):
+                return True
+        more_bytes = min(needed_bytes, requests.most_bytes) - self._object_bytes
+        if more_bytes <= 0:
+            return True
         if requests.ask(self, more_bytes, partial(self._can_decode, more_bytes)):
             self._held_bytes += more_bytes
-            self._has_memory_to_decode = True
-        elif not self._waits_for_memory and self.transport is not None:
+            self._object_bytes += more_bytes
+            return True
+        if not self._waits_for_memory and self.transport is not None:
             self._waits_for_memory = True
             self.transport.pause_reading()
-        return self._has_memory_to_decode
+        return False
 
-    def _can_decode(self, held_bytes: int) -> None:
-        self._held_bytes += held_bytes
-        self._has_memory_to_decode = True
+    def _is_of_many(self, size: int) -> bool:
+        """Whether the Produce at hand has many entries, where memory is short."""
+        if self._object_bytes or self._waits_for_memory:
+            return True  # as was seen before
+        start = self._start + 4
+        return self._requests.is_of_many(self._view[start : start + size])
+
+    def _can_decode(self, more_bytes: int) -> None:
+        self._held_bytes += more_bytes
+        self._object_bytes += more_bytes
         self._call_soon(self._may_serve)
+
+    def hold_produced(self, entries: int) -> None:
+        """The Produce at hand has so many topics and partitions: they count until it is answered."""
+        more_bytes = PRODUCED_ENTRY_BYTES * entries - self._object_bytes
+        if more_bytes > 0:
+            self._memory.requests.hold(self, more_bytes)
+            self._held_bytes += more_bytes
+            self._object_bytes += more_bytes
 
     def _is_decoded_no_more(self) -> None:
         """Neither the objects of the last request are held, nor a buffer of its own."""
-        self._has_memory_to_decode = False
+        self._object_bytes = 0
         self._free(len(self._buffer) - INITIAL_BUFFER_BYTES)
 
     def _read_on(self) -> None:
@@ -142,7 +180,7 @@ class ReceivingSide(SendingSide):
 
     def shrink(self) -> None:
         """Give back what is held for requests to come."""
-        if self._pending is not None or self._left_behind is not None or self._has_memory_to_decode:
+        if self._pending is not None or self._left_behind is not None or self._object_bytes:
             return
         size = self._room_for_what_is_left()
         if size < len(self._buffer):

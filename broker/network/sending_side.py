@@ -36,6 +36,10 @@ class Requests(Protocol):
         """Serving the frame took so long, which may be too long."""
         ...
 
+    def is_of_many(self, frame: memoryview) -> bool:
+        """Whether the Produce in the frame has many topics and partitions."""
+        ...
+
     def failed(self, connection: Any, error: BaseException) -> None:
         """Serving a request ended with an error of ours."""
         ...

@@ -121,7 +121,7 @@ class FakeDispatcher:
         self.now_s += self.takes_s
         data = bytes(frame)
         self.served.append(data)
-        if data.startswith((b"wait", b"\0\0wait")):
+        if data.startswith((b"wait", b"\0\0wait", b"\0\0many wait")):
             self.waiting.append(Waiting())
             return self.waiting[-1]
         if data.startswith(b"large"):
@@ -137,6 +137,9 @@ class FakeDispatcher:
         if data.startswith(b"fault"):
             raise ZeroDivisionError
         return [b"<", data, b">"]
+
+    def is_of_many(self, frame: memoryview) -> bool:
+        return bytes(frame[2:]).startswith(b"many")
 
     def failed(self, connection: Connection, error: BaseException) -> None:
         self.failures.append(error)

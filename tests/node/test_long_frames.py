@@ -21,6 +21,7 @@ from protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.wire.compile_decoder import ENTRIES_PER_STEP
 from tests.support.straight import Straight
@@ -103,6 +104,7 @@ async def test_nonsense_behind_a_long_beginning_closes_the_connection(node: Serv
 
 @pytest.mark.limit("broker.network.pieces.MOST_DECIDED")
 @pytest.mark.limit("broker.network.pieces.MOST_FETCHED")
+@pytest.mark.limit("broker.network.frames.MOST_PRODUCED")
 async def test_what_is_decided_or_answered_as_one_has_fewer_entries(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,10 +115,13 @@ async def test_what_is_decided_or_answered_as_one_has_fewer_entries(
         monkeypatch.setitem(pieces.MOST_ENTRIES_BY_API, name, few)
     for entries, is_served in ((few, True), (2 * few, False)):
         deleted = [DeleteTopicState(name=f"nowhere-{number:08}") for number in range(entries)]
+        partitions = [PartitionProduceData(index=number) for number in range(entries - 1)]
+        produced = [TopicProduceData(name="nowhere", partition_data=partitions)]
         described = [DescribeTopicPartitionsTopic(name=topic.name or "") for topic in deleted]
         for request, version in (
             (DeleteTopicsRequest(topics=deleted, timeout_ms=1000), 6),
             (DescribeTopicPartitionsRequest(topics=described), 0),
+            (ProduceRequest(acks=1, timeout_ms=1000, topic_data=produced), 9),
         ):
             asked = Client(Straight(node)).answer(request, version)
             if is_served:

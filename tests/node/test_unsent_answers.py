@@ -76,6 +76,9 @@ class FromFile:
 
     def held(self, connection: Connection, frame: memoryview, took_s: float) -> None: ...
 
+    def is_of_many(self, frame: memoryview) -> bool:
+        return False
+
     def failed(self, connection: Connection, error: BaseException) -> None:
         self.failures.append(error)
 
