@@ -10,24 +10,26 @@ org.apache.kafka.storage LogLoader.
 import logging
 
 from protocol.errors import KafkaError
+from protocol.records.batch import BatchHeader, crc_is_valid
 from storage import checkpoints
-from storage.file_names import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
-    LOG_SUFFIX,
-    SWAP_SUFFIX,
-    offset_of,
-)
+from storage.file_names import DELETED_SUFFIX
 from storage.files import Files
-from storage.log import losses, producer_replay, removal, rolling, segment_recovery, side_files, syncing
+from storage.log import (
+    losses,
+    producer_replay,
+    removal,
+    rolling,
+    segment_recovery,
+    side_files,
+    syncing,
+    unfinished_swaps,
+)
 from storage.log.found_files import END_OF_OFFSET, FoundFiles
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
 from storage.producers.producer_state import ProducerStates
 
 logger = logging.getLogger(__name__)
-
-_METADATA_SNAPSHOT_DELETED_SUFFIX = ".checkpoint.deleted"
 
 
 class InconsistentTopicIdError(Exception):
@@ -71,9 +73,10 @@ def _open(
         return
     going: set[str] = set()
     found = FoundFiles(names)
-    if found.unfinished:
+    unfinished = found.unfinished
+    if unfinished:
         going = {name.removesuffix(DELETED_SUFFIX) for name in names if name.endswith(DELETED_SUFFIX)}
-        names = _finish_swaps(log.files, log.directory, _remove_temporary(log.files, log.directory, names))
+        names = unfinished_swaps.settle(log.files, log.directory, names)
         found = FoundFiles(names)
     base_offsets = found.base_offsets
     log.snapshots.offsets = found.snapshots
@@ -88,7 +91,7 @@ def _open(
         segment = rolling.new_segment(log, base_offset, now_ms)
         segment.size = log.files.size_of(segment.log)
         log.segments.add(segment)
-    _drop_leftovers(log, clean=clean)
+    _drop_leftovers(log, overlaps=unfinished or not clean)
     epochs_known = checkpoints.LEADER_EPOCH_FILE in names and _load_leader_epochs(log)
     _load(
         log,
@@ -163,52 +166,6 @@ def _check_topic_id(log: LogState, names: set[str], found: str | None, *, clean:
         raise InconsistentTopicIdError(f"{log.directory} is of topic id {found}, not {log.topic_id}")
 
 
-def _remove_temporary(files: Files, directory: str, names: set[str]) -> set[str]:
-    """Deletes what was on its way out, or on its way in and not complete."""
-    gone = {
-        name
-        for name in names
-        if name.endswith(CLEANED_SUFFIX)
-        or (name.endswith(DELETED_SUFFIX) and not name.endswith(_METADATA_SNAPSHOT_DELETED_SUFFIX))
-    }
-    cleaned = [offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
-    least_cleaned = min((offset for offset in cleaned if offset is not None), default=None)
-    if least_cleaned is not None:
-        # a swap at or above a segment still being made is part of a split that didn't come to its end
-        # (KAFKA-6264)
-        gone |= {
-            name for name in names if name.endswith(SWAP_SUFFIX) and (offset_of(name) or 0) >= least_cleaned
-        }
-    for name in sorted(gone):
-        files.remove(f"{directory}/{name}")
-    return names - gone
-
-
-def _finish_swaps(files: Files, directory: str, names: set[str]) -> set[str]:
-    """Compacted segments that were complete take the place of those that they were made from."""
-    swaps = sorted(name for name in names if name.endswith(SWAP_SUFFIX))
-    if not swaps:
-        return names
-    # killed before it had synced these names: a power loss must not take them back while the old files are gone
-    files.sync_directory(directory)
-    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
-    bases = [offset for offset in map(offset_of, logs) if offset is not None]
-    if bases:
-        # where nothing is left in the new one, what lies beside the old one at its base goes all the same
-        end = max(segment_recovery.end_of_file(files, f"{directory}/{name}") for name in logs)
-        end = max(end, *(base + 1 for base in bases))
-        for name in sorted(names - set(swaps)):
-            offset = offset_of(name)
-            if offset is not None and min(bases) <= offset < end:
-                files.remove(f"{directory}/{name}")
-                names = names - {name}
-    # the logs first: what is found beside one that has its name is only given its own
-    for name in sorted(swaps, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
-        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
-    files.sync_directory(directory)
-    return {name.removesuffix(SWAP_SUFFIX) for name in names}
-
-
 def _remove_orphans(files: Files, directory: str, found: FoundFiles, *, going: set[str]) -> None:
     """`going`: what a kill has left of segments that were being deleted, whose indexes may be left."""
     bases = set(found.base_offsets)
@@ -242,11 +199,10 @@ def _begin_anew(log: LogState, offset: int, now_ms: int) -> None:
     log.flushing.begin_at(min(log.flushing.recovery_point, offset))
 
 
-def _drop_leftovers(log: LogState, *, clean: bool) -> None:
+def _drop_leftovers(log: LogState, *, overlaps: bool) -> None:
     """Drops segments where the one before holds the offsets that they begin at: empty ones that a failed roll left
     behind; and where compaction has put a segment in the place of several, and the power went while the disk had its
-    name and not yet that they are gone, these."""
-    overlaps = log.config.compacts and not clean
+    name and not yet that they are gone, these, though the topic may not be compacted any more."""
     leftovers = []
     if len(log.segments.row) == 1:
         return
@@ -262,16 +218,25 @@ def _drop_leftovers(log: LogState, *, clean: bool) -> None:
 
 
 def _reaches(segment: Segment, offset: int) -> bool:
-    """Whether a batch ends at or after the offset. The index isn't checked yet: it gives no more than a hint."""
+    """Whether a batch that holds ends at or after the offset. The index isn't checked yet: it gives no more than a
+    hint."""
     try:
         position = segment.offset_index.lookup(offset)
-        return segment.find(offset, position if 0 <= position < segment.size else 0) is not None
+        found = segment.find(offset, position if 0 <= position < segment.size else 0)
+        if found is None or _holds(segment, *found):
+            return found is not None
     except (FileNotFoundError, KafkaError):
         pass
     try:
-        return segment.find(offset, 0) is not None
+        found = segment.find(offset, 0)
+        return found is not None and _holds(segment, *found)
     except KafkaError:
         return False
+
+
+def _holds(segment: Segment, position: int, header: BatchHeader) -> bool:
+    batch = segment.files.read(segment.log, header.size_bytes, position)
+    return len(batch) == header.size_bytes and crc_is_valid(batch, 0, len(batch))
 
 
 def _load_leader_epochs(log: LogState) -> bool:
