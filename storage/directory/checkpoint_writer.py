@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from storage.background import Background, Lane
 from storage.files import Files
-from storage.log import removal
 
 logger = logging.getLogger(__name__)
 
@@ -48,36 +47,53 @@ class CheckpointWriter:
             files.sync(temporary)
 
         def then(failure: Exception | None) -> None:
-            self._writing.discard(name)
             if name in self._superseded:
-                self._superseded.discard(name)
-            elif failure is None:
-                if self._put_in_place(temporary, path):
-                    self._said[name] = data
+                self._ended(name)
+            elif failure is not None:
+                self._failed(path, failure)
+                self._ended(name)
+            # on the loop, not in the background: so what was written in the meantime isn't replaced by older news
+            elif self._put_in_place(temporary, path):
+                self._sync_name(name, data)
             else:
-                logger.error("%s can't be written: %s", path, failure)
-                if isinstance(failure, OSError):
-                    self._report(failure)
-            waiting = self._waiting.pop(name, None)
-            if waiting is not None:
-                self.write(name, waiting)
+                self._ended(name)
 
         self._background(work, then, lane=Lane.WRITING)
 
     def _put_in_place(self, temporary: str, path: str) -> bool:
-        # on the loop, not in the background: so what was written in the meantime isn't replaced by older news
         try:
             self._files.rename(temporary, path)
         except OSError as failure:
-            logger.error("%s can't be written: %s", path, failure)
-            self._report(failure)
+            self._failed(path, failure)
             return False
-        directory, files = self._path, self._files
-        self._background(lambda: files.sync_directory(directory), removal.log_failure, lane=Lane.WRITING)
         return True
 
+    def _sync_name(self, name: str, data: bytes) -> None:
+        directory, files = self._path, self._files
+
+        def synced(failure: Exception | None) -> None:
+            if failure is not None:
+                logger.error("%s can't be synced: %s", directory, failure)
+            elif name not in self._superseded:
+                self._said[name] = data
+            self._ended(name)
+
+        self._background(lambda: files.sync_directory(directory), synced, lane=Lane.WRITING)
+
+    def _ended(self, name: str) -> None:
+        self._writing.discard(name)
+        self._superseded.discard(name)
+        waiting = self._waiting.pop(name, None)
+        if waiting is not None:
+            self.write(name, waiting)
+
+    def _failed(self, path: str, failure: Exception) -> None:
+        logger.error("%s can't be written: %s", path, failure)
+        if isinstance(failure, OSError):
+            self._report(failure)
+
     def has_written(self, name: str, data: bytes) -> bool:
-        """Whether this is what the file says, and nothing else is on its way there."""
+        """Whether this is what the file says, even after a power loss, and nothing else is on its way there."""
         return self._said.get(name) == data and name not in self._writing
 
     def write_now(self, name: str, data: bytes) -> None:

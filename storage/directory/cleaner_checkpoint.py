@@ -58,7 +58,7 @@ class CleanerCheckpoint:
     def forget(self, key: TopicPartition) -> None:
         """The partition is here no more."""
         if self._offsets.pop(key, None) is not None:
-            if self._writer.has_written(checkpoints.CLEANER_OFFSET_FILE, self._last):
+            if self._has_written:
                 self._in_file.clear()
             self._in_file.add(key)
             self._write()
@@ -74,7 +74,14 @@ class CleanerCheckpoint:
         """A log of this name is about to be opened: nothing that the file says of an earlier one counts for it after
         a crash. Raises `OSError`."""
         if key in self._in_file:
-            self.write_now()
+            if self._has_written:
+                self._in_file.clear()
+            else:
+                self.write_now()
+
+    @property
+    def _has_written(self) -> bool:
+        return self._writer.has_written(checkpoints.CLEANER_OFFSET_FILE, self._last)
 
     def write_now(self) -> None:
         """At the end of a run, and where nothing old may be found later. Raises `OSError`."""

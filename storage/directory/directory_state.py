@@ -37,7 +37,7 @@ class DirectoryState:
         self.left_futures: dict[TopicPartition, PartitionLog] = {}
         """Of these, the logs that this run had open and has left: synced at its end with the others."""
         self.writer = CheckpointWriter(path, files, background, self.report)
-        self.offsets = OffsetCheckpoints(self.writer, self._checkpointed, self.report)
+        self.offsets = OffsetCheckpoints(self.writer, self._checkpointed)
         self.cleaner_offsets = CleanerCheckpoint(self.writer)
 
     def path_of(self, name: str) -> str:
@@ -63,6 +63,12 @@ class DirectoryState:
 
         log.report = self.report
         log.truncated = truncated
+
+    def name_is_free(self, key: TopicPartition) -> None:
+        """A log of this name is about to be made or opened: nothing that the checkpoints say of an earlier one counts
+        for it after a crash. Raises `OSError`."""
+        self.cleaner_offsets.name_is_free(key)
+        self.offsets.name_is_free(key)
 
     def forget(self, key: TopicPartition) -> None:
         """The partition's folder has gone."""

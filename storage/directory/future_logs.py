@@ -39,6 +39,7 @@ def open_future(
         directory.offsets.of_unopened(key) if found else (0, future_log_copying.start_offset_of(present), 0)
     )
     try:
+        directory.name_is_free(key)
         future = PartitionLog.open(
             directory.path_of(name) if folder is None else folder.path,
             present.topic,

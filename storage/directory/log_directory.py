@@ -76,8 +76,8 @@ class LogDirectory(DirectoryState):
         mark = self.path_of(checkpoints.CLEAN_SHUTDOWN_FILE)
         self.broker_epoch = checkpoints.read_clean_shutdown(self.files, mark)
         self.clean = self.broker_epoch is not None
-        self.offsets.load(self.files, self.path)
         self.unopened, self.unopened_futures, self._deleted = find(self.files, self.path)
+        self.offsets.load(self.files, self.path, self.unopened.keys() | self.unopened_futures.keys())
         self.cleaner_offsets.load(self.files, self.path, self.unopened)
 
     def begin(self) -> None:
@@ -137,10 +137,10 @@ class LogDirectory(DirectoryState):
         """
         key = (topic, partition)
         assert key not in self.futures, f"{topic}-{partition} is being moved to where it is"
-        self.cleaner_offsets.name_is_free(key)
+        self.name_is_free(key)
         metadata = topic == METADATA_TOPIC
         recovery_point, log_start_offset, high_watermark = (
-            (0, 0, 0) if metadata else self.offsets.to_open(key)
+            (0, 0, 0) if metadata else self.offsets.of_unopened(key)
         )
         folder = self.unopened.get(key)
         log = PartitionLog.open(

@@ -1,7 +1,7 @@
 """What a log directory's checkpoints say of its partitions: recovery points, log starts, high watermarks."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from protocol.topic_partition import TopicPartition
 from storage import checkpoints
@@ -20,43 +20,47 @@ class OffsetCheckpoints:
         self,
         writer: CheckpointWriter,
         opened: Callable[[], Mapping[TopicPartition, PartitionLog]],
-        report: Callable[[OSError], object],
     ) -> None:
         self._writer = writer
         self._opened = opened
-        self._report = report
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._written_log_starts: set[TopicPartition] = set()
         self._unforgotten: set[TopicPartition] = set()
-        """Deleted partitions whose log start is in the checkpoint still, since it couldn't be written."""
+        """Partitions that the file of log starts may speak of though they are gone."""
+        self._last_log_starts = b""
+        """What was encoded of these last."""
 
-    def load(self, files: Files, path: str) -> None:
-        """Takes what the last run wrote. Raises `OSError`."""
+    def load(self, files: Files, path: str, here: Collection[TopicPartition]) -> None:
+        """Takes what the last run wrote; a log start only of partitions that are here. A new one of the name begins at
+        0, as in Kafka (`LogManager.getOrCreateLog`): the run may have been killed before the file could say that the
+        one before it was deleted. Raises `OSError`."""
         self._recovery_points = _read(files, f"{path}/{checkpoints.RECOVERY_POINT_FILE}")
-        self._log_starts = _read(files, f"{path}/{checkpoints.LOG_START_FILE}")
-        self._written_log_starts = set(self._log_starts)
+        log_starts = _read(files, f"{path}/{checkpoints.LOG_START_FILE}")
+        self._log_starts = {key: offset for key, offset in log_starts.items() if key in here}
+        self._written_log_starts = set(log_starts)
+        self._unforgotten = log_starts.keys() - self._log_starts.keys()
         self._high_watermarks = _read(files, f"{path}/{checkpoints.HIGH_WATERMARK_FILE}")
 
     # ---- logs that aren't open
 
     def of_unopened(self, key: TopicPartition) -> tuple[int, int, int]:
-        """(recovery point, log start offset, high watermark); 0 where it isn't known."""
+        """(recovery point, log start offset, high watermark); 0 where it isn't known. Once it is opened, that is told
+        with `opened`."""
         return (
             self._recovery_points.get(key, 0),
             self._log_starts.get(key, 0),
             self._high_watermarks.get(key, 0),
         )
 
-    def to_open(self, key: TopicPartition) -> tuple[int, int, int]:
-        """`of_unopened` of a partition that is about to be opened; once it is, that is told with `opened`.
-
-        Nothing of an earlier partition of that name is left. Raises `OSError` where that can't be written.
-        """
+    def name_is_free(self, key: TopicPartition) -> None:
+        """A log of this name is about to be made: nothing that the file of log starts says of an earlier one counts for
+        it, even after a power loss, or it would begin there and drop what lies below. Raises `OSError`."""
         if key in self._unforgotten:
-            self._forget_log_starts()
-        return self.of_unopened(key)
+            if not self._has_written_log_starts:
+                self.write_log_starts_now()
+            self._forgotten()
 
     def opened(self, key: TopicPartition) -> None:
         """Its log says from here on how far it is."""
@@ -72,19 +76,21 @@ class OffsetCheckpoints:
         self._high_watermarks[key] = log.high_watermark
 
     def forget(self, key: TopicPartition) -> None:
-        """The partition is here no more."""
+        """The partition is here no more. The files follow in the background, once for all that go in a turn: what needs
+        them to is a new partition of the name, and `name_is_free` sees to that. Kafka writes them once for all that one
+        request deletes (`LogManager.asyncDelete`)."""
         self.opened(key)
         if key in self._written_log_starts:
-            # else a new topic of that name would begin at the old one's log start, dropping what lies below
+            if self._unforgotten and self._has_written_log_starts:
+                self._forgotten()  # those before this one
             self._unforgotten.add(key)
-            try:
-                self._forget_log_starts()
-            except OSError as failure:
-                logger.error("%s can't be written: %s", checkpoints.LOG_START_FILE, failure)
-                self._report(failure)
+            self.write_log_starts()
 
-    def _forget_log_starts(self) -> None:
-        self.write_log_starts_now()
+    @property
+    def _has_written_log_starts(self) -> bool:
+        return self._writer.has_written(checkpoints.LOG_START_FILE, self._last_log_starts)
+
+    def _forgotten(self) -> None:
         self._written_log_starts -= self._unforgotten
         self._unforgotten.clear()
 
@@ -131,7 +137,8 @@ class OffsetCheckpoints:
         }
         offsets = self._log_starts | opened
         self._written_log_starts |= set(offsets)
-        return checkpoints.encode_offsets(offsets)
+        self._last_log_starts = checkpoints.encode_offsets(offsets)
+        return self._last_log_starts
 
 
 def _read(files: Files, path: str) -> dict[TopicPartition, int]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.directory.log_directory import METADATA_TOPIC
+from storage.directory.log_directory import METADATA_TOPIC, LogDirectory
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch
 from tests.unit.storage.log_directories import UNIQUE, log_of, opened
@@ -241,18 +241,102 @@ def test_a_checkpoint_being_written_doesnt_bring_a_forgotten_log_start_back(
     for _ in range(1 + waiting):
         directory.checkpoint_log_starts()
     directory.delete_log(old, UNIQUE)
+    new = log_of(directory, topic_id="B" * 22)
     checkpoint = tmp_path / "log-start-offset-checkpoint"
     assert checkpoint.read_text() == "0\n0\n"
     while background.waiting:
         background.run_one()
         assert checkpoint.read_text() == "0\n0\n"
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
-    append(log_of(directory, topic_id="B" * 22), batch(3))
+    append(new, batch(3))
     directory.logs["orders", 0].delete_records_before(2)
     directory.checkpoint_log_starts()
     background.run_all()
     assert checkpoint.read_text() == "0\n1\norders 0 2\n"
     directory.close()
+
+
+def with_log_starts(path: Path, background: HeldBackground, count: int) -> LogDirectory:
+    """All checkpointed, and nothing waits."""
+    directory = opened(path, background)
+    for index in range(count):
+        log = log_of(directory, partition=index)
+        append(log, batch(50))
+        log.delete_records_before(40)
+    directory.checkpoint_log_starts()
+    background.run_all()
+    return directory
+
+
+def test_the_log_starts_of_all_that_are_deleted_in_a_turn_are_forgotten_in_the_background(
+    tmp_path: Path,
+) -> None:
+    background = HeldBackground()
+    directory = with_log_starts(tmp_path, background, 20)
+    done: list[str] = []
+    files.set_fault_hook(
+        lambda operation, path, _size: done.append(operation) if "log-start" in path else None
+    )
+    for index in range(20):
+        directory.delete_log(directory.logs["orders", index], f"{index:032}")
+    assert done == []
+    background.run_all()
+    assert done == ["write_whole", "sync", "rename"] * 2  # the first, and all that came while it was written
+    done.clear()
+    for index in range(20):
+        log_of(directory, partition=index, topic_id="B" * 22)
+    assert done == []
+    directory.close(clean=False)
+
+
+def test_one_write_frees_the_names_of_all_that_were_deleted(tmp_path: Path) -> None:
+    background = HeldBackground()
+    directory = with_log_starts(tmp_path, background, 20)
+    done: list[str] = []
+    files.set_fault_hook(
+        lambda operation, path, _size: done.append(operation) if "log-start" in path else None
+    )
+    for index in range(20):
+        directory.delete_log(directory.logs["orders", index], f"{index:032}")
+    for index in range(20):
+        log_of(directory, partition=index, topic_id="B" * 22)
+    assert done == ["write_whole", "sync", "rename"]
+    background.run_all()
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+    directory.close(clean=False)
+
+
+def test_a_name_is_free_only_once_the_disk_knows_the_checkpoint_by_its_name(tmp_path: Path) -> None:
+    background = HeldBackground()
+    directory = with_log_starts(tmp_path, background, 1)
+    directory.delete_log(directory.logs["orders", 0], UNIQUE)
+    while not (tmp_path / "log-start-offset-checkpoint").read_text().startswith("0\n0"):
+        background.run_one()
+    synced: list[str] = []
+    files.set_fault_hook(
+        lambda operation, path, _size: synced.append(path) if operation == "sync_directory" else None
+    )
+    log_of(directory, topic_id="B" * 22)
+    assert synced == [str(tmp_path)]
+    directory.close(clean=False)
+
+
+def test_a_log_start_that_a_killed_run_had_no_time_to_forget_is_not_that_of_a_new_partition(
+    tmp_path: Path,
+) -> None:
+    background = HeldBackground()
+    directory = with_log_starts(tmp_path, background, 1)
+    directory.delete_log(directory.logs["orders", 0], UNIQUE)
+    directory.close(clean=False)
+    checkpoint = tmp_path / "log-start-offset-checkpoint"
+    assert checkpoint.read_text() == "0\n1\norders 0 40\n"
+    directory = opened(tmp_path, background)
+    log = log_of(directory, topic_id="B" * 22)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert checkpoint.read_text() == "0\n0\n"
+    append(log, batch(3))
+    directory.close(clean=False)
+    assert log_of(opened(tmp_path, background), topic_id="B" * 22).log_end_offset == 3
 
 
 def test_a_log_start_that_couldnt_be_forgotten_is_before_its_name_is_used_again(tmp_path: Path) -> None:
