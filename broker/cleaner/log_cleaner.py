@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from broker.cleaner.choice import Cleanable, LogToJudge, is_wanted, judge, times_to_read
 from broker.cleaner.partition_cleaning import Cleaning, PassEndedError
 from broker.cleaner.passes import PassLostError, SlicedPasses
+from broker.cleaner.resting import Resting
 from broker.cleaner.settings import CleanerSettings
 from broker.cleaner.throttle import Throttle
 from protocol.errors import Error, KafkaError
@@ -38,8 +39,6 @@ log = logging.getLogger("barnabas.cleaner")
 
 TURN_S = 0.002
 BACKOFF_OF_ZERO_S = 0.05  # log.cleaner.backoff.ms may be 0
-RETRY_S = 15.0
-"""After a pass that failed without a fault of the partition's."""
 
 _SHORT_OF_MEANS = frozenset({errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 """Too little memory, too many open files: the machine's state, which says nothing of a disk."""
@@ -67,7 +66,7 @@ class LogCleaner:
 
             self._passes = WorkerPasses(environment.workers, environment.scheduler, self._passes)
         self._under_way: dict[Partition, Cleaning] = {}
-        self._resting: dict[Partition, float] = {}
+        self._resting = Resting(environment.clock)
         self._asked_for: dict[Partition, list[WhenCleaned]] = {}
         self._answered: dict[Partition, list[WhenCleaned]] = {}  # by the pass under way
         self._wanted: list[Partition] = []  # of the last round, the dirtiest last
@@ -163,8 +162,7 @@ class LogCleaner:
 
     def _a_round(self) -> Iterator[None]:
         """Choose and begin, then run retention of the others, which can wait for no round without a pass."""
-        now_s = self._clock.monotonic_s()
-        self._resting = {each: until_s for each, until_s in self._resting.items() if until_s > now_s}
+        self._resting.forget_others()
         self.uncleanable = {each: why for each, why in self.uncleanable.items() if not each.is_gone}
         wanted: list[tuple[float, Partition]] = []
         for partition in self._partitions.all_compacted():
@@ -193,8 +191,9 @@ class LogCleaner:
         """What of it a pass would compact; None where none may be made, or is wanted."""
         if self._may_be_cleaned(partition):
             yield from self._read_times(partition)
-        cleanable = self._judge(partition) if self._may_be_cleaned(partition) else None
-        return cleanable if cleanable is not None and is_wanted(cleanable, partition.topic.config) else None
+        config = partition.topic.config  # which may say by now that it is compacted no more
+        cleanable = self._judge(partition) if config.compacts and self._may_be_cleaned(partition) else None
+        return cleanable if cleanable is not None and is_wanted(cleanable, config) else None
 
     def _read_times(self, partition: Partition) -> Iterator[None]:
         """What can't be read `_judge` meets again, and tells of."""
@@ -267,11 +266,11 @@ class LogCleaner:
                 first_dirty_offset=first_dirty_offset,
                 first_uncleanable_offset=first_uncleanable_offset,
                 now_ms=self._clock.now_ms(),
-                max_keys=self._settings.max_keys,
+                max_keys=self._resting.keys_for(partition, self._settings.max_keys),
             )
         except KafkaError as error:
             log.error("%s can't be compacted now: %s", opened.directory, error)
-            self._resting[partition] = self._clock.monotonic_s() + RETRY_S
+            self._resting.rest(partition)
             _tell_all(self._answered.pop(partition, ()), error)
             return
         cleaning = Cleaning(partition, plan, self._clock, self._passed, self._outcome)
@@ -299,10 +298,10 @@ class LogCleaner:
             self._passes.rest()  # no round does it
 
     def _finished(self, cleaning: Cleaning, result: CleaningResult) -> None:
-        plan, stats = cleaning.plan, result.stats
-        cleaning.partition.directory.cleaner_offsets.set(
-            (plan.topic, plan.partition), result.first_dirty_offset
-        )
+        plan, stats, partition = cleaning.plan, result.stats, cleaning.partition
+        self._resting.came_through(partition)
+        key = plan.topic, plan.partition
+        partition.directory.cleaner_offsets.set(key, result.first_dirty_offset)
         log.info(
             "%s was compacted up to offset %d: %d of %d records, %d of %d bytes stay, in %.1f s",
             cleaning.name,
@@ -322,8 +321,9 @@ class LogCleaner:
         if isinstance(error, OSError):
             self._disk_refused(partition, error)
         elif isinstance(error, PassLostError | ReplacedMeanwhileError):
-            log.error("%s is compacted later: %s", cleaning.name, error)
-            self._resting[partition] = self._clock.monotonic_s() + RETRY_S
+            rest_s = self._resting.rest(partition, is_lost=isinstance(error, PassLostError))
+            keys = self._resting.keys_for(partition, self._settings.max_keys)
+            log.error("%s is compacted in %d s, %d keys at a time: %s", cleaning.name, rest_s, keys, error)
         else:
             self._mark_uncleanable(partition, error)
 
@@ -340,7 +340,7 @@ class LogCleaner:
 
     def _disk_refused(self, partition: Partition, error: OSError) -> None:
         log.error("%s can't be compacted now: %s", partition.log.directory, error)
-        self._resting[partition] = self._clock.monotonic_s() + RETRY_S
+        self._resting.rest(partition)
         if error.errno not in _SHORT_OF_MEANS:
             partition.log.report(error)
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 from pathlib import Path
 
 import pytest
 
 from broker.cleaner.partition_cleaning import PassEndedError
+from broker.cleaner.passes import Pass, PassLostError, Told
+from broker.cleaner.throttle import Throttle
 from broker.replicas.partition import Partition
+from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ConfigRecord
+from storage.cleaning.plan import CleaningPlan
 from tests.node.compacted import (
     append,
     checkpoint,
@@ -47,6 +53,15 @@ async def test_truncation_ends_a_pass_whose_segment_is_about_to_be_put_in_place(
     assert partition_of(node) not in node.cleaner._resting
 
 
+def set_policy(node: Server, policy: str, *others: tuple[str, str]) -> None:
+    node.metadata.append(
+        [
+            ConfigRecord(resource_type=2, resource_name="t", name=name, value=value)
+            for name, value in (("cleanup.policy", policy), *others)
+        ]
+    )
+
+
 async def test_a_topic_that_is_compacted_no_more_keeps_its_records(tmp_path: Path) -> None:
     node = await with_topic(tmp_path)
     fill(node, 200, 200)
@@ -55,12 +70,69 @@ async def test_a_topic_that_is_compacted_no_more_keeps_its_records(tmp_path: Pat
     done: list[Exception | None] = []
     node.cleaner.clean_now(partition_of(node), done.append)
     await until(lambda: log.cleaning is not None)
-    node.metadata.append(
-        [ConfigRecord(resource_type=2, resource_name="t", name="cleanup.policy", value="delete")]
-    )
+    set_policy(node, "delete")
     await until(lambda: bool(done))
     assert isinstance(done[0], PassEndedError)
     assert log.size == size
+
+
+async def test_a_topic_that_is_compacted_again_goes_on_from_where_it_was(tmp_path: Path) -> None:
+    node = await with_topic(tmp_path)
+    fill(node)
+    await cleaned(node)
+    fill(node, 200, 200)
+    log = partition_of(node).log
+    done: list[Exception | None] = []
+    node.cleaner.clean_now(partition_of(node), done.append)
+    await until(lambda: log.cleaning is not None)
+    set_policy(node, "delete")
+    await until(lambda: bool(done))
+    assert node.cleaner._under_way == {}
+    assert not [*tmp_path.rglob("*.cleaned"), *tmp_path.rglob("*.swap")]
+    assert checkpoint(node) == 20
+    set_policy(node, "compact")
+    assert checkpoint(node) == 20
+    assert await cleaned(node) is None
+    assert checkpoint(node) == 220
+
+
+async def test_a_topic_that_a_round_has_found_and_that_is_compacted_no_more_has_no_pass(
+    tmp_path: Path,
+) -> None:
+    node = await with_topic(tmp_path)
+    fill(node)
+    set_policy(node, "delete", ("min.cleanable.dirty.ratio", "0"))
+    node.cleaner._wanted = [partition_of(node)]
+    assert [*node.cleaner._begin_some()]
+    assert node.cleaner._under_way == {}
+
+
+async def test_a_pass_that_is_lost_again_is_made_later_and_with_fewer_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await with_topic(tmp_path)
+    fill(node)
+    keys: list[int] = []
+    begin = node.cleaner._passes.begin
+
+    def noted(plan: CleaningPlan, told: Told, throttle: Throttle) -> Pass:
+        keys.append(plan.max_keys)
+        return begin(plan, told, throttle)
+
+    def refused(_fd: int, _size: int) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(node.cleaner._passes, "begin", noted)
+    with monkeypatch.context() as patched:
+        patched.setattr(mmap, "mmap", refused)
+        for _ in range(2):
+            assert isinstance(await cleaned(node), PassLostError)
+    assert await cleaned(node) is None
+    assert [keys[0] // each for each in keys] == [1, 2, 4]
+    told = [line for line in caplog.messages if "is compacted in" in line]
+    assert [line.split(" s,")[0].split()[-1] for line in told] == ["15", "30"]
+    await cleaned(node)
+    assert keys[-1] == keys[0]
 
 
 async def test_a_pass_that_fails_leaves_what_was_compacted_before_it(tmp_path: Path) -> None:
