@@ -55,6 +55,7 @@ class Housekeeping:
         log_dir_failures: LogDirFailures,
         partitions: Partitions,
         snapshots: MetadataSnapshots,
+        metadata_log: PartitionLog,
         listeners: Sequence[Listener],
     ) -> None:
         self._config = config
@@ -64,6 +65,7 @@ class Housekeeping:
         self._log_dir_failures = log_dir_failures
         self._partitions = partitions
         self._snapshots = snapshots
+        self._metadata_log = metadata_log
         self._listeners = listeners
         self._timers: dict[str, Scheduled] = {}
         self._under_way: set[str] = set()
@@ -157,14 +159,16 @@ class Housekeeping:
                 each = these[at]
                 at += 1
                 do(each)
+            if at < len(these):
+                self._timers[f"the rest of {what}"] = self._scheduler.call_soon(
+                    self._go_on, what, do, these, at
+                )
+                return
         except BaseException:
             self._under_way.discard(what)
             raise
-        if at < len(these):
-            self._timers[f"the rest of {what}"] = self._scheduler.call_soon(self._go_on, what, do, these, at)
-        else:
-            self._timers.pop(f"the rest of {what}", None)
-            self._under_way.discard(what)
+        self._timers.pop(f"the rest of {what}", None)
+        self._under_way.discard(what)
 
     @staticmethod
     def _of_log(what: str, task: Callable[[PartitionLog], object], each: PartitionLog) -> None:
@@ -183,10 +187,13 @@ class Housekeeping:
         self._each_directory("log start offsets", lambda directory: directory.checkpoint_log_starts())
 
     def flush_due_logs(self) -> None:
-        """flush.ms: logs with records that have waited so long are synced."""
+        """flush.ms: logs with records that have waited so long are synced. So is what too little memory kept from
+        being so, of any log."""
         now_ms = self._clock.now_ms()
+        self._metadata_log.go_on_flushing()
 
         def flush(log: PartitionLog) -> None:
+            log.go_on_flushing()
             if log.config.flush_ms != LONG_MAX:
                 log.flush_if_due(now_ms)
 

@@ -212,6 +212,7 @@ class Server:
             log_dir_failures=self.log_dir_failures,
             partitions=self.partitions,
             snapshots=self.metadata.snapshots,
+            metadata_log=self.metadata.log,
             listeners=[*self.listeners.values()],
         )
 

@@ -111,7 +111,7 @@ class LogCleaner:
         self._throttle = Throttle(self._settings.bytes_per_s, self._scheduler.time())
         self._cancel()
         for cleaning in [*self._under_way.values()]:
-            self._keep_checkpoint(cleaning)
+            cleaning.keep_checkpoint()
             cleaning.end()
         self.look()
 
@@ -268,14 +268,14 @@ class LogCleaner:
                 now_ms=self._clock.now_ms(),
                 max_keys=self._resting.keys_for(partition, self._settings.max_keys),
             )
-        except KafkaError as error:
+            cleaning = Cleaning(partition, plan, self._clock, self._passed, self._outcome)
+            self._under_way[partition] = cleaning
+            cleaning.begin(self._passes, self._throttle)
+        except (KafkaError, MemoryError) as error:
+            self._under_way.pop(partition, None)
             log.error("%s can't be compacted now: %s", opened.directory, error)
             self._resting.rest(partition)
             _tell_all(self._answered.pop(partition, ()), error)
-            return
-        cleaning = Cleaning(partition, plan, self._clock, self._passed, self._outcome)
-        self._under_way[partition] = cleaning
-        cleaning.begin(self._passes, self._throttle)
 
     def _passed(self) -> None:
         """The next ones of those that the last round found may begin; where there are none, a round."""
@@ -288,10 +288,13 @@ class LogCleaner:
     def _outcome(self, cleaning: Cleaning, outcome: CleaningResult | Exception) -> None:
         partition = cleaning.partition
         self._under_way.pop(partition, None)
-        if isinstance(outcome, CleaningResult):
-            self._finished(cleaning, outcome)
-        elif not isinstance(outcome, PassEndedError):
-            self._failed(cleaning, outcome)
+        try:
+            if isinstance(outcome, CleaningResult):
+                self._finished(cleaning, outcome)
+            elif not isinstance(outcome, PassEndedError):
+                self._failed(cleaning, outcome)
+        except MemoryError as error:
+            outcome = error
         self._answer(cleaning, outcome)
         self.look()
         if not self._settings.threads and not self._under_way:
@@ -317,26 +320,16 @@ class LogCleaner:
         partition = cleaning.partition
         if partition.is_gone:
             return
-        self._keep_checkpoint(cleaning)
+        cleaning.keep_checkpoint()
         if isinstance(error, OSError):
             self._disk_refused(partition, error)
-        elif isinstance(error, PassLostError | ReplacedMeanwhileError):
-            rest_s = self._resting.rest(partition, is_lost=isinstance(error, PassLostError))
+        elif isinstance(error, PassLostError | ReplacedMeanwhileError | MemoryError):
+            is_lost = isinstance(error, PassLostError | MemoryError)
+            rest_s = self._resting.rest(partition, is_lost=is_lost)
             keys = self._resting.keys_for(partition, self._settings.max_keys)
             log.error("%s is compacted in %d s, %d keys at a time: %s", cleaning.name, rest_s, keys, error)
         else:
             self._mark_uncleanable(partition, error)
-
-    def _keep_checkpoint(self, cleaning: Cleaning) -> None:
-        """A pass that failed says where the next one begins, as in Kafka, where nothing says so yet: at the log start.
-
-        What is said already stays. It is where the pass began, or less where the log was truncated meanwhile; and it
-        is none of this pass's where the partition is gone, since another may have its name.
-        """
-        partition, key = cleaning.partition, (cleaning.plan.topic, cleaning.plan.partition)
-        offsets = partition.directory.cleaner_offsets
-        if not partition.is_gone and not partition.log.closed and offsets.get(key) is None:
-            offsets.set(key, partition.log.log_start_offset)
 
     def _disk_refused(self, partition: Partition, error: OSError) -> None:
         log.error("%s can't be compacted now: %s", partition.log.directory, error)
@@ -359,6 +352,12 @@ class LogCleaner:
         if partition in self._under_way or partition not in self._asked_for:
             return  # who is at it looks here when it is done
         waiting = self._asked_for.pop(partition)
+        try:
+            self._begin_for(partition, waiting)
+        except MemoryError as error:
+            _tell_all(waiting, error)
+
+    def _begin_for(self, partition: Partition, waiting: list[WhenCleaned]) -> None:
         opened, config = partition.log, partition.topic.config
         if not config.compacts or partition.is_gone or partition in self.uncleanable:
             why = self.uncleanable.get(partition, "it isn't compacted, or is deleted")
@@ -397,4 +396,5 @@ class LogCleaner:
 
 def _tell_all(waiting: Iterable[WhenCleaned], error: Exception | None) -> None:
     for then in waiting:
-        then(error)
+        with suppress(MemoryError):  # the others are told
+            then(error)

@@ -58,8 +58,13 @@ class Cleaning:
         return f"{self.plan.topic}-{self.plan.partition}"
 
     def begin(self, passes: Passes, throttle: Throttle) -> None:
+        """Raises MemoryError, and then nothing has begun."""
         self._log.cleaning = self.end
-        self._pass = passes.begin(self.plan, self, throttle)
+        try:
+            self._pass = passes.begin(self.plan, self, throttle)
+        except MemoryError:
+            self._log.cleaning = None
+            raise
 
     def end(self) -> None:
         """It comes to nothing: what was put in place stays, and so does the checkpoint."""
@@ -78,11 +83,26 @@ class Cleaning:
         if not self._log.closed:  # else the folder may be another's by now
             discard_cleaned(self._log.files, self.plan.directory)
 
+    def keep_checkpoint(self) -> None:
+        """A pass that failed says where the next one begins, as in Kafka, where nothing says so yet: at the log start.
+
+        What is said already stays. It is where the pass began, or less where the log was truncated meanwhile; and it
+        is none of this pass's where the partition is gone, since another may have its name.
+        """
+        partition, key = self.partition, (self.plan.topic, self.plan.partition)
+        offsets = partition.directory.cleaner_offsets
+        if not partition.is_gone and not partition.log.closed and offsets.get(key) is None:
+            offsets.set(key, partition.log.log_start_offset)
+
     # ---- told by the pass
 
     def cleaned(self, segment: CleanedSegment) -> None:
-        self._ready.append(segment)
-        self._replace_next()
+        try:
+            self._ready.append(segment)
+        except MemoryError as error:
+            self._end(error)  # a pass without it would be none
+        else:
+            self._replace_next()
 
     def finished(self, result: CleaningResult) -> None:
         self._pass = None
@@ -101,7 +121,10 @@ class Cleaning:
             return
         if self._ready:
             self._is_replacing = True
-            self._log.replace_segments(self._ready.popleft(), self._replaced)
+            try:
+                self._log.replace_segments(self._ready.popleft(), self._replaced)
+            except MemoryError as error:
+                self._replaced(error)
         elif self._result is not None:
             self._tell(self._result)
 

@@ -60,7 +60,11 @@ class WorkerPasses:
                 return self._instead.begin(plan, told, throttle)
             desk.instead = partial(self._instead.begin, plan, told, throttle)
         self._busy.append(desk)
-        desk.begin(plan, told, throttle)
+        try:
+            desk.begin(plan, told, throttle)
+        except MemoryError:
+            desk.end(_nobody)
+            raise
         return desk
 
     def _freed(self, desk: _Desk) -> None:

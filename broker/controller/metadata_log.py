@@ -215,8 +215,8 @@ class MetadataLog:
         self._is_following = False
 
     def _sync(self, end_offset: int) -> None:
-        self.log.flush(self._clock.now_ms())
         self.log.when_flushed(end_offset, partial(self._synced, self._leads))
+        self.log.flush(self._clock.now_ms())  # or later, where there is too little memory
 
     def _synced(self, epoch: int, failure: Exception | None) -> None:
         if epoch != self._leads:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.image import MetadataContradictionError
@@ -170,6 +171,17 @@ class MetadataSnapshots:
             return
         self.is_writing = True
         path = self._path(snapshot_id)
+
+        def then(size: int, failure: Exception | None) -> None:
+            if failure is not None:
+                log.error("the snapshot %s of the metadata can't be written: %s", path, failure)
+                return
+            log.info("wrote the snapshot %s of the metadata, %d bytes", path, size)
+            if end_offset < self._log.log_start_offset:
+                return  # the log has begun anew meanwhile, behind one that was fetched: the next start deletes this one
+            self.ids.append(snapshot_id)
+            self._kept[snapshot_id] = (size, now_ms)
+
         try:
             data = yield from encode_snapshot(
                 values,
@@ -179,24 +191,12 @@ class MetadataSnapshots:
                 last_contained_log_timestamp_ms=now_ms,
                 now_ms=now_ms,
             )
+            self._put(path, data, lambda part: None, partial(then, len(data)))
         except BaseException as error:
             self.is_writing = False  # else no other one would ever be written
             if not isinstance(error, MemoryError):
                 raise
             log.error("there is too little memory for the snapshot %s of the metadata", path)
-            return
-
-        def then(failure: Exception | None) -> None:
-            if failure is not None:
-                log.error("the snapshot %s of the metadata can't be written: %s", path, failure)
-                return
-            log.info("wrote the snapshot %s of the metadata, %d bytes", path, len(data))
-            if end_offset < self._log.log_start_offset:
-                return  # the log has begun anew meanwhile, behind one that was fetched: the next start deletes this one
-            self.ids.append(snapshot_id)
-            self._kept[snapshot_id] = (len(data), now_ms)
-
-        self._put(path, data, lambda part: None, then)
 
     def take(
         self,
@@ -240,7 +240,11 @@ class MetadataSnapshots:
             then(failure)
 
         self.is_writing = True
-        self._background(work, written, lane=Lane.WRITING)
+        try:
+            self._background(work, written, lane=Lane.WRITING)
+        except MemoryError:
+            self.is_writing = False
+            raise
 
     def begin_with(self, snapshot_id: SnapshotId, now_ms: int) -> None:
         """The log begins anew where this snapshot ends, and no other one is needed. Raises KafkaError where the disk

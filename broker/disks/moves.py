@@ -243,7 +243,6 @@ class LogDirMoves:
 
     def _sync(self, move: LogDirMove) -> None:
         """What has come so far is synced in the background, so that little is left to be when the places change."""
-        move.synced = move.syncing = True
         end_offset = move.log.log_end_offset
         move.log.flush(self._clock.now_ms())
 
@@ -251,7 +250,13 @@ class LogDirMoves:
             move.syncing = False
             self._scheduler.call_soon(self._soon)  # not within the flush, which isn't over while it tells
 
-        move.log.when_flushed(end_offset, then)
+        move.syncing = True
+        try:
+            move.log.when_flushed(end_offset, then)
+        except MemoryError:
+            move.syncing = False
+            raise
+        move.synced = True
 
     def _change_places(self, partition: Partition, move: LogDirMove) -> None:
         """Record the new directory, then promote the future log. Raises one of `FAULTS`."""

@@ -199,7 +199,11 @@ class Leader:
             return log.log_end_offset
         if not self._waits_for_sync:
             self._waits_for_sync = True
-            log.when_flushed(log.log_end_offset, self._synced)
+            try:
+                log.when_flushed(log.log_end_offset, self._synced)
+            except MemoryError:
+                self._waits_for_sync = False
+                raise
         return log.recovery_point
 
     def _synced(self, failure: Exception | None) -> None:

@@ -58,7 +58,11 @@ class CheckpointWriter:
             else:
                 self._ended(name)
 
-        self._background(work, then, lane=Lane.WRITING)
+        try:
+            self._background(work, then, lane=Lane.WRITING)
+        except MemoryError:
+            self._writing.discard(name)
+            raise
 
     def _put_in_place(self, temporary: str, path: str) -> bool:
         try:

@@ -3,6 +3,8 @@
 Source: kafka.log.LogManager (getOrCreateLog of a future log, replaceCurrentWithFutureLog).
 """
 
+from contextlib import suppress
+
 from protocol.errors import KafkaError
 from protocol.topic_partition import TopicPartition
 from storage.background import Lane
@@ -184,12 +186,13 @@ def promote(
     source.logs.pop(key, None)
     source.cleaner_offsets.move(key, directory.cleaner_offsets)
     source.forget(key)
-    for changed in (directory, source):
-        _sync_names(changed)
-    if was_created:
-        removal.remove_directory_later(
-            source.files, doomed, source.background, present.config.file_delete_delay_ms
-        )
+    with suppress(MemoryError):  # the places have changed; what is out of use the next start finds
+        for changed in (directory, source):
+            _sync_names(changed)
+        if was_created:
+            removal.remove_directory_later(
+                source.files, doomed, source.background, present.config.file_delete_delay_ms
+            )
 
 
 @told_to_clients

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
 from protocol.broken_invariant import stops_the_broker
 from storage.background import Lane, Then
@@ -73,8 +74,7 @@ class Flushing:
         self.under_way -= 1
 
     def end(self, begun: int, target: int) -> None:
-        """The flush has synced all below `target`, unless the log was truncated meanwhile."""
-        self.stop()
+        """A flush that has ended has synced all below `target`, unless the log was truncated meanwhile."""
         if begun == self._truncations:
             self.synced_to(max(self.recovery_point, target))
         else:
@@ -125,7 +125,8 @@ def _tell(waiters: Sequence[Then], failure: Exception | None) -> None:
         try:
             then(failure)
         except Exception as error:
-            logger.exception("Somebody who waited for a flush can't be told")
+            with suppress(MemoryError):  # the others are told
+                logger.exception("Somebody who waited for a flush can't be told")
             if broken is None and stops_the_broker(error):
                 broken = error
     if broken is not None:

@@ -10,6 +10,7 @@ Source: LocalLog.replaceSegments.
 """
 
 import contextlib
+import errno
 import logging
 
 from storage.background import Lane, Then
@@ -37,8 +38,13 @@ def replace_segments(log: LogState, cleaned: CleanedSegment, then: Then) -> None
         return
     log.replacement = cleaned, then
     end_offset = log.log_end_offset
-    syncing.flush_to(log, end_offset, log.flushing.last_ms)
-    syncing.when_flushed(log, end_offset, lambda failure: _begin(log, cleaned, failure))
+    try:
+        syncing.flush_to(log, end_offset, log.flushing.last_ms)
+        syncing.when_flushed(log, end_offset, lambda failure: _begin(log, cleaned, failure))
+    except MemoryError:
+        if log.replacement is not None and log.replacement[0] is cleaned:
+            log.replacement = None
+        raise
 
 
 def _begin(log: LogState, cleaned: CleanedSegment, failure: Exception | None) -> None:
@@ -60,7 +66,7 @@ def _begin(log: LogState, cleaned: CleanedSegment, failure: Exception | None) ->
                 file_path(directory, base_offset, suffix) + SWAP_SUFFIX,
                 optional=suffix == TXN_INDEX_SUFFIX,
             )
-    except OSError as error:
+    except (OSError, MemoryError) as error:
         _stop(log, cleaned, then, error)
         return
     _sync_names(log, lambda failure: _go_on(log, cleaned, failure))
@@ -91,11 +97,18 @@ def _go_on(log: LogState, cleaned: CleanedSegment, failure: Exception | None) ->
     if failure is not None or old is None:
         _stop(log, cleaned, then, failure or _changed(log))
         return
+    try:
+        segment = _segment_of(log, cleaned, old[0])
+    except MemoryError as error:
+        _stop(log, cleaned, then, error)
+        return
     log.replacement = None
     try:
-        paths = _replace(log, cleaned, old)
-    except OSError as error:
-        log.give_up(error)
+        paths = _replace(log, segment, old)
+    except (OSError, MemoryError) as error:
+        log.give_up(
+            error if isinstance(error, OSError) else OSError(errno.ENOMEM, "there is too little memory")
+        )
         then(error)
         return
     _sync_names(log, lambda failure: _end(log, paths, then, failure))
@@ -109,26 +122,30 @@ def _stop(log: LogState, cleaned: CleanedSegment, then: Then, why: Exception) ->
     return failure
 
 
-def _replace(log: LogState, cleaned: CleanedSegment, old: list[Segment]) -> list[str]:
-    """Returns the paths of what is out of use now. Where it fails the log can't be used any more."""
+def _segment_of(log: LogState, cleaned: CleanedSegment, first: Segment) -> Segment:
     segment = Segment(
         log.files,
         log.directory,
         cleaned.base_offset,
-        created_ms=old[0].created_ms,
-        jitter_ms=old[0].jitter_ms,
-        max_index_bytes=old[0].max_index_bytes,
+        created_ms=first.created_ms,
+        jitter_ms=first.jitter_ms,
+        max_index_bytes=first.max_index_bytes,
     )
     segment.size = cleaned.log_bytes
     segment.max_timestamp_ms = cleaned.max_timestamp_ms
     segment.max_timestamp_offset = cleaned.max_timestamp_offset
+    return segment
+
+
+def _replace(log: LogState, segment: Segment, old: list[Segment]) -> list[str]:
+    """Returns the paths of what is out of use now. Where it fails the log can't be used any more."""
     log.segments.replace(old, segment)
     log.read_positions = None
     paths = []
     for each in old:
         paths += each.mark_deleted()
     for suffix in SEGMENT_SUFFIXES:
-        path = file_path(log.directory, cleaned.base_offset, suffix)
+        path = file_path(log.directory, segment.base_offset, suffix)
         _rename(log, path + SWAP_SUFFIX, path, optional=suffix == TXN_INDEX_SUFFIX)
     for each in old[1:]:
         paths += log.snapshots.mark_deleted(each.base_offset)
@@ -187,7 +204,10 @@ def _discard(log: LogState, base_offset: int) -> None:
 
 def _sync_names(log: LogState, then: Then) -> None:
     files, directory = log.files, log.directory
-    log.background(lambda: files.sync_directory(directory), then, lane=Lane.DELETING)
+    try:
+        log.background(lambda: files.sync_directory(directory), then, lane=Lane.DELETING)
+    except MemoryError as error:
+        then(error)
 
 
 def _changed(log: LogState) -> ReplacedMeanwhileError:

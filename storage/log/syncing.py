@@ -41,15 +41,27 @@ def _start(log: LogState) -> None:
         sync_all(files, paths, directories)
 
     def then(failure: Exception | None) -> None:
+        flushing.stop()
         if failure is not None:
-            flushing.stop()
             _fail(log, failure)
             return
         flushing.end(begun, _trusted_up_to(log, active, target))
         if not flushing.running:
             _start(log)
 
-    log.background(work, then, lane=flushing.lane)
+    try:
+        log.background(work, then, lane=flushing.lane)
+    except MemoryError:
+        flushing.stop()
+        raise
+
+
+def go_on(log: LogState) -> None:
+    """Does what too little memory may have kept from being done: begins what is wanted and isn't under way, and tells
+    who waits for what is synced."""
+    log.flushing.tell_synced()
+    if not log.flushing.running:
+        _start(log)
 
 
 def _trusted_up_to(log: LogState, active: int, target: int) -> int:

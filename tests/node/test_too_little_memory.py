@@ -2,48 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.cleaner.log_cleaner import LogCleaner
+from broker.cleaner.partition_cleaning import Cleaning
+from broker.cleaner.passes import SlicedPasses
+from broker.cleaner.throttle import Throttle
+from broker.cleaner.worker_passes import WorkerPasses
 from broker.controller import snapshots
 from broker.controller.metadata_log import MetadataLog
 from broker.disks import moves
+from broker.environment.scheduler import LoopScheduler
 from broker.replicas.leader import Leader
 from broker.server import Server
 from coordinator.transaction import state_manager
 from coordinator.transaction.settings import TransactionSettings
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error
-from storage.directory import future_log_copying
+from storage.directory import future_log_copying, future_logs
+from storage.directory.cleaner_checkpoint import CleanerCheckpoint
+from storage.log.flushing import Flushing
 from storage.log.partition_log import PartitionLog
-from tests.node.compacted import fill, partition_of, until, with_topic
+from tests.node.compacted import append, fill, partition_of, records, until, with_topic
 from tests.node.log_dirs import LOST, filled, move
 from tests.node.log_dirs import fail as fail_directory
 from tests.node.log_dirs import until as until_it_is
 from tests.node.metadata_logs import ALWAYS, begin, topic
 from tests.node.transactional import Producer, coordinating, markers, state
 from tests.support.disk import files
+from tests.support.failing_calls import fail
 from tests.support.whole_server import clock_of
 
 
-def fail(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, at: int = 1, error: Exception | None = None
-) -> None:
-    """A call has too little memory, or fails in another way: the one of this number, or with 0 each."""
-    calls = 0
-    as_ever = getattr(owner, name)
+class StillWorker:
+    """A process that nothing can be sent to, and whoever starts it."""
 
-    def failing(*args: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if at in (0, calls):
-            raise error or MemoryError
-        return as_ever(*args, **options)
+    killed = False
 
-    monkeypatch.setattr(owner, name, failing)
+    def start(self, *_: Any) -> StillWorker:
+        return self
+
+    def send(self, _: object) -> None:
+        raise MemoryError
+
+    def kill(self, gone: Callable[[], None]) -> None:
+        self.killed = True
 
 
 @pytest.fixture(autouse=True)
@@ -186,6 +193,33 @@ def test_a_snapshot_that_fails_otherwise_is_told_and_the_next_one_is_written(
     assert len(metadata.snapshots.ids) == len(before) + 1
 
 
+def test_the_next_snapshot_is_written_though_one_could_not_wait_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = begin(tmp_path, ALWAYS)
+    before = [*metadata.snapshots.ids]
+    fail(monkeypatch, metadata.snapshots, "_background")
+    metadata.append(topic("a"))
+    assert metadata.snapshots.ids == before
+    assert not metadata.snapshots.is_writing
+    metadata.append(topic("b"))
+    assert len(metadata.snapshots.ids) == len(before) + 1
+
+
+async def test_a_change_of_the_metadata_is_committed_though_its_sync_had_to_begin_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await coordinating(tmp_path)
+    node.metadata.commit_when_synced()
+    with monkeypatch.context() as patch:
+        fail(patch, node.metadata.log, "background")
+        with pytest.raises(MemoryError):
+            node.metadata.append(topic("a"))
+    assert "a" not in node.metadata.image.topics
+    node.housekeeping.flush_due_logs()
+    await until(lambda: "a" in node.metadata.image.topics)
+
+
 async def test_a_failed_directory_is_recorded_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = await filled(tmp_path)
     fail(monkeypatch, MetadataLog, "append")
@@ -205,6 +239,74 @@ async def test_a_move_between_directories_goes_on(tmp_path: Path, monkeypatch: p
     assert move(node, LOST, tmp_path / "c") is Error.NONE
     partition = node.partitions.get("t", LOST)
     await until_it_is(lambda: partition.directory.path == str(tmp_path / "c"))
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(PartitionLog, "flush"), (PartitionLog, "when_flushed"), (future_logs, "_sync_names")],
+)
+async def test_a_move_between_directories_goes_on_where_it_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+) -> None:
+    monkeypatch.setattr(moves, "RETRY_S", 0.001)
+    node = await filled(tmp_path)
+    fail(monkeypatch, owner, name)
+    assert move(node, LOST, tmp_path / "c") is Error.NONE
+    partition = node.partitions.get("t", LOST)
+    await until_it_is(lambda: partition.directory.path == str(tmp_path / "c"))
+    assert not partition.log.closed
+
+
+async def test_the_leader_waits_for_a_sync_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await with_topic(tmp_path, flush_messages="1")
+    with monkeypatch.context() as patch:
+        fail(patch, Flushing, "wait")
+        with pytest.raises(MemoryError):
+            append(node, b"a")
+    append(node, b"b")
+    await until(lambda: partition_of(node).log.high_watermark == 2)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "at"),
+    [
+        (Cleaning, "__init__", 1),
+        (CleanerCheckpoint, "set", 1),
+        (PartitionLog, "replace_segments", 1),
+        (PartitionLog, "replace_segments", 2),
+        (LogCleaner, "_judge", 0),
+        (SlicedPasses, "begin", 1),
+    ],
+)
+async def test_who_asks_for_a_compaction_is_told_and_the_next_one_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at: int
+) -> None:
+    node = await with_topic(tmp_path)
+    fill(node)
+    partition = partition_of(node)
+    told: list[Exception | None] = []
+    with monkeypatch.context() as patch:
+        fail(patch, owner, name, at=at)
+        node.cleaner.clean_now(partition, told.append)
+        await until(lambda: told)
+    assert isinstance(told[0], MemoryError)
+    assert partition not in node.cleaner.uncleanable
+    size = partition.log.size
+    node.cleaner.clean_now(partition, told.append)
+    await until(lambda: len(told) == 2)
+    assert told[1] is None
+    assert partition.log.size <= size
+    assert len(records(node)) < 20
+
+
+async def test_a_pass_whose_process_cannot_be_told_of_it_leaves_none_behind() -> None:
+    worker = StillWorker()
+    scheduler = LoopScheduler()
+    passes = WorkerPasses(worker, scheduler, SlicedPasses(files, scheduler))  # type: ignore[arg-type]
+    with pytest.raises(MemoryError):
+        passes.begin(None, None, Throttle(1e18, 0.0))  # type: ignore[arg-type]
+    assert worker.killed
+    assert not passes._busy
 
 
 async def test_the_next_round_of_the_cleaner_looks_again(

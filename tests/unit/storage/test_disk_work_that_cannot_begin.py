@@ -1,0 +1,96 @@
+"""Work for the disk that too little memory keeps from being begun, or its end from being told: it's made up for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.background import Lane, Then, Work
+from storage.directory.checkpoint_writer import CheckpointWriter
+from storage.log import syncing
+from storage.log.flushing import Flushing
+from tests.support.disk import files
+from tests.support.failing_calls import fail
+from tests.support.partition_logs import HeldBackground, append, batch, open_log
+
+
+class Refusing(HeldBackground):
+    refuses = False
+
+    def __call__(self, work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
+        if self.refuses:
+            raise MemoryError
+        super().__call__(work, then, lane=lane, delay_ms=delay_ms)
+
+
+def test_a_flush_that_could_not_begin_begins_later(tmp_path: Path) -> None:
+    background = Refusing()
+    log = open_log(tmp_path, flush_messages=1, background=background)
+    background.refuses = True
+    with pytest.raises(MemoryError):
+        append(log, batch())
+    background.refuses = False
+    told: list[Exception | None] = []
+    log.when_flushed(1, told.append)
+    log.go_on_flushing()
+    background.run_all()
+    assert told == [None]
+    assert not log.flushing.running
+
+
+def test_a_flush_behind_another_that_could_not_begin_begins_later(tmp_path: Path) -> None:
+    background = Refusing()
+    log = open_log(tmp_path, flush_messages=1, background=background)
+    append(log, batch())
+    append(log, batch())
+    background.refuses = True
+    with pytest.raises(MemoryError):
+        background.run_one()
+    background.refuses = False
+    assert log.recovery_point == 1
+    log.go_on_flushing()
+    background.run_all()
+    assert log.recovery_point == 2
+
+
+@pytest.mark.parametrize(("owner", "name"), [(syncing, "_trusted_up_to"), (Flushing, "tell_synced")])
+def test_a_flush_whose_end_could_not_be_told_is_told_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str
+) -> None:
+    background = HeldBackground()
+    log = open_log(tmp_path, flush_messages=1, background=background)
+    append(log, batch())
+    told: list[Exception | None] = []
+    log.when_flushed(1, told.append)
+    with monkeypatch.context() as patch:
+        fail(patch, owner, name)
+        with pytest.raises(MemoryError):
+            background.run_one()
+    assert told == []
+    log.go_on_flushing()
+    background.run_all()
+    assert told == [None]
+
+
+def test_nothing_goes_on_where_nothing_was_kept_from_it(tmp_path: Path) -> None:
+    background = HeldBackground()
+    log = open_log(tmp_path, flush_messages=2, background=background)
+    append(log, batch())
+    log.go_on_flushing()
+    assert not background.waiting
+    append(log, batch())
+    log.go_on_flushing()
+    assert len(background.waiting) == 1
+
+
+def test_a_checkpoint_that_could_not_wait_for_the_disk_is_written_the_next_time(tmp_path: Path) -> None:
+    background = Refusing()
+    writer = CheckpointWriter(str(tmp_path), files, background, lambda error: None)
+    background.refuses = True
+    with pytest.raises(MemoryError):
+        writer.write("checkpoint", lambda: b"1")
+    background.refuses = False
+    writer.write("checkpoint", lambda: b"1")
+    background.run_all()
+    assert (tmp_path / "checkpoint").read_bytes() == b"1"
