@@ -294,7 +294,7 @@ class Connection(ReceivingSide):
         self._pending = None
         serves = self._happens(Event.ANSWERED) is Action.SERVE
         if answer is not None and not (serves and sum(map(len, answer)) <= UNWRITTEN_BYTES):
-            self._write(answer)
+            self._write_behind_unread(answer)
             answer = None
         if serves:
             self._serve(answered=answer)

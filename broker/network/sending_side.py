@@ -94,16 +94,27 @@ class SendingSide(asyncio.BufferedProtocol):
 
     def unread_bytes(self) -> int:
         """What is in memory of answers that the client hasn't read."""
-        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+        if self.transport is None:
+            return 0
+        unread_bytes = self.transport.get_write_buffer_size()
+        return unread_bytes if self._unsent is None else unread_bytes + self._unsent.held_bytes
 
     def pause_writing(self) -> None:
         self._happens(Event.CLIENT_IS_SLOW)
         self._memory.answers.hold(self, self.unread_bytes())
 
     def resume_writing(self) -> None:
-        self._memory.answers.hold(self, 0)
         if self._unsent is None or self._send_on():
+            self._memory.answers.hold(self, 0)
             self._client_has_read()
+        else:  # not before: a client that takes a piece now and then would begin its time anew with each
+            self._memory.answers.hold(self, self.unread_bytes())
+
+    def _write_behind_unread(self, chunks: list[Chunk]) -> None:
+        """Write where its client may leave others unread: of what comes behind them the transport says nothing."""
+        self._write(chunks)
+        if ConnectionState.UNREAD <= self._state < ConnectionState.GONE:
+            self._memory.answers.hold(self, self.unread_bytes())
 
     def _client_has_read(self) -> None:
         if self._happens(Event.CLIENT_HAS_READ) is Action.SERVE:
@@ -115,6 +126,7 @@ class SendingSide(asyncio.BufferedProtocol):
         self.last_active_s = self._time()
         if self._unsent is not None:
             self._unsent.add(chunks)
+            self._memory.answers.hold(self, self.unread_bytes())
         elif len(chunks) == 1:
             self.transport.write(chunks[0])  # type: ignore[arg-type]  # no range is alone: a size goes before it
         elif FileRange in map(type, chunks):
@@ -158,6 +170,7 @@ class SendingSide(asyncio.BufferedProtocol):
 
     def _send_in_next_turn(self) -> None:
         if self._unsent is not None and self._send_on():
+            self._memory.answers.hold(self, 0)
             self._client_has_read()
 
     def close(self, reason: str) -> None:

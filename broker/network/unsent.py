@@ -30,6 +30,10 @@ def _socket_of(transport: asyncio.Transport) -> int:
     return -1 if known is None else int(known.fileno())
 
 
+def _in_memory(chunks: Iterable[Chunk]) -> int:
+    return sum([len(chunk) for chunk in chunks if not isinstance(chunk, FileRange)])
+
+
 class Sending(Enum):
     """How far the answers have come."""
 
@@ -41,7 +45,16 @@ class Sending(Enum):
 class Unsent:
     """The answers of one connection, in order. Nobody else writes to the transport while there are any."""
 
-    __slots__ = ("_at", "_chunks", "_passage", "_socket", "_taken_bytes", "_transport", "told_from_bytes")
+    __slots__ = (
+        "_at",
+        "_chunks",
+        "_held_bytes",
+        "_passage",
+        "_socket",
+        "_taken_bytes",
+        "_transport",
+        "told_from_bytes",
+    )
 
     def __init__(self, transport: asyncio.Transport, passage: memoryview) -> None:
         """`passage`: memory that a file's bytes go through to the socket. Nothing is in it between two calls."""
@@ -51,6 +64,7 @@ class Unsent:
             passage
         )  # at once, by a socket that was full then: it won't take much more next time
         self._chunks: deque[Chunk] = deque()
+        self._held_bytes = -1  # until somebody asks: nearly all answers are taken at once
         self._at = 0  # so much of the first one has gone
         # a transport that encrypts has a socket too, which would take a file as it is
         is_encrypted = transport.get_extra_info("sslcontext") is not None
@@ -62,6 +76,15 @@ class Unsent:
     def add(self, chunks: Iterable[Chunk]) -> None:
         """Behind all others."""
         self._chunks += chunks
+        if self._held_bytes >= 0:
+            self._held_bytes += _in_memory(chunks)
+
+    @property
+    def held_bytes(self) -> int:
+        """What of them is in memory, but for what the transport has."""
+        if self._held_bytes < 0:
+            self._held_bytes = _in_memory(self._chunks)
+        return self._held_bytes
 
     def go_on(self) -> Sending:
         """Give as much as is taken. Raises `OSError`: of the file, or as `ConnectionError` of the socket."""
@@ -90,6 +113,8 @@ class Unsent:
             plain.append(chunk)
             chunks.popleft()
         joined = b"".join(plain)
+        if self._held_bytes >= 0:
+            self._held_bytes -= len(joined)
         self._transport.write(joined)
         return len(joined)
 

@@ -80,3 +80,18 @@ def test_a_connection_that_is_lost_while_it_waits_is_served_no_more(schedule: Sc
     assert waiting.dispatcher.served == []
     assert memory.answers.held_bytes == 0
     assert not schedule.pending()
+
+
+def test_an_answer_behind_unread_ones_is_counted(schedule: Schedule) -> None:
+    memory = memory_of(schedule, MIB)
+    client = Client(schedule, memory)
+    client.transport.protocol = client.connection
+    client.transport.unread_limit = 400_000
+    client.send(frame(b"large") + frame(b"wait"))
+    assert memory.answers.held_bytes == 500_000
+    client.dispatcher.waiting[0].set_result([bytes(300_000)])
+    client.transport.protocol = None  # says no more
+    schedule.advance(0)
+    assert memory.answers.held_bytes == 800_000
+    read_all(client)
+    assert memory.answers.held_bytes == 0
