@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.handlers.long_fetch import LongFetch
+from broker.handlers.long_fetch import MOST_READ_IN_PASSING, LongFetch, read_in_turns
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, portions
 from broker.replicas.delayed_fetch import DelayedFetch
@@ -93,20 +93,25 @@ def handle(
             denied = Error.TOPIC_AUTHORIZATION_FAILED
             refusals = [(target, refusal(target, denied)) for target in plan.targets]
             return answers.answer(context, plan, refusals, parameters)
-        reading = Reading(partitions, parameters, plan.targets, lambda topic: True)
+
+        def may_read(topic: str) -> bool:
+            return True
     else:
 
         def may_read(topic: str) -> bool:
             return authorizer.allows(context, READ, TOPIC, topic)
 
-        if len(plan.targets) > PER_TURN:
-            fetch = LongFetch(partitions, parameters, plan, may_read, scheduler)
-            return turns.answer(_in_turns(fetch, answers, context, request), context)
-        reading = Reading(partitions, parameters, plan.targets, may_read)
+    if len(plan.targets) > PER_TURN:
+        reads = read_in_turns(partitions, parameters, plan.targets, may_read)
+        return turns.answer(_in_turns(reads, scheduler, turns, answers, context, plan, request), context)
+    reading = Reading(partitions, parameters, plan.targets, may_read)
     if _fails(request, reading):
         return _fail_all(request, by_id)
     if not reading.may_wait:
         return answers.answer(context, plan, reading.results, parameters)
+    if len(reading.found) > MOST_READ_IN_PASSING:
+        fetch = LongFetch(reading, scheduler, turns)
+        return turns.answer(_once_waited(fetch, answers, context, plan, reading), context)
     later: Later[FetchResponse] = Later()
 
     def reply(results: Results) -> None:
@@ -124,16 +129,30 @@ def handle(
 
 
 def _in_turns(
-    fetch: LongFetch, answers: _Answers, context: RequestContext, request: FetchRequest
+    reads: RequestSteps[Reading],
+    scheduler: Scheduler,
+    turns: Turns,
+    answers: _Answers,
+    context: RequestContext,
+    plan: FetchPlan,
+    request: FetchRequest,
 ) -> RequestSteps[FetchResponse]:
     """As `handle`, of many partitions."""
     yield None
-    reading = yield from fetch.read()
+    reading = yield from reads
     if _fails(request, reading):
-        return _fail_all(request, fetch.parameters.by_id)
+        return _fail_all(request, plan.by_id)
     if reading.may_wait:
-        yield from fetch.wait()
-    return (yield from answers.answer_in_turns(context, fetch.plan, reading.results, fetch.parameters))
+        fetch = LongFetch(reading, scheduler, turns)
+        return (yield from _once_waited(fetch, answers, context, plan, reading))
+    return (yield from answers.answer_in_turns(context, plan, reading.results, reading.parameters))
+
+
+def _once_waited(
+    fetch: LongFetch, answers: _Answers, context: RequestContext, plan: FetchPlan, reading: Reading
+) -> RequestSteps[FetchResponse]:
+    yield from fetch.wait()
+    return (yield from answers.answer_in_turns(context, plan, reading.results, reading.parameters))
 
 
 def _max_bytes(

@@ -10,24 +10,25 @@ class WaitingFetch(Protocol):
 
     is_over: bool
 
-    def recheck(self) -> None:
-        """The partition moved. Raises nothing."""
+    def recheck(self, place: int) -> None:
+        """The partition moved that is at this place among those of the fetch. Raises nothing."""
         ...
 
 
-class WaitingFetches(dict[WaitingFetch, None]):
+class WaitingFetches(dict[WaitingFetch, int]):
     """Woken whenever the partition's offsets, its role or its leader change, or it goes: in the order in which they
     came, so that a run can be repeated. An empty dict is a third of an empty set, and most partitions are idle."""
 
     __slots__ = ()
 
-    def add(self, fetch: WaitingFetch) -> None:
-        self[fetch] = None
+    def add(self, fetch: WaitingFetch, place: int) -> None:
+        """`place`: what the fetch knows the partition by."""
+        self[fetch] = place
 
     def discard(self, fetch: WaitingFetch) -> None:
         """It waits no more, if it did."""
         self.pop(fetch, None)
 
     def wake(self) -> None:
-        for fetch in [*self]:
-            fetch.recheck()
+        for fetch, place in [*self.items()]:
+            fetch.recheck(place)

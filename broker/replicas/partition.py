@@ -123,9 +123,6 @@ class Partition:
                 raise KafkaError(Error.FENCED_LEADER_EPOCH)
             raise KafkaError(Error.UNKNOWN_LEADER_EPOCH)
 
-    def leader_epoch_passes(self, current_leader_epoch: int) -> bool:
-        return current_leader_epoch < 0 or current_leader_epoch == self.role.leader_epoch
-
     def follow(self, node_id: int, wanted: PartitionImage) -> None:
         """Take the role that the metadata gives (Kafka: `Partition.makeLeader`, `makeFollower`)."""
         if wanted.partition_epoch == self._partition_epoch:

@@ -32,6 +32,7 @@ def few_at_a_time(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     create(node, ("t", PARTITIONS))
     for module in (fetch, long_fetch, turns):
         monkeypatch.setattr(module, "PER_TURN", 2)
+    monkeypatch.setattr(fetch, "MOST_READ_IN_PASSING", 2)
 
 
 def wanted(*partitions: tuple[int, int], topic: str = "t", **more: Any) -> FetchRequest:
@@ -131,22 +132,22 @@ async def test_one_that_waits_is_answered_once_there_is_enough_and_a_producer_lo
     looked_at: list[int] = []
     measure = delayed_fetch.bytes_to_read
 
-    def counted(parameters: Any, found: Any) -> int:
-        looked_at.append(len(found))
-        return measure(parameters, found)
+    def counted(parameters: Any, target: Any, partition: Any) -> int:
+        looked_at.append(partition.index)
+        return measure(parameters, target, partition)
 
-    monkeypatch.setattr(long_fetch, "bytes_to_read", counted)
+    monkeypatch.setattr(delayed_fetch, "bytes_to_read", counted)
     many, producer = Client(Straight(node)), Client(Straight(node))
     sent = many.send(wanted(*all_of(0), max_wait_ms=1000, min_bytes=2 * len(SHORT)), 12)
     for _ in range(30):
         await asyncio.sleep(0)
-    assert looked_at == [2, 2, 2, 1]
+    assert looked_at == [*range(PARTITIONS)]
     looked_at.clear()
     assert told(producer.receive(producer.send(produce((3, SHORT)), 9))) == [(3, Error.NONE, 0)]
     assert looked_at == []
     for _ in range(30):
         await asyncio.sleep(0)
-    assert looked_at == [2, 2, 2, 1]
+    assert looked_at == [3]
     assert many.receive(sent, within_s=0) is Outcome.SILENCE
     producer.ask(produce((6, SHORT)), 9)
     answer = await settled(many, sent)
@@ -219,3 +220,78 @@ async def test_a_session_of_many_partitions_is_held_to_the_quota(node: Server) -
     withheld = await client.answer(wanted(session_id=first.session_id, session_epoch=1), 12)
     assert withheld.throttle_time_ms > 0
     assert (withheld.session_id, shown(withheld)) == (first.session_id, [])
+
+
+@pytest.mark.limit("broker.handlers.long_fetch.MOST_READ_IN_PASSING")
+@pytest.mark.parametrize("partitions", [2, 3])
+async def test_one_of_many_that_waits_is_read_in_a_turn_of_its_own(
+    node: Server, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    monkeypatch.setattr(fetch, "MOST_READ_IN_PASSING", 2)
+    create(node, ("t", PARTITIONS))
+    read: list[int] = []
+    answer_of = Reading._read
+
+    def counted(self: Any, partition: Any, target: Any) -> Any:
+        read.append(target.index)
+        return answer_of(self, partition, target)
+
+    waiting, producer = Client(Straight(node)), Client(Straight(node))
+    sent = waiting.send(wanted(*all_of(0)[:partitions], max_wait_ms=1000), 12)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    monkeypatch.setattr(Reading, "_read", counted)
+    producer.ask(produce((1, SHORT)), 9)
+    assert read == ([0, 1] if partitions == 2 else [])
+    assert [row[1] for row in shown(await settled(waiting, sent)) if row[4]] == [1]
+    assert read == [*range(partitions)]
+
+
+@pytest.mark.parametrize("most_in_passing", [0, 20])
+@pytest.mark.parametrize("seed", range(10))
+async def test_what_is_readable_of_all_is_summed_up_as_they_move(
+    node: Server, monkeypatch: pytest.MonkeyPatch, seed: int, most_in_passing: int
+) -> None:
+    """At whatever moves a partition, the same is known as by measuring all of them."""
+    monkeypatch.setattr(fetch, "MOST_READ_IN_PASSING", most_in_passing)
+    create(node, ("t", PARTITIONS))
+    luck = random.Random(seed)
+    waiting, producer = Client(Straight(node)), Client(Straight(node))
+    offsets = [0] * PARTITIONS
+    for _ in range(5):
+        least = luck.randrange(1, 6)
+        asked = [(index, offset) for index, offset in enumerate(offsets)]
+        sent = waiting.send(
+            wanted(*asked, max_wait_ms=1000, min_bytes=least * len(SHORT), max_bytes=10_000), 12
+        )
+        for number in range(least):
+            assert waiting.receive(sent, within_s=0) is Outcome.SILENCE, number
+            index = luck.randrange(PARTITIONS)
+            producer.ask(produce((index, SHORT)), 9)
+            offsets[index] += 1
+            for _ in range(6):
+                await asyncio.sleep(0)
+        answer = await settled(waiting, sent)
+        assert sum(len(row[4]) for row in shown(answer)) == least * len(SHORT)
+
+
+@pytest.mark.parametrize("most_in_passing", [0, 20])
+async def test_records_that_were_deleted_while_a_fetch_waits_dont_count(
+    node: Server, monkeypatch: pytest.MonkeyPatch, most_in_passing: int
+) -> None:
+    monkeypatch.setattr(fetch, "MOST_READ_IN_PASSING", most_in_passing)
+    create(node, ("t", PARTITIONS))
+    waiting, other = Client(Straight(node)), Client(Straight(node))
+    sent = waiting.send(wanted(*all_of(0), max_wait_ms=1000, min_bytes=2 * len(SHORT)), 12)
+    other.ask(produce((0, SHORT)), 9)
+    for _ in range(6):
+        await asyncio.sleep(0)
+    node.partitions.get("t", 0).log.delete_records_before(1)
+    other.ask(produce((1, SHORT)), 9)
+    for _ in range(6):
+        await asyncio.sleep(0)
+    assert waiting.receive(sent, within_s=0) is Outcome.SILENCE
+    other.ask(produce((1, SHORT)), 9)
+    rows = shown(await settled(waiting, sent))
+    assert [row[1] for row in rows if row[4]] == [1]
+    assert rows[0][2] == Error.OFFSET_OUT_OF_RANGE
