@@ -10,14 +10,16 @@ from any replica since v11; preferred read replicas, snapshots and tiered storag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.handlers.long_fetch import MOST_READ_IN_PASSING, LongFetch, read_in_turns
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, portions
 from broker.replicas.delayed_fetch import DelayedFetch
-from broker.replicas.fetch_sessions import NO_SESSION, FetchPlan, FetchTarget
+from broker.replicas.fetch_sessions import NO_SESSION, FetchPlan
+from broker.replicas.fetch_targets import FetchTarget
 from broker.replicas.fetching import FetchParameters, Reading, Results, refusal
 from broker.replicas.replica import NO_BROKER_EPOCH
 from broker.security.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
@@ -64,16 +66,33 @@ def handle(
     turns: Turns,
     context: RequestContext,
     request: FetchRequest,
+    *,
+    plan: FetchPlan | None = None,
 ) -> FetchResponse | Later[FetchResponse]:
+    """`plan`: of a request of many partitions, once its session has taken it over."""
     by_id = context.api_version >= 13
-    plan = fetch_sessions.begin(
-        session_id=request.session_id,
-        session_epoch=request.session_epoch,
-        by_id=by_id,
-        wanted=[(topic.topic_id if by_id else topic.topic, topic.partitions) for topic in request.topics],
-        forgotten=request.forgotten_topics_data,
-        now_ms=clock.now_ms(),
-    )
+    if plan is None:
+        named = [(topic.topic_id if by_id else topic.topic, topic.partitions) for topic in request.topics]
+        if _names_many(request):
+            begins = fetch_sessions.begin_in_turns(
+                session_id=request.session_id,
+                session_epoch=request.session_epoch,
+                by_id=by_id,
+                wanted=named,
+                forgotten=request.forgotten_topics_data,
+                now_ms=clock.now_ms(),
+            )
+            ports = (partitions, fetch_sessions, fetch_max_bytes, quotas, current_leaders, authorizer)
+            go_on = partial(handle, *ports, clock, scheduler, turns, context, request)
+            return turns.answer(_once_begun(begins, go_on), context)
+        plan = fetch_sessions.begin(
+            session_id=request.session_id,
+            session_epoch=request.session_epoch,
+            by_id=by_id,
+            wanted=named,
+            forgotten=request.forgotten_topics_data,
+            now_ms=clock.now_ms(),
+        )
     if plan.error:
         return FetchResponse(error_code=plan.error)
     parameters = FetchParameters(
@@ -126,6 +145,26 @@ def handle(
     if not delayed.is_over:
         later.on_abandon = delayed.abandon
     return later.answer()
+
+
+def _names_many(request: FetchRequest) -> bool:
+    named = 0
+    for topic in request.topics:
+        named += 1 + len(topic.partitions)
+    for gone in request.forgotten_topics_data:
+        named += 1 + len(gone.partitions)
+    return named > PER_TURN
+
+
+def _once_begun(
+    begins: RequestSteps[FetchPlan], go_on: Callable[..., FetchResponse | Later[FetchResponse]]
+) -> RequestSteps[FetchResponse]:
+    plan = yield from begins
+    yield None
+    response = go_on(plan=plan)
+    if isinstance(response, Later):
+        response = yield response
+    return response
 
 
 def _in_turns(
@@ -207,47 +246,49 @@ class _Answers:
         self._clock = clock
 
     def answer(
-        self,
-        context: RequestContext,
-        plan: FetchPlan,
-        results: Results,
-        parameters: FetchParameters,
-        news: tuple[int, Results] | None = None,
+        self, context: RequestContext, plan: FetchPlan, results: Results, parameters: FetchParameters
     ) -> FetchResponse:
-        """`news`: the session's id and what is to be listed, where the session was told already: it isn't withheld."""
-        if news is None and self._quotas.enforced:
+        if self._quotas.enforced:
             throttle_ms = self._throttled(context, plan, results)
             if throttle_ms > 0:
-                known = plan.session
-                return FetchResponse(
-                    throttle_time_ms=throttle_ms,
-                    session_id=NO_SESSION if known is None else known.session_id,
-                )
-        if news is None:
-            session_id, listed = self._sessions.finish(plan, results, self._clock.now_ms())
-        else:
-            session_id, listed = news
+                return _withheld(plan, throttle_ms)
+        session_id, listed = self._sessions.finish(plan, results, self._clock.now_ms())
         response = FetchResponse.of(session_id=session_id, responses=_by_topic(listed))
         if context.api_version >= FIRST_VERSION_TOLD_LEADERS:
-            for target, answer in listed:
-                if answer.error_code in TOLD_WITH_LEADER:
-                    self._tell_leader(target, answer)
-                    if not parameters.from_follower:
-                        self._tell_node(response, answer, context.listener_name)
+            self._tell_leaders(response, listed, context, parameters)
         return response
 
     def answer_in_turns(
         self, context: RequestContext, plan: FetchPlan, results: Results, parameters: FetchParameters
     ) -> RequestSteps[FetchResponse]:
-        """As `answer`. A session is told of some partitions after the other; without one, or with a new one, there are
-        no more than a request names."""
-        if self._quotas.enforced or plan.session is None:
-            return self.answer(context, plan, results, parameters)
-        listed: Results = []
-        for some in portions(results):
-            listed += self._sessions.finish(plan, [*some], self._clock.now_ms())[1]
+        """As `answer`, of many partitions."""
+        if self._quotas.enforced:
+            throttle_ms = self._throttled(context, plan, results)
+            if throttle_ms > 0:
+                return _withheld(plan, throttle_ms)
             yield None
-        return self.answer(context, plan, results, parameters, news=(plan.session.session_id, listed))
+        session_id, listed = yield from self._sessions.finish_in_turns(plan, results, self._clock.now_ms())
+        response = FetchResponse.of(session_id=session_id, responses=[])
+        for some in portions(listed):
+            _by_topic(some, response.responses)
+            if context.api_version >= FIRST_VERSION_TOLD_LEADERS:
+                self._tell_leaders(response, some, context, parameters)
+            if len(some) == PER_TURN:
+                yield None
+        return response
+
+    def _tell_leaders(
+        self,
+        response: FetchResponse,
+        listed: Sequence[tuple[FetchTarget, PartitionData]],
+        context: RequestContext,
+        parameters: FetchParameters,
+    ) -> None:
+        for target, answer in listed:
+            if answer.error_code in TOLD_WITH_LEADER:
+                self._tell_leader(target, answer)
+                if not parameters.from_follower:
+                    self._tell_node(response, answer, context.listener_name)
 
     def _tell_leader(self, target: FetchTarget, answer: PartitionData) -> None:
         leader_id, leader_epoch = self._leaders.of(target.topic_name, target.index)
@@ -280,9 +321,21 @@ class _Answers:
         return throttle_ms
 
 
-def _by_topic(listed: Sequence[tuple[FetchTarget, PartitionData]]) -> list[FetchableTopicResponse]:
-    topics: list[FetchableTopicResponse] = []
+def _withheld(plan: FetchPlan, throttle_ms: int) -> FetchResponse:
+    known = plan.session
+    return FetchResponse(
+        throttle_time_ms=throttle_ms, session_id=NO_SESSION if known is None else known.session_id
+    )
+
+
+def _by_topic(
+    listed: Sequence[tuple[FetchTarget, PartitionData]], before: list[FetchableTopicResponse] | None = None
+) -> list[FetchableTopicResponse]:
+    """`before`: what these are put behind."""
+    topics = [] if before is None else before
     last: str | bytes | None = None
+    if topics:
+        last = topics[-1].topic or topics[-1].topic_id
     for target, answer in listed:
         if target.topic != last:
             # As in Kafka, partitions of a topic share an entry only where they follow one another.

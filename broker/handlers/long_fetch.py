@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from broker.environment.scheduler import Scheduler
     from broker.network.turns import RequestSteps, Turns
-    from broker.replicas.fetch_sessions import FetchTarget
+    from broker.replicas.fetch_targets import FetchTarget
     from broker.replicas.fetching import FetchParameters
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions

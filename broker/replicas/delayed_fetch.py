@@ -17,7 +17,7 @@ from storage.log.reads import ENOUGH_BYTES
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
-    from broker.replicas.fetch_sessions import FetchTarget
+    from broker.replicas.fetch_targets import FetchTarget
     from broker.replicas.fetching import FetchParameters, Reading, Results
     from broker.replicas.partition import Partition
 

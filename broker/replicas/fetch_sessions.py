@@ -3,17 +3,32 @@
 A session remembers what a consumer fetches, so that a request names only what changed and an answer lists only what
 is news. Its state changes in exactly two places: `begin` takes over what the request says, `finish` what the answer
 tells. A request with a wrong epoch changes nothing.
+
+Of many partitions both go in turns of the loop. What a request says is put together beside the session, and taken over
+in one turn, the last: a client that hangs up before has changed nothing. What an answer tells is taken over as it is
+told; who hangs up amid that begins anew, with a full request, since it doesn't know what it missed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from broker.network.turns import PER_TURN, portions
+from broker.replicas.fetch_targets import (
+    FetchTarget,
+    Key,
+    Wanted,
+    by_topic,
+    drop_forgotten,
+    parts_of,
+    take_wanted,
+)
 from protocol.errors import Error
 
 if TYPE_CHECKING:
-    from protocol.messages.fetch import FetchPartition, ForgottenTopic, PartitionData
+    from broker.network.turns import RequestSteps
+    from protocol.messages.fetch import ForgottenTopic, PartitionData
 
 SHARDS = (
     8  # FetchSession.NUM_CACHE_SHARDS: slots are divided among them, so fewer than 8 slots make no session
@@ -22,65 +37,14 @@ EVICTION_MS = 120_000  # FetchSession: min.incremental.fetch.session.eviction.ms
 MAX_SESSION_ID = 2**31 - 1
 MAX_SESSION_EPOCH = 2**31 - 1
 
+MOST_SESSION_PARTITIONS = 250_000
+"""Of all sessions together, whether there are such partitions or not: some 60 MB."""
+
 NO_SESSION = 0
 INITIAL_SESSION_EPOCH = 0
 FINAL_SESSION_EPOCH = -1
 
-# A partition is known by what the request names it by: (topic name, index) or (topic id, index).
-Key = tuple[str | bytes, int]
-
-
-class FetchTarget:
-    """One partition that is fetched: what the client wants, and what it was last told of it."""
-
-    __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "index",
-        "last_fetched_epoch",
-        "log_start_offset",
-        "partition_max_bytes",
-        "told_high_watermark",
-        "told_log_start_offset",
-        "topic",
-        "topic_name",
-    )
-
-    def __init__(self, topic: str | bytes, wanted: FetchPartition) -> None:
-        self.topic = topic
-        self.topic_name = topic if isinstance(topic, str) else ""  # of a topic id once it is known
-        self.index = wanted.partition
-        self.told_high_watermark = -1
-        self.told_log_start_offset = -1
-        self.update(wanted)
-
-    @property
-    def key(self) -> Key:
-        return (self.topic, self.index)
-
-    def update(self, wanted: FetchPartition) -> None:
-        self.fetch_offset = wanted.fetch_offset
-        self.partition_max_bytes = wanted.partition_max_bytes
-        self.current_leader_epoch = wanted.current_leader_epoch
-        self.last_fetched_epoch = wanted.last_fetched_epoch
-        self.log_start_offset = wanted.log_start_offset  # of a follower that fetches
-
-    def is_news(self, answer: PartitionData) -> bool:
-        """Whether the client doesn't know yet what the answer says."""
-        return (
-            bool(answer.records)
-            or answer.diverging_epoch is not None
-            or answer.high_watermark != self.told_high_watermark
-            or answer.log_start_offset != self.told_log_start_offset
-            or answer.error_code != 0
-        )
-
-    def tell(self, answer: PartitionData) -> bool:
-        """Remember what the answer says; whether it is news. After an error a partition is news once more."""
-        news = self.is_news(answer)
-        self.told_high_watermark = -1 if answer.error_code != 0 else answer.high_watermark
-        self.told_log_start_offset = answer.log_start_offset
-        return news
+Told = list[tuple["FetchTarget", "PartitionData"]]
 
 
 class Session:
@@ -100,26 +64,27 @@ class Session:
 class FetchPlan:
     """What one request fetches, and what becomes of its session."""
 
-    __slots__ = ("by_id", "create", "error", "session", "targets")
+    __slots__ = ("by_id", "error", "of_new_session", "session", "targets")
 
     def __init__(
         self,
         targets: list[FetchTarget],
         *,
         by_id: bool,
-        create: bool = False,
+        of_new_session: dict[Key, FetchTarget] | None = None,
         session: Session | None = None,
         error: Error = Error.NONE,
     ) -> None:
         self.targets = targets
         self.by_id = by_id
-        self.create = create
+        self.of_new_session = of_new_session
+        """The same targets, where a session is to be made of them."""
         self.session = session
         self.error = error
 
 
 class FetchSessions:
-    """The sessions of a broker, bounded by `max.incremental.fetch.session.cache.slots`."""
+    """The sessions of a broker, bounded by `max.incremental.fetch.session.cache.slots` and by their partitions."""
 
     def __init__(self, slots: int, random_id: Callable[[int, int], int]) -> None:
         """`random_id(low, high)` draws an int of [low, high)."""
@@ -128,6 +93,8 @@ class FetchSessions:
         self._range = MAX_SESSION_ID // SHARDS
         self._random_id = random_id
         self._next_shard = 0
+        self._partitions = 0
+        """Of all sessions."""
 
     def __len__(self) -> int:
         return sum(map(len, self._shards))
@@ -138,68 +105,105 @@ class FetchSessions:
         session_id: int,
         session_epoch: int,
         by_id: bool,
-        wanted: Iterable[tuple[str | bytes, Sequence[FetchPartition]]],
-        forgotten: Iterable[ForgottenTopic],
+        wanted: Wanted,
+        forgotten: Sequence[ForgottenTopic],
         now_ms: int,
     ) -> FetchPlan:
         """Take over what a request says. An error of the plan is the whole answer."""
         if session_epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH):
-            if session_id != NO_SESSION:
-                self._remove(session_id)
-            targets = [*_targets(wanted).values()]
-            return FetchPlan(targets, by_id=by_id, create=session_epoch == INITIAL_SESSION_EPOCH)
-        session = self._get(session_id)
-        if session is None:
-            return FetchPlan([], by_id=by_id, error=Error.FETCH_SESSION_ID_NOT_FOUND)
-        if session.epoch != session_epoch:
-            return FetchPlan([], by_id=by_id, error=Error.INVALID_FETCH_SESSION_EPOCH)
-        if session.by_id != by_id:
-            return FetchPlan([], by_id=by_id, error=Error.FETCH_SESSION_TOPIC_ID_ERROR)
-        self._update(session, wanted, forgotten)
-        if not session.targets:
             self._remove(session_id)
+            targets: dict[Key, FetchTarget] = {}
+            fits = take_wanted(targets, wanted)
+            return _full(targets, by_id, create=fits and session_epoch == INITIAL_SESSION_EPOCH)
+        session = self._get(session_id)
+        error = _refusal(session, session_epoch, by_id)
+        if session is None or error:
+            return FetchPlan([], by_id=by_id, error=error)
+        before = len(session.targets)
+        fits = not wanted or take_wanted(session.targets, wanted)
+        if forgotten:
+            drop_forgotten(session.targets, by_topic(forgotten, by_id))
+        self._partitions += len(session.targets) - before
+        return self._go_on(session, fits, now_ms)
+
+    def begin_in_turns(
+        self,
+        *,
+        session_id: int,
+        session_epoch: int,
+        by_id: bool,
+        wanted: Wanted,
+        forgotten: Sequence[ForgottenTopic],
+        now_ms: int,
+    ) -> RequestSteps[FetchPlan]:
+        """As `begin`, of a request that names many partitions."""
+        is_full = session_epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH)
+        session = None
+        targets: dict[Key, FetchTarget] = {}
+        if is_full:
+            self._remove(session_id)
+        else:
+            session = self._get(session_id)
+            error = _refusal(session, session_epoch, by_id)
+            if session is None or error:
+                return FetchPlan([], by_id=by_id, error=error)
+            targets = session.targets.copy()
+        fits = True
+        for some in parts_of(wanted):
+            fits = take_wanted(targets, some, of_session=not is_full) and fits
+            yield None
+        if session is not None:
+            for gone in parts_of(by_topic(forgotten, by_id)):
+                drop_forgotten(targets, gone)
+                yield None
+        if session is None:
+            return _full(targets, by_id, create=fits and session_epoch == INITIAL_SESSION_EPOCH)
+        if self._get(session_id) is not session or session.epoch != session_epoch:
+            error = _refusal(
+                self._get(session_id), session_epoch, by_id
+            )  # another request was here meanwhile
+            return FetchPlan([], by_id=by_id, error=error or Error.FETCH_SESSION_ID_NOT_FOUND)
+        self._partitions += len(targets) - len(session.targets)
+        session.targets = targets
+        return self._go_on(session, fits, now_ms)
+
+    def _go_on(self, session: Session, fits: bool, now_ms: int) -> FetchPlan:
+        """With a session that has taken over what a request says."""
+        by_id, size = session.by_id, len(session.targets)
+        if not size:
+            self._remove(session.session_id)
             return FetchPlan([], by_id=by_id)
         session.epoch = 1 if session.epoch == MAX_SESSION_EPOCH else session.epoch + 1
         session.last_used_ms = now_ms
+        if not fits or (
+            self._partitions > MOST_SESSION_PARTITIONS and not self._make_room(0, size, now_ms, session)
+        ):
+            self._remove(session.session_id)
+            return FetchPlan([], by_id=by_id, error=Error.FETCH_SESSION_ID_NOT_FOUND)
         return FetchPlan([*session.targets.values()], by_id=by_id, session=session)
 
-    def finish(
-        self, plan: FetchPlan, answers: list[tuple[FetchTarget, PartitionData]], now_ms: int
-    ) -> tuple[int, list[tuple[FetchTarget, PartitionData]]]:
+    def finish(self, plan: FetchPlan, answers: Told, now_ms: int) -> tuple[int, Told]:
         """The session id to answer with, and the partitions that the answer lists."""
-        session = plan.session
-        if session is not None:
-            news = []
-            for target, answer in answers:
-                if not target.tell(answer):
-                    continue
-                news.append((target, answer))
-                if answer.records and target.key in session.targets:
-                    # Read last next time, so that none starves behind a busy one.
-                    session.targets[target.key] = session.targets.pop(target.key)
-            return session.session_id, news
-        if not plan.create:
-            return NO_SESSION, answers
-        for target, answer in answers:
-            target.tell(answer)
-        return self._create(plan, now_ms), answers
+        listed = _tell(plan, answers)
+        return self._session_id(plan, now_ms), listed
 
-    def _update(
-        self,
-        session: Session,
-        wanted: Iterable[tuple[str | bytes, Sequence[FetchPartition]]],
-        forgotten: Iterable[ForgottenTopic],
-    ) -> None:
-        for topic, partitions in wanted:
-            for partition in partitions:
-                known = session.targets.get((topic, partition.partition))
-                if known is None:
-                    session.targets[topic, partition.partition] = FetchTarget(topic, partition)
-                else:
-                    known.update(partition)
-        for gone in forgotten:
-            for index in gone.partitions:
-                session.targets.pop((gone.topic_id if session.by_id else gone.topic, index), None)
+    def finish_in_turns(self, plan: FetchPlan, answers: Told, now_ms: int) -> RequestSteps[tuple[int, Told]]:
+        """As `finish`, of many partitions."""
+        listed: Told = []
+        for some in portions(answers):
+            listed += _tell(plan, some)
+            if len(some) == PER_TURN:
+                yield None
+        return self._session_id(plan, now_ms), listed
+
+    def _session_id(self, plan: FetchPlan, now_ms: int) -> int:
+        if plan.session is not None:
+            return plan.session.session_id
+        return (
+            NO_SESSION
+            if plan.of_new_session is None
+            else self._create(plan.of_new_session, plan.by_id, now_ms)
+        )
 
     def _shard_of(self, session_id: int) -> dict[int, Session]:
         return self._shards[min(session_id // self._range, SHARDS - 1)]
@@ -209,45 +213,90 @@ class FetchSessions:
 
     def _remove(self, session_id: int) -> None:
         if session_id > 0:
-            self._shard_of(session_id).pop(session_id, None)
+            session = self._shard_of(session_id).pop(session_id, None)
+            if session is not None:
+                self._partitions -= len(session.targets)
 
-    def _create(self, plan: FetchPlan, now_ms: int) -> int:
+    def _create(self, targets: dict[Key, FetchTarget], by_id: bool, now_ms: int) -> int:
         number = self._next_shard
         self._next_shard = (number + 1) % SHARDS
         shard = self._shards[number]
-        if len(shard) >= self._slots_per_shard and not _evict_one(shard, len(plan.targets), now_ms):
+        size = len(targets)
+        if len(shard) >= self._slots_per_shard:
+            evicted = next(_evictable([*shard.values()], size, now_ms), None)
+            if evicted is None:
+                return NO_SESSION
+            self._remove(evicted.session_id)
+        if self._partitions + size > MOST_SESSION_PARTITIONS and not self._make_room(size, size, now_ms):
             return NO_SESSION
         low = max(1, number * self._range)
         session_id = self._random_id(low, low + self._range - 1)
         while session_id in shard:
             session_id = self._random_id(low, low + self._range - 1)
-        targets = {target.key: target for target in plan.targets}
-        shard[session_id] = Session(session_id, plan.by_id, targets, now_ms)
+        shard[session_id] = Session(session_id, by_id, targets, now_ms)
+        self._partitions += size
         return session_id
 
-
-def _targets(wanted: Iterable[tuple[str | bytes, Sequence[FetchPartition]]]) -> dict[Key, FetchTarget]:
-    """Partitions by key; of one listed twice the last entry counts, at the place of the first."""
-    targets: dict[Key, FetchTarget] = {}
-    for topic, partitions in wanted:
-        for partition in partitions:
-            targets[topic, partition.partition] = FetchTarget(topic, partition)
-    return targets
-
-
-def _evict_one(shard: dict[int, Session], new_size: int, now_ms: int) -> bool:
-    """Make room: the longest unused if it is stale, else an old one with no more partitions than the new one."""
-    if not shard:
-        return False
-    stalest = min(shard.values(), key=lambda session: session.last_used_ms)
-    if now_ms - stalest.last_used_ms > EVICTION_MS:
-        del shard[stalest.session_id]
+    def _make_room(self, wanted: int, size: int, now_ms: int, kept: Session | None = None) -> bool:
+        """For so many more partitions of a session of this size: by the rules for a shard that is full, over all of
+        them. None has to go where that isn't enough."""
+        sessions = [each for shard in self._shards for each in shard.values() if each is not kept]
+        excess = self._partitions + wanted - MOST_SESSION_PARTITIONS
+        evicted = []
+        for session in _evictable(sessions, size, now_ms):
+            evicted.append(session)
+            excess -= len(session.targets)
+            if excess <= 0:
+                break
+        if excess > 0:
+            return False
+        for session in evicted:
+            self._remove(session.session_id)
         return True
-    old = [session for session in shard.values() if now_ms - session.created_ms > EVICTION_MS]
-    if not old:
-        return False
-    smallest = min(old, key=lambda session: (len(session.targets), session.session_id))
-    if len(smallest.targets) > new_size:
-        return False
-    del shard[smallest.session_id]
-    return True
+
+
+def _refusal(session: Session | None, session_epoch: int, by_id: bool) -> Error:
+    """What is wrong with a request of a session."""
+    if session is None:
+        return Error.FETCH_SESSION_ID_NOT_FOUND
+    if session.epoch != session_epoch:
+        return Error.INVALID_FETCH_SESSION_EPOCH
+    return Error.NONE if session.by_id == by_id else Error.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def _full(targets: dict[Key, FetchTarget], by_id: bool, *, create: bool) -> FetchPlan:
+    return FetchPlan([*targets.values()], by_id=by_id, of_new_session=targets if create else None)
+
+
+def _tell(plan: FetchPlan, answers: Sequence[tuple[FetchTarget, PartitionData]]) -> Told:
+    """What of it the answer lists."""
+    session = plan.session
+    if session is None:
+        if plan.of_new_session is not None:
+            for target, answer in answers:
+                target.tell(answer)
+        return [*answers]
+    news = []
+    for target, answer in answers:
+        if not target.tell(answer):
+            continue
+        news.append((target, answer))
+        if answer.records and target.key in session.targets:
+            # Read last next time, so that none starves behind a busy one.
+            session.targets[target.key] = session.targets.pop(target.key)
+    return news
+
+
+def _evictable(sessions: list[Session], new_size: int, now_ms: int) -> Iterator[Session]:
+    """Who may go, one after the other, where there is no room: the longest unused while they are stale, then old ones
+    with no more partitions than the new one, the smallest first."""
+    stale = [each for each in sessions if now_ms - each.last_used_ms > EVICTION_MS]
+    yield from sorted(stale, key=lambda each: each.last_used_ms)
+    old = [
+        each
+        for each in sessions
+        if now_ms - each.last_used_ms <= EVICTION_MS
+        and now_ms - each.created_ms > EVICTION_MS
+        and len(each.targets) <= new_size
+    ]
+    yield from sorted(old, key=lambda each: (len(each.targets), each.session_id))

@@ -14,7 +14,7 @@ from protocol.records.batch import CorruptRecordError
 from storage.log.leader_epochs import UNDEFINED_OFFSET
 
 if TYPE_CHECKING:
-    from broker.replicas.fetch_sessions import FetchTarget
+    from broker.replicas.fetch_targets import FetchTarget
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from storage.file_range import FileRange

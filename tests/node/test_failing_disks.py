@@ -24,7 +24,7 @@ from broker.handlers import (
 from broker.network.later import Later
 from broker.process.start_error import StartError
 from broker.replicas.delayed_fetch import DelayedFetch
-from broker.replicas.fetch_sessions import FetchTarget
+from broker.replicas.fetch_targets import FetchTarget
 from broker.replicas.fetching import FetchParameters, Reading, Results
 from broker.security.principal import ANONYMOUS
 from broker.server import Server

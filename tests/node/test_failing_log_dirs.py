@@ -25,7 +25,7 @@ from broker.handlers import (
 )
 from broker.network.later import Later
 from broker.replicas.delayed_fetch import DelayedFetch
-from broker.replicas.fetch_sessions import FetchTarget
+from broker.replicas.fetch_targets import FetchTarget
 from broker.replicas.fetching import FetchParameters, Reading, Results
 from broker.server import Server
 from protocol.errors import Error, KafkaError

@@ -1,7 +1,11 @@
 """KIP-227's sessions, by the table of requests that Kafka answers."""
 
+from typing import Any
+
 import pytest
 
+from broker.network import turns
+from broker.replicas import fetch_sessions, fetch_targets
 from broker.replicas.fetch_sessions import EVICTION_MS, MAX_SESSION_EPOCH, FetchPlan, FetchSessions
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, ForgottenTopic, PartitionData
@@ -213,3 +217,127 @@ def test_a_full_cache_gives_up_an_old_session_for_one_that_is_no_smaller() -> No
         assert sessions.fetch(session_id, 1).error == Error.NONE
     assert sessions.open(("a", 0)) == 0  # smaller than any of them
     assert sessions.open(("a", 0), ("b", 0)) > 0
+
+
+def _in_turns(steps: Any) -> tuple[Any, int]:
+    """What the steps come to, and after how many turns."""
+    turns = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, turns
+        turns += 1
+
+
+def wanting(sessions: Sessions, session_id: int, epoch: int, count: int, **more: Any) -> dict[str, Any]:
+    asked = [FetchPartition(partition=index, fetch_offset=0) for index in range(count)]
+    fields = {"wanted": [("a", asked)], "forgotten": [], "now_ms": sessions.now_ms}
+    return {"session_id": session_id, "session_epoch": epoch, "by_id": False} | fields | more
+
+
+@pytest.fixture
+def _two_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (turns, fetch_sessions, fetch_targets):
+        monkeypatch.setattr(module, "PER_TURN", 2)
+
+
+@pytest.mark.usefixtures("_two_a_turn")
+def test_many_partitions_come_into_a_session_in_turns_and_are_told_in_turns() -> None:
+    sessions = Sessions()
+    plan, taken = _in_turns(sessions.sessions.begin_in_turns(**wanting(sessions, 0, 0, 7)))
+    assert taken >= 4
+    answers = [(target, PartitionData(partition_index=target.index)) for target in plan.targets]
+    (session_id, listed), taken = _in_turns(sessions.sessions.finish_in_turns(plan, answers, 0))
+    assert taken >= 3
+    assert listed == answers
+    gone = [ForgottenTopic(topic="a", partitions=[*range(5)])]
+    more = wanting(sessions, session_id, 1, 9, forgotten=gone)
+    plan, taken = _in_turns(sessions.sessions.begin_in_turns(**more))
+    assert taken >= 7
+    assert [target.index for target in plan.targets] == [5, 6, 7, 8]
+    assert sessions.answer(plan) == (session_id, ["a-7", "a-8"])  # the others are no news
+    assert sessions.sessions._partitions == 4
+
+
+@pytest.mark.usefixtures("_two_a_turn")
+@pytest.mark.parametrize("turns_taken", range(1, 5))
+def test_who_hangs_up_before_all_is_taken_over_has_changed_nothing(turns_taken: int) -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0))
+    steps = sessions.sessions.begin_in_turns(**wanting(sessions, session_id, 1, 7))
+    for _ in range(turns_taken):
+        next(steps)
+    steps.close()
+    plan = sessions.fetch(session_id, 1)
+    assert [target.index for target in plan.targets] == [0]
+    assert sessions.sessions._partitions == 1
+
+
+@pytest.mark.usefixtures("_two_a_turn")
+def test_of_two_requests_of_a_session_the_one_that_is_taken_over_first_counts() -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0))
+    steps = sessions.sessions.begin_in_turns(**wanting(sessions, session_id, 1, 7))
+    next(steps)
+    assert sessions.fetch(session_id, 1, ("a", 9)).error == Error.NONE
+    plan, _ = _in_turns(steps)
+    assert plan.error == Error.INVALID_FETCH_SESSION_EPOCH
+    steps = sessions.sessions.begin_in_turns(**wanting(sessions, session_id, 2, 7))
+    next(steps)
+    sessions.fetch(session_id, -1)
+    plan, _ = _in_turns(steps)
+    assert plan.error == Error.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.sessions._partitions == 0
+
+
+@pytest.mark.limit("broker.replicas.fetch_sessions.MOST_SESSION_PARTITIONS")
+def test_all_sessions_together_have_a_bound_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MOST_SESSION_PARTITIONS", 4)
+    sessions = Sessions()
+    first = sessions.open(("a", 0), ("a", 1))
+    second = sessions.open(("a", 0), ("nowhere", 7))
+    assert sessions.open(("a", 0)) == 0  # answered, without a session
+    assert len(sessions.sessions) == 2
+    assert sessions.fetch(first, 1, ("a", 0)).error == Error.NONE
+    assert sessions.fetch(first, 2, ("a", 2)).error == Error.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.fetch(first, 2).error == Error.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.fetch(second, 1).error == Error.NONE
+    assert sessions.open(("a", 0), ("a", 1), ("a", 2)) == 0
+    assert sessions.open(("a", 0), ("a", 1)) > 0
+
+
+@pytest.mark.usefixtures("_two_a_turn")
+def test_a_session_that_grows_past_the_bound_in_turns_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MOST_SESSION_PARTITIONS", 4)
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0))
+    plan, _ = _in_turns(sessions.sessions.begin_in_turns(**wanting(sessions, session_id, 1, 5)))
+    assert plan.error == Error.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.sessions._partitions == len(sessions.sessions) == 0
+
+
+def test_past_the_bound_stale_sessions_go_and_then_smaller_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MOST_SESSION_PARTITIONS", 6)
+    sessions = Sessions()
+    stale, large, small = (sessions.open(*(("a", i) for i in range(size))) for size in (1, 4, 1))
+    sessions.now_ms = EVICTION_MS + 1
+    for used in (large, small):
+        sessions.fetch(used, 1)
+    assert sessions.open(("a", 0)) > 0  # instead of the stale one
+    assert sessions.fetch(stale, 1).error == Error.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.open(*(("a", i) for i in range(3))) == 0  # the small one alone would not be enough
+    assert sessions.fetch(small, 2).error == Error.NONE
+    assert sessions.open(*(("a", i) for i in range(4))) > 0
+    assert [sessions.fetch(each, 3).error for each in (small, large)] == [
+        Error.FETCH_SESSION_ID_NOT_FOUND,
+        Error.FETCH_SESSION_ID_NOT_FOUND,
+    ]
+
+
+def test_no_session_is_kept_of_names_that_no_topic_can_have() -> None:
+    sessions = Sessions()
+    assert sessions.open(("a" * 250, 0)) == 0
+    session_id = sessions.open(("a" * 249, 0))
+    assert sessions.fetch(session_id, 1, ("b" * 250, 0)).error == Error.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions.sessions) == 0
