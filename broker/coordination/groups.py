@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
+    from coordinator.group.member_memory import MemberMemory
     from coordinator.group.settings import GroupSettings
     from coordinator.group.shard import GroupShard
 
@@ -78,7 +79,13 @@ class Groups:
         # Here, since it brings in a fifth of the broker: no start waits for it that has no groups to load.
         from coordinator.group.shard import GroupShard
 
-        return GroupShard(runtime, self._settings, self._topics, self._timeouts_of)
+        return GroupShard(runtime, self._settings, self._topics, self._timeouts_of, self._member_memory)
+
+    @cached_property
+    def _member_memory(self) -> MemberMemory:
+        from coordinator.group.member_memory import MemberMemory
+
+        return MemberMemory()
 
     @property
     def serves_consumer_groups(self) -> bool:

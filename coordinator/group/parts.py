@@ -8,6 +8,7 @@ from typing import NamedTuple
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.journal import Journal
 from coordinator.group.known_topics import KnownTopics
+from coordinator.group.member_memory import MemberMemory
 from coordinator.group.modern.topic_hashes import TopicHashes
 from coordinator.group.settings import GroupSettings
 from coordinator.group.store import GroupStore
@@ -25,5 +26,6 @@ class ShardParts(NamedTuple):
     topics: KnownTopics
     hashes: TopicHashes
     undecided: Undecided
+    member_memory: MemberMemory
     timeouts_of: Callable[[str], ConsumerTimeouts]
     """Those of a consumer group, by its id."""

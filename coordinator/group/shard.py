@@ -34,6 +34,7 @@ from coordinator.group.consumer.sessions import ConsumerSessions
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.journal import Journal
 from coordinator.group.known_topics import KnownTopics
+from coordinator.group.member_memory import MemberMemory
 from coordinator.group.modern.topic_hashes import TopicHashes
 from coordinator.group.offsets import fetching_offsets
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
@@ -74,9 +75,12 @@ class GroupShard:
         settings: GroupSettings,
         topics: KnownTopics,
         timeouts_of: Callable[[str], ConsumerTimeouts],
+        member_memory: MemberMemory,
     ) -> None:
-        """`timeouts_of` gives those of a group by its id."""
+        """`timeouts_of` gives those of a group by its id; `member_memory` is what all shards of a node have in
+        common."""
         self.groups = GroupStore(runtime.now_ms)
+        member_memory.count(self.groups)
         self.offsets = self.groups.offsets
         self.gate = Gate(runtime, closes_on_loss=True)
         self._hashes = TopicHashes(topics)
@@ -90,6 +94,7 @@ class GroupShard:
             topics=topics,
             hashes=self._hashes,
             undecided=self._undecided,
+            member_memory=member_memory,
             timeouts_of=timeouts_of,
         )
         self._rebalancing = Rebalancing(parts)

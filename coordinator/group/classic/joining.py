@@ -41,6 +41,7 @@ class Joining:
         self._runtime = parts.runtime
         self._journal = parts.journal
         self._settings = parts.settings
+        self._member_memory = parts.member_memory
         self._rebalancing = rebalancing
         self._sessions = rebalancing.sessions
 
@@ -59,6 +60,10 @@ class Joining:
             # Not only refused: who is one too many and joins again is out.
             group.remove(join.member_id)
             return join.refuse("", Error.GROUP_MAX_SIZE_REACHED)
+        name = join.member_id or join.instance_id or join.client.client_id
+        known = group.members.get(join.member_id)
+        if not self._member_memory.admits(join.request, name, known, self._runtime.now_ms()):
+            return join.refuse(join.member_id, Error.GROUP_MAX_SIZE_REACHED)
         if join.member_id:
             return self._join_known(join, group)
         return self._join_new(join, group)

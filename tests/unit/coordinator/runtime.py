@@ -10,6 +10,7 @@ from typing import Any
 from coordinator.group.client import Client
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.known_topics import KnownTopic
+from coordinator.group.member_memory import MemberMemory
 from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.records import AnyRecord, decode_record
 from coordinator.group.settings import GroupSettings
@@ -166,7 +167,7 @@ class NoTopics:
 
 
 def _new_shard(runtime: FakeRuntime, settings: GroupSettings) -> GroupShard:
-    return GroupShard(runtime, settings, NoTopics(), lambda group_id: ConsumerTimeouts())
+    return GroupShard(runtime, settings, NoTopics(), lambda group_id: ConsumerTimeouts(), MemberMemory())
 
 
 class Groups:

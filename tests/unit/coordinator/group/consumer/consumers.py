@@ -10,6 +10,7 @@ from coordinator.group.consumer.deferred import Deferred
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.known_topics import KnownTopic
+from coordinator.group.member_memory import MemberMemory
 from coordinator.group.shard import GroupShard
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import (
@@ -72,7 +73,9 @@ class Consumers(Groups):
         super().__init__(runtime, **settings)
         self.topics = topics or FakeTopics(t=6)
         self.timeouts = timeouts or ConsumerTimeouts(assignment_interval_ms=0)
-        self.shard = GroupShard(self.runtime, self.settings, self.topics, lambda group_id: self.timeouts)
+        self.shard = GroupShard(
+            self.runtime, self.settings, self.topics, lambda group_id: self.timeouts, MemberMemory()
+        )
 
     @property
     def group(self) -> ConsumerGroup:

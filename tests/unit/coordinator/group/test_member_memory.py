@@ -1,0 +1,90 @@
+"""What the members of a node's classic groups hold has a bound, whichever groups they are of."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.group import member_memory
+from coordinator.group.member_memory import BETWEEN_COUNTS_MS, MEMBER_BYTES, MOST_MEMBER_BYTES
+from protocol.errors import Error
+from tests.unit.coordinator.runtime import Answer, Groups
+
+KIB = 1024
+LARGE = [("range", bytes(300 * KIB))]
+
+
+@pytest.fixture
+def _a_mebibyte(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MOST_MEMBER_BYTES == 256 * 1024 * KIB
+    monkeypatch.setattr(member_memory, "MOST_MEMBER_BYTES", 1024 * KIB)
+    monkeypatch.setattr(member_memory, "_LITTLE_BYTES", 64 * KIB)
+
+
+def joined(groups: Groups, *numbers: int) -> list[Answer]:
+    """Each joins a group of its own."""
+    answers = [groups.join(version=3, group=f"g{number}", protocols=LARGE) for number in numbers]
+    groups.runtime.pass_ms(1)
+    return answers
+
+
+def held(groups: Groups) -> int:
+    return sum(
+        len(metadata)
+        for group in groups.shard.groups.classic.values()
+        for member in group.members.values()
+        for _, metadata in member.protocols
+    )
+
+
+@pytest.mark.limit("coordinator.group.member_memory.MOST_MEMBER_BYTES")
+@pytest.mark.usefixtures("_a_mebibyte")
+def test_joins_past_it_are_refused_whichever_group_they_are_for() -> None:
+    groups = Groups()
+    answers = joined(groups, *range(10))
+    assert [answer.error for answer in answers] == [*[Error.NONE] * 3, *[Error.GROUP_MAX_SIZE_REACHED] * 7]
+    assert held(groups) == 900 * KIB
+
+
+@pytest.mark.usefixtures("_a_mebibyte")
+def test_a_member_goes_on_though_there_is_too_much_and_brings_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = Groups()
+    first, *_ = joined(groups, 0, 1, 2, 3)
+    assert first.join is not None
+    monkeypatch.setattr(member_memory, "MOST_MEMBER_BYTES", KIB)  # as where a log was read that holds more
+    again = {"group": "g0", "version": 3}
+    assert groups.join(first.join.member_id, protocols=LARGE, **again).error is Error.NONE
+    more = [("range", bytes(500 * KIB))]
+    assert groups.join(first.join.member_id, protocols=more, **again).error is Error.GROUP_MAX_SIZE_REACHED
+    assert [*groups.shard.groups.classic["g0"].members] == [first.join.member_id]
+
+
+@pytest.mark.usefixtures("_a_mebibyte")
+def test_what_has_gone_makes_room() -> None:
+    groups = Groups()
+    first, *_ = joined(groups, 0, 1, 2, 3)
+    assert first.join is not None
+    groups.shard.groups.classic["g0"].remove(first.join.member_id)
+    groups.runtime.pass_ms(BETWEEN_COUNTS_MS)
+    assert [answer.error for answer in joined(groups, 4, 5)] == [Error.NONE, Error.GROUP_MAX_SIZE_REACHED]
+
+
+@pytest.mark.usefixtures("_a_mebibyte")
+def test_joins_that_come_to_nothing_leave_room_for_others() -> None:
+    groups = Groups()
+    groups.stable()
+    for _ in range(20):
+        refused = groups.join(version=3, protocols=[("unknown", bytes(300 * KIB))])
+        assert refused.error is Error.INCONSISTENT_GROUP_PROTOCOL
+    assert [answer.error for answer in joined(groups, 1)] == [Error.NONE]
+
+
+@pytest.mark.usefixtures("_a_mebibyte")
+def test_ids_that_were_given_out_count() -> None:
+    groups = Groups()
+    asked = 2 * 1024 * KIB // MEMBER_BYTES
+    given = [groups.join(client="c" * 500).error for _ in range(asked)]
+    count = given.count(Error.MEMBER_ID_REQUIRED)
+    assert 0 < count <= 1024 * KIB // (MEMBER_BYTES + 500)
+    assert {*given[count:]} == {Error.GROUP_MAX_SIZE_REACHED}
