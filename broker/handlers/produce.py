@@ -16,18 +16,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordination.produce_verification import Verifying, transactional_producer
+from broker.handlers.produce_answers import ProduceAnswer, fail_all, response_of
 from broker.handlers.producing import (
     ADMIN_CLIENT_ID,
     ID_REFUSED,
     NO_GUARDS,
-    ProduceAnswer,
     Producing,
     SortedRequest,
     check_shapes,
-    fail_all,
     may_use_id,
     refuse,
-    response_of,
 )
 from broker.network.later import Later
 from broker.network.pieces import produced

@@ -16,11 +16,17 @@ from broker.coordination.produce_verification import (
     transactional_producer,
 )
 from broker.environment.computing import Alone, Brief
-from broker.network.answers import CloseConnectionError
+from broker.handlers.produce_answers import (
+    FIRST_VERSION_WITH_IDS,
+    ProduceAnswer,
+    failures,
+    put_behind,
+    response_of,
+)
 from broker.network.later import Later
 from broker.network.pieces import EntryList, pieces
-from broker.network.turns import PER_TURN
-from broker.replicas.append_records import Answers, Appends, Batches, Key, checking, refused
+from broker.network.turns import PER_TURN, portions
+from broker.replicas.append_records import Answers, Appends, Batches, checking, refused
 from broker.replicas.delayed_produce import DelayedProduce
 from broker.security.authorizer import TOPIC, TRANSACTIONAL_ID, WRITE
 from protocol.errors import Error, KafkaError
@@ -51,13 +57,9 @@ if TYPE_CHECKING:
 
 ADMIN_CLIENT_ID = "__admin_client"  # AdminUtils: the one client that may write to internal topics
 FIRST_VERSION_TOLD_LEADERS = 10
-FIRST_VERSION_WITH_IDS = 13
-MOST_TOLD = 100  # partitions of a refused request that the log's line names
 
 ID_REFUSED = RequestFailedError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 NO_GUARDS: Mapping[Partition, VerificationGuard] = MappingProxyType({})
-
-ProduceAnswer = ProduceResponse | None
 
 PARTITIONS_OF_TOPICS = EntryList(
     "topic_data", "responses", "partition_data", "partition_responses", at_once=PER_TURN
@@ -143,41 +145,6 @@ def refuse(batches: Batches, verified: Verified, refusals: Answers, version: int
             del batches[key]
 
 
-def response_of(acks: int, answers: Answers) -> ProduceAnswer:
-    """The answer; with acks=0 none, and an error closes the connection, being all that the client can be told."""
-    if acks == 0:
-        failed = [
-            f"{key[1]}: {Error(answer.error_code).name}"
-            for key, answer in answers.items()
-            if answer.error_code
-        ]
-        if failed:
-            raise CloseConnectionError(
-                f"Produce with acks=0 failed on partition {', '.join(failed[:MOST_TOLD])}"
-            )
-        return None
-    topics: dict[str | bytes, TopicProduceResponse] = {}
-    for (name, _), answer in answers.items():
-        if name in topics:
-            topics[name].partition_responses.append(answer)
-        elif isinstance(name, bytes):
-            topics[name] = TopicProduceResponse.of(topic_id=name, partition_responses=[answer])
-        else:
-            topics[name] = TopicProduceResponse.of(name=name, partition_responses=[answer])
-    return ProduceResponse.of(responses=[*topics.values()])
-
-
-def fail_all(request: ProduceRequest, failure: RequestFailedError, context: RequestContext) -> ProduceAnswer:
-    """The whole request fails: each of its partitions is answered with the error."""
-    by_id = context.api_version >= FIRST_VERSION_WITH_IDS
-    answers: Answers = {}
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            key: Key = (topic.topic_id if by_id else topic.name, data.index)
-            answers[key] = refused(data.index, failure.error, failure.message)
-    return response_of(request.acks, answers)
-
-
 class Producing:
     """A request that isn't simply appended and answered."""
 
@@ -253,10 +220,10 @@ class Producing:
                 shapes.append(sizes)
                 yield None
         except RequestFailedError as failure:
-            later.reply(fail_all(request, failure, context))
+            yield from self._fail_all(failure, later)
             return
         if transactional and not may_use_id(request, authorizer, context):
-            later.reply(fail_all(request, ID_REFUSED, context))
+            yield from self._fail_all(ID_REFUSED, later)
             return
         for piece, sizes in zip(gone_through, shapes, strict=True):
             found.take(piece, iter(sizes))
@@ -267,7 +234,7 @@ class Producing:
             try:
                 sender = transactional_producer(request.transactional_id, found.batches.values())
             except RequestFailedError as failure:
-                later.reply(fail_all(request, failure, context))
+                yield from self._fail_all(failure, later)
                 return
             if sender is not None:
                 verified = verification.verify(*sender, context.api_version)
@@ -348,10 +315,16 @@ class Producing:
         answers = appends.answers
         answers.update(refusals)
         if not appends.awaited:
-            later.reply(self._told(answers))
+            if len(answers) > PER_TURN:
+                self._turns.reply(self._told_in_turns(answers), later, self._context)
+            else:
+                later.reply(self._told(answers))
             return
 
         def then() -> None:
+            if len(answers) > PER_TURN:
+                self._turns.reply(self._told_in_turns(answers), later, self._context)
+                return
             try:
                 answer = self._told(answers)
             except Exception as error:
@@ -371,6 +344,28 @@ class Producing:
                     if each.error_code == Error.NOT_LEADER_OR_FOLLOWER:
                         self._tell_leader(response, topic, each)
         return response
+
+    def _told_in_turns(self, answers: Answers) -> RequestSteps[ProduceAnswer]:
+        """As `_told`, of many."""
+        yield None
+        if self._request.acks == 0:
+            return self._told(answers)
+        whole = ProduceResponse.of(responses=[])
+        topics: dict[str | bytes, int] = {}
+        for some in portions([*answers.items()]):
+            part = self._told(dict(some))
+            assert part is not None
+            put_behind(whole, part, topics)
+            yield None
+        return whole
+
+    def _fail_all(self, failure: RequestFailedError, later: Later[ProduceAnswer]) -> RequestSteps[None]:
+        """As `fail_all`, of many."""
+        answers: Answers = {}
+        for part, _ in pieces(self._request, PARTITIONS_OF_TOPICS):
+            answers.update(failures(part, failure, self._context))
+            yield None
+        later.reply((yield from self._told_in_turns(answers)))
 
     def _tell_leader(
         self, response: ProduceResponse, topic: TopicProduceResponse, answer: PartitionProduceResponse
