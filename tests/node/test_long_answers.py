@@ -33,7 +33,7 @@ def of_many(records: bytes, acks: int = -1) -> ProduceRequest:
 
 @pytest.mark.parametrize(
     ("records", "acks"),
-    [(SHORT, -1), (SHORT, 7), (SHORT[:16] + b"\1" + SHORT[17:], 1)],
+    [(SHORT, -1), (SHORT, 7), (SHORT[:8] + b"\x7f\xff\xff\xff" + SHORT[12:], 1)],
     ids=["some are appended", "none is", "all fail"],
 )
 @pytest.mark.parametrize("version", [9, 12])
