@@ -66,26 +66,12 @@ def handle(
     turns: Turns,
     context: RequestContext,
     request: FetchRequest,
-    *,
-    plan: FetchPlan | None = None,
 ) -> FetchResponse | Later[FetchResponse]:
-    """`plan`: of a request of many partitions, once its session has taken it over."""
     by_id = context.api_version >= 13
-    if plan is None:
-        named = [(topic.topic_id if by_id else topic.topic, topic.partitions) for topic in request.topics]
-        if _names_many(request):
-            begins = fetch_sessions.begin_in_turns(
-                session_id=request.session_id,
-                session_epoch=request.session_epoch,
-                by_id=by_id,
-                wanted=named,
-                forgotten=request.forgotten_topics_data,
-                now_ms=clock.now_ms(),
-            )
-            ports = (partitions, fetch_sessions, fetch_max_bytes, quotas, current_leaders, authorizer)
-            go_on = partial(handle, *ports, clock, scheduler, turns, context, request)
-            return turns.answer(_once_begun(begins, go_on), context)
-        plan = fetch_sessions.begin(
+    named = [(topic.topic_id if by_id else topic.topic, topic.partitions) for topic in request.topics]
+    ports = (partitions, fetch_sessions, fetch_max_bytes, quotas, current_leaders, authorizer)
+    if _names_many(request):
+        begins = fetch_sessions.begin_in_turns(
             session_id=request.session_id,
             session_epoch=request.session_epoch,
             by_id=by_id,
@@ -93,6 +79,34 @@ def handle(
             forgotten=request.forgotten_topics_data,
             now_ms=clock.now_ms(),
         )
+        go_on = partial(_fetch, *ports, clock, scheduler, turns, context, request)
+        return turns.answer(_once_begun(begins, go_on), context)
+    plan = fetch_sessions.begin(
+        session_id=request.session_id,
+        session_epoch=request.session_epoch,
+        by_id=by_id,
+        wanted=named,
+        forgotten=request.forgotten_topics_data,
+        now_ms=clock.now_ms(),
+    )
+    return _fetch(*ports, clock, scheduler, turns, context, request, plan)
+
+
+def _fetch(
+    partitions: Partitions,
+    fetch_sessions: FetchSessions,
+    fetch_max_bytes: int,
+    quotas: ClientQuotas,
+    current_leaders: CurrentLeaders,
+    authorizer: Authorizer,
+    clock: Clock,
+    scheduler: Scheduler,
+    turns: Turns,
+    context: RequestContext,
+    request: FetchRequest,
+    plan: FetchPlan,
+) -> FetchResponse | Later[FetchResponse]:
+    """Once the session has taken the request over."""
     if plan.error:
         return FetchResponse(error_code=plan.error)
     parameters = FetchParameters(
@@ -125,7 +139,7 @@ def handle(
         return turns.answer(_in_turns(reads, scheduler, turns, answers, context, plan, request), context)
     reading = Reading(partitions, parameters, plan.targets, may_read)
     if _fails(request, reading):
-        return _fail_all(request, by_id)
+        return _fail_all(request, plan.by_id)
     if not reading.may_wait:
         return answers.answer(context, plan, reading.results, parameters)
     if len(reading.found) > MOST_READ_IN_PASSING:
@@ -157,11 +171,11 @@ def _names_many(request: FetchRequest) -> bool:
 
 
 def _once_begun(
-    begins: RequestSteps[FetchPlan], go_on: Callable[..., FetchResponse | Later[FetchResponse]]
+    begins: RequestSteps[FetchPlan], go_on: Callable[[FetchPlan], FetchResponse | Later[FetchResponse]]
 ) -> RequestSteps[FetchResponse]:
     plan = yield from begins
     yield None
-    response = go_on(plan=plan)
+    response = go_on(plan)
     if isinstance(response, Later):
         response = yield response
     return response

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from broker.handlers import fetch
 from broker.handlers.long_fetch import LongFetch
 from coordinator.group.consumer.long_heartbeat import LongHeartbeat
 from protocol.errors import Error
@@ -58,8 +59,14 @@ def test_in_some_seeds_whatever_is_asked_is_long(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(long, step, counted)
 
     count(LongHeartbeat, "settle")
-    count(LongFetch, "read")
     count(LongFetch, "wait")
+    read_in_turns = fetch.read_in_turns
+
+    def counted_read(*asked: Any) -> Any:
+        done["read"] += 1
+        return read_in_turns(*asked)
+
+    monkeypatch.setattr(fetch, "read_in_turns", counted_read)
     simulate(IN_PASSING)
     assert not done
     simulate(LONG)
