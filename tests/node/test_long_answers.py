@@ -44,7 +44,7 @@ async def test_it_is_made_in_turns_of_so_many_partitions_at_most(
     client = Client(Straight(node))
     at_once = client.ask(of_many(records, acks), version)
     many = producing.PARTITIONS_OF_TOPICS._replace(at_once=2)
-    monkeypatch.setattr("broker.handlers.produce.PARTITIONS_OF_TOPICS", many)
+    monkeypatch.setattr("broker.handlers.produce.PER_TURN", 2)
     monkeypatch.setattr(producing, "PARTITIONS_OF_TOPICS", many)
     monkeypatch.setattr(producing, "PER_TURN", 2)
     monkeypatch.setattr(turns, "PER_TURN", 2)
