@@ -69,8 +69,8 @@ def handle(
 ) -> FetchResponse | Later[FetchResponse]:
     by_id = context.api_version >= 13
     named = [(topic.topic_id if by_id else topic.topic, topic.partitions) for topic in request.topics]
-    ports = (partitions, fetch_sessions, fetch_max_bytes, quotas, current_leaders, authorizer)
-    if _names_many(request):
+    has_one = len(named) == 1 and len(named[0][1]) == 1 and not request.forgotten_topics_data  # as most have
+    if not has_one and _names_many(request):
         begins = fetch_sessions.begin_in_turns(
             session_id=request.session_id,
             session_epoch=request.session_epoch,
@@ -79,7 +79,20 @@ def handle(
             forgotten=request.forgotten_topics_data,
             now_ms=clock.now_ms(),
         )
-        go_on = partial(_fetch, *ports, clock, scheduler, turns, context, request)
+        go_on = partial(
+            _fetch,
+            partitions,
+            fetch_sessions,
+            fetch_max_bytes,
+            quotas,
+            current_leaders,
+            authorizer,
+            clock,
+            scheduler,
+            turns,
+            context,
+            request,
+        )
         return turns.answer(_once_begun(begins, go_on), context)
     plan = fetch_sessions.begin(
         session_id=request.session_id,
@@ -89,7 +102,20 @@ def handle(
         forgotten=request.forgotten_topics_data,
         now_ms=clock.now_ms(),
     )
-    return _fetch(*ports, clock, scheduler, turns, context, request, plan)
+    return _fetch(
+        partitions,
+        fetch_sessions,
+        fetch_max_bytes,
+        quotas,
+        current_leaders,
+        authorizer,
+        clock,
+        scheduler,
+        turns,
+        context,
+        request,
+        plan,
+    )
 
 
 def _fetch(
@@ -162,11 +188,11 @@ def _fetch(
 
 
 def _names_many(request: FetchRequest) -> bool:
-    named = 0
+    named = len(request.topics) + len(request.forgotten_topics_data)
     for topic in request.topics:
-        named += 1 + len(topic.partitions)
+        named += len(topic.partitions)
     for gone in request.forgotten_topics_data:
-        named += 1 + len(gone.partitions)
+        named += len(gone.partitions)
     return named > PER_TURN
 
 
@@ -267,7 +293,7 @@ class _Answers:
             if throttle_ms > 0:
                 return _withheld(plan, throttle_ms)
         session_id, listed = self._sessions.finish(plan, results, self._clock.now_ms())
-        response = FetchResponse.of(session_id=session_id, responses=_by_topic(listed))
+        response = FetchResponse.of(session_id=session_id, responses=_by_topic(listed, []))
         if context.api_version >= FIRST_VERSION_TOLD_LEADERS:
             self._tell_leaders(response, listed, context, parameters)
         return response
@@ -325,7 +351,7 @@ class _Answers:
         quota = self._quotas.fetch
         told = results if plan.session is None else [each for each in results if each[0].is_news(each[1])]
         answer: list[bytes | bytearray | memoryview] = []
-        encoder(FetchResponse, context.api_version)(FetchResponse(responses=_by_topic(told)), answer)
+        encoder(FetchResponse, context.api_version)(FetchResponse(responses=_by_topic(told, [])), answer)
         size = FRAME_SIZE_BYTES + sum(map(len, answer))
         now_ms = self._clock.now_ms()
         user, client_id = context.principal.name, context.client_id or ""
@@ -343,13 +369,10 @@ def _withheld(plan: FetchPlan, throttle_ms: int) -> FetchResponse:
 
 
 def _by_topic(
-    listed: Sequence[tuple[FetchTarget, PartitionData]], before: list[FetchableTopicResponse] | None = None
+    listed: Sequence[tuple[FetchTarget, PartitionData]], topics: list[FetchableTopicResponse]
 ) -> list[FetchableTopicResponse]:
-    """`before`: what these are put behind."""
-    topics = [] if before is None else before
-    last: str | bytes | None = None
-    if topics:
-        last = topics[-1].topic or topics[-1].topic_id
+    """Put behind the topics that are there."""
+    last = topics[-1].topic or topics[-1].topic_id if topics else None
     for target, answer in listed:
         if target.topic != last:
             # As in Kafka, partitions of a topic share an entry only where they follow one another.

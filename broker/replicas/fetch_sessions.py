@@ -90,7 +90,7 @@ class FetchSessions:
         """`random_id(low, high)` draws an int of [low, high)."""
         self._slots_per_shard = slots // SHARDS
         self._shards: list[dict[int, Session]] = [{} for _ in range(SHARDS)]
-        self._range = MAX_SESSION_ID // SHARDS
+        self._range = MAX_SESSION_ID // SHARDS + 1  # of ids of a shard: each id has one
         self._random_id = random_id
         self._next_shard = 0
         self._partitions = 0
@@ -111,19 +111,24 @@ class FetchSessions:
     ) -> FetchPlan:
         """Take over what a request says. An error of the plan is the whole answer."""
         if session_epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH):
-            self._remove(session_id)
+            if session_id != NO_SESSION:
+                self._remove(session_id)
             targets: dict[Key, FetchTarget] = {}
-            fits = take_wanted(targets, wanted)
-            return _full(targets, by_id, create=fits and session_epoch == INITIAL_SESSION_EPOCH)
+            may_be_kept = take_wanted(targets, wanted) and session_epoch == INITIAL_SESSION_EPOCH
+            return FetchPlan(
+                [*targets.values()], by_id=by_id, of_new_session=targets if may_be_kept else None
+            )
         session = self._get(session_id)
-        error = _refusal(session, session_epoch, by_id)
-        if session is None or error:
-            return FetchPlan([], by_id=by_id, error=error)
-        before = len(session.targets)
-        fits = not wanted or take_wanted(session.targets, wanted)
-        if forgotten:
-            drop_forgotten(session.targets, by_topic(forgotten, by_id))
-        self._partitions += len(session.targets) - before
+        if session is None or session.epoch != session_epoch or session.by_id != by_id:
+            return FetchPlan([], by_id=by_id, error=_refusal(session, session_epoch))
+        targets = session.targets
+        fits = True
+        if wanted or forgotten:
+            self._partitions -= len(targets)
+            fits = take_wanted(targets, wanted)
+            if forgotten:
+                drop_forgotten(targets, by_topic(forgotten, by_id))
+            self._partitions += len(targets)
         return self._go_on(session, fits, now_ms)
 
     def begin_in_turns(
@@ -144,9 +149,8 @@ class FetchSessions:
             self._remove(session_id)
         else:
             session = self._get(session_id)
-            error = _refusal(session, session_epoch, by_id)
-            if session is None or error:
-                return FetchPlan([], by_id=by_id, error=error)
+            if session is None or session.epoch != session_epoch or session.by_id != by_id:
+                return FetchPlan([], by_id=by_id, error=_refusal(session, session_epoch))
             targets = session.targets.copy()
         fits = True
         for some in parts_of(wanted):
@@ -157,65 +161,71 @@ class FetchSessions:
                 drop_forgotten(targets, gone)
                 yield None
         if session is None:
-            return _full(targets, by_id, create=fits and session_epoch == INITIAL_SESSION_EPOCH)
-        if self._get(session_id) is not session or session.epoch != session_epoch:
-            error = _refusal(
-                self._get(session_id), session_epoch, by_id
-            )  # another request was here meanwhile
-            return FetchPlan([], by_id=by_id, error=error or Error.FETCH_SESSION_ID_NOT_FOUND)
+            may_be_kept = fits and session_epoch == INITIAL_SESSION_EPOCH
+            return FetchPlan(
+                [*targets.values()], by_id=by_id, of_new_session=targets if may_be_kept else None
+            )
+        now = self._get(session_id)
+        if now is not session or now.epoch != session_epoch:  # another request was here meanwhile
+            error = Error.FETCH_SESSION_ID_NOT_FOUND if now is not session else _refusal(now, session_epoch)
+            return FetchPlan([], by_id=by_id, error=error)
         self._partitions += len(targets) - len(session.targets)
         session.targets = targets
         return self._go_on(session, fits, now_ms)
 
     def _go_on(self, session: Session, fits: bool, now_ms: int) -> FetchPlan:
         """With a session that has taken over what a request says."""
-        by_id, size = session.by_id, len(session.targets)
-        if not size:
+        targets = session.targets
+        if not targets:
             self._remove(session.session_id)
-            return FetchPlan([], by_id=by_id)
+            return FetchPlan([], by_id=session.by_id)
         session.epoch = 1 if session.epoch == MAX_SESSION_EPOCH else session.epoch + 1
         session.last_used_ms = now_ms
         if not fits or (
-            self._partitions > MOST_SESSION_PARTITIONS and not self._make_room(0, size, now_ms, session)
+            self._partitions > MOST_SESSION_PARTITIONS
+            and not self._make_room(0, len(targets), now_ms, session)
         ):
             self._remove(session.session_id)
-            return FetchPlan([], by_id=by_id, error=Error.FETCH_SESSION_ID_NOT_FOUND)
-        return FetchPlan([*session.targets.values()], by_id=by_id, session=session)
+            return FetchPlan([], by_id=session.by_id, error=Error.FETCH_SESSION_ID_NOT_FOUND)
+        return FetchPlan([*targets.values()], by_id=session.by_id, session=session)
 
     def finish(self, plan: FetchPlan, answers: Told, now_ms: int) -> tuple[int, Told]:
         """The session id to answer with, and the partitions that the answer lists."""
-        listed = _tell(plan, answers)
-        return self._session_id(plan, now_ms), listed
+        if plan.session is not None:
+            return plan.session.session_id, _news(plan.session, answers)
+        if plan.of_new_session is None:
+            return NO_SESSION, answers
+        for target, answer in answers:
+            target.tell(answer)
+        return self._create(plan.of_new_session, plan.by_id, now_ms), answers
 
     def finish_in_turns(self, plan: FetchPlan, answers: Told, now_ms: int) -> RequestSteps[tuple[int, Told]]:
         """As `finish`, of many partitions."""
-        listed: Told = []
+        session = plan.session
+        if session is not None:
+            news: Told = []
+            for some in portions(answers):
+                news += _news(session, some)
+                if len(some) == PER_TURN:
+                    yield None
+            return session.session_id, news
+        if plan.of_new_session is None:
+            return NO_SESSION, answers
         for some in portions(answers):
-            listed += _tell(plan, some)
+            for target, answer in some:
+                target.tell(answer)
             if len(some) == PER_TURN:
                 yield None
-        return self._session_id(plan, now_ms), listed
-
-    def _session_id(self, plan: FetchPlan, now_ms: int) -> int:
-        if plan.session is not None:
-            return plan.session.session_id
-        return (
-            NO_SESSION
-            if plan.of_new_session is None
-            else self._create(plan.of_new_session, plan.by_id, now_ms)
-        )
-
-    def _shard_of(self, session_id: int) -> dict[int, Session]:
-        return self._shards[min(session_id // self._range, SHARDS - 1)]
+        return self._create(plan.of_new_session, plan.by_id, now_ms), answers
 
     def _get(self, session_id: int) -> Session | None:
-        return self._shard_of(session_id).get(session_id) if session_id > 0 else None
+        return self._shards[session_id // self._range].get(session_id) if session_id > 0 else None
 
     def _remove(self, session_id: int) -> None:
-        if session_id > 0:
-            session = self._shard_of(session_id).pop(session_id, None)
-            if session is not None:
-                self._partitions -= len(session.targets)
+        session = self._get(session_id)
+        if session is not None:
+            del self._shards[session_id // self._range][session_id]
+            self._partitions -= len(session.targets)
 
     def _create(self, targets: dict[Key, FetchTarget], by_id: bool, now_ms: int) -> int:
         number = self._next_shard
@@ -255,35 +265,25 @@ class FetchSessions:
         return True
 
 
-def _refusal(session: Session | None, session_epoch: int, by_id: bool) -> Error:
-    """What is wrong with a request of a session."""
+def _refusal(session: Session | None, session_epoch: int) -> Error:
+    """What is wrong with a request of a session, which is there with another epoch or names topics otherwise."""
     if session is None:
         return Error.FETCH_SESSION_ID_NOT_FOUND
     if session.epoch != session_epoch:
         return Error.INVALID_FETCH_SESSION_EPOCH
-    return Error.NONE if session.by_id == by_id else Error.FETCH_SESSION_TOPIC_ID_ERROR
+    return Error.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def _full(targets: dict[Key, FetchTarget], by_id: bool, *, create: bool) -> FetchPlan:
-    return FetchPlan([*targets.values()], by_id=by_id, of_new_session=targets if create else None)
-
-
-def _tell(plan: FetchPlan, answers: Sequence[tuple[FetchTarget, PartitionData]]) -> Told:
-    """What of it the answer lists."""
-    session = plan.session
-    if session is None:
-        if plan.of_new_session is not None:
-            for target, answer in answers:
-                target.tell(answer)
-        return [*answers]
+def _news(session: Session, answers: Sequence[tuple[FetchTarget, PartitionData]]) -> Told:
+    """Tell the session; what of it the answer lists."""
     news = []
+    targets = session.targets
     for target, answer in answers:
         if not target.tell(answer):
             continue
         news.append((target, answer))
-        if answer.records and target.key in session.targets:
-            # Read last next time, so that none starves behind a busy one.
-            session.targets[target.key] = session.targets.pop(target.key)
+        if answer.records and (key := target.key) in targets:
+            targets[key] = targets.pop(key)  # read last next time, so that none starves behind a busy one
     return news
 
 

@@ -90,13 +90,12 @@ def take_wanted(targets: dict[Key, FetchTarget], wanted: Wanted, *, of_session: 
     """
     fits = True
     for topic, partitions in wanted:
-        if len(topic) > MAX_NAME_LENGTH:
-            fits = False  # no topic has such a name
         for partition in partitions:
             key = (topic, partition.partition)
             known = targets.get(key)
             if known is None:
                 targets[key] = FetchTarget(topic, partition)
+                fits = fits and len(topic) <= MAX_NAME_LENGTH  # no topic has a longer name
             elif of_session:
                 targets[key] = known.updated(partition)
             else:

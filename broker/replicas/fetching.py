@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from broker.replicas.follower import NO_LEADER_EPOCH
 from broker.replicas.leader import Leader
 from broker.replicas.replica import NO_BROKER_EPOCH
 from protocol.errors import Error, KafkaError
@@ -213,14 +212,16 @@ class Reading:
         except (KafkaError, OSError, CorruptRecordError) as error:
             self.must_answer = True
             answer = _failed(target, _error_of(error))
-        self._left = max(0, self._left)  # below it by the request alone, or by a first batch that came whole
+        if self._left < 0:
+            self._left = 0  # below it by the request alone, or by a first batch that came whole
         if answer.diverging_epoch is not None:
             self.must_answer = True
         return answer
 
     def _read_partition(self, partition: Partition, target: FetchTarget) -> PartitionData:
         parameters = self.parameters
-        partition.check_leader_epoch(max(target.current_leader_epoch, NO_LEADER_EPOCH))
+        if target.current_leader_epoch >= 0:  # else it says none
+            partition.check_leader_epoch(target.current_leader_epoch)
         if parameters.only_leader:
             leader = partition.leader()
             if parameters.from_follower and not leader.has_replica(parameters.replica_id):
