@@ -44,7 +44,7 @@ def test_two_phase_commit_needs_its_setting_and_has_no_timeout() -> None:
     assert ask(enable_2pc=True) is Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert ask(enable_2pc=True, keep_prepared_txn=True) is Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert ask(keep_prepared_txn=True) is Error.UNSUPPORTED_VERSION
-    it.configure(two_phase_commit_enable=True)
+    it.configure(two_phase_commit_enable=True, abort_timed_out_interval_ms=3_600_000)
     assert ask(enable_2pc=True) == (7, 0)
     assert it.x.timeout_ms == 2**31 - 1
     assert it.add(7, 0) is Error.NONE

@@ -244,7 +244,9 @@ def test_a_fenced_epoch_holds_while_its_abort_is_on_its_way_and_is_bumped_once_w
 
 
 def test_an_expired_id_is_forgotten_once_its_tombstone_is_committed() -> None:
-    it = empty()
+    it = Coordinator()
+    it.configure(abort_timed_out_interval_ms=3_600_000)
+    it.init()
     it.runtime.commit()
     it.runtime.lags = True
     it.shard.expiry.remove_expired()
