@@ -20,7 +20,8 @@ from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 from tests.unit.coordinator.runtime import asker
 
-MANY = MOST_IN_PASSING  # partitions
+MANY = MOST_IN_PASSING // long_heartbeat._PER_PARTITION  # partitions; with their topic it is more than that
+MANY_MEMBERS = MOST_IN_PASSING // long_heartbeat._PER_MEMBER
 
 
 def said(
@@ -102,7 +103,7 @@ def test_the_same_is_written_and_known_whether_it_is_decided_in_passing_or_not(
 def test_what_many_topics_partitions_or_members_take_is_long_and_who_has_settled_never_is() -> None:
     few = Consumers(FakeTopics(t=6))
     assert few.enter("one").error_code == Error.NONE  # decided in passing, or it would be another class
-    for topics, members in ((FakeTopics(t=MANY), 1), (FakeTopics(t=500), 300)):
+    for topics, members in ((FakeTopics(t=MANY), 1), (FakeTopics(t=6), MANY_MEMBERS)):
         groups = Consumers(topics)
         for number in range(members - 1):
             groups.enter(f"m{number}")
@@ -118,11 +119,8 @@ def test_what_many_topics_partitions_or_members_take_is_long_and_who_has_settled
             again = groups.shard.consumer_heartbeat(asker(), said)
             assert not isinstance(again, LongHeartbeat)
     groups = Consumers()
-    names = [f"nowhere-{number}" for number in range(MOST_IN_PASSING)]
-    request = ConsumerGroupHeartbeatRequest(
-        group_id="g", member_id="one", subscribed_topic_names=names, rebalance_timeout_ms=1000
-    )
-    assert isinstance(groups.shard.consumer_heartbeat(asker(), request), LongHeartbeat)
+    names = [f"nowhere-{number}" for number in range(MOST_IN_PASSING // long_heartbeat._PER_TOPIC)]
+    assert long(groups, names=names)
 
 
 def test_a_group_is_not_copied_where_nothing_is_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
