@@ -1,5 +1,6 @@
 """Folders that Apache Kafka left behind: they are read as Kafka reads them, and written as Kafka wrote them."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,11 +49,14 @@ def opened_from(name: str, into: Path) -> Opened:
     return Opened(name, directory, open_all(directory), kafka_folders.contents(name))
 
 
-@pytest.fixture(params=NAMES)
-def kafka(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
-    opened = opened_from(request.param, tmp_path)
+@pytest.fixture(scope="module", params=NAMES)
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    """One for all tests that only read it."""
+    path = tmp_path_factory.mktemp("kafka")
+    opened = opened_from(request.param, path)
     yield opened
     opened.directory.close(clean=False)
+    shutil.rmtree(path)
 
 
 def fetch(log: PartitionLog, *, committed: bool) -> list[str]:
@@ -152,7 +156,9 @@ def test_a_metadata_log_may_begin_behind_its_snapshot(tmp_path: Path) -> None:
     kafka.directory.close(clean=False)
 
 
-def test_nothing_is_lost_by_our_own_stop_and_start(kafka: Opened) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_lost_by_our_own_stop_and_start(name: str, tmp_path: Path) -> None:
+    kafka = opened_from(name, tmp_path)
     before = {
         key: fetch(log, committed=True) for key, log in kafka.logs.items() if key[0] in ("txn", "plain")
     }
@@ -161,7 +167,7 @@ def test_nothing_is_lost_by_our_own_stop_and_start(kafka: Opened) -> None:
     assert directory.clean
     logs = open_all(directory)
     assert {key: fetch(logs[key], committed=True) for key in before} == before
-    kafka.directory = directory
+    directory.close(clean=False)
 
 
 @pytest.mark.parametrize(

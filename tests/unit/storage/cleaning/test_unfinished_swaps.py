@@ -3,7 +3,6 @@ each by itself, where they weren't synced yet."""
 
 from __future__ import annotations
 
-import shutil
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -116,13 +115,12 @@ def test_where_the_old_files_are_there(
 @pytest.mark.parametrize("beside", ["new", "old", "nothing"])
 @pytest.mark.parametrize("subset", SUBSETS)
 def test_where_names_have_changed(
-    log: PartitionLog, subset: tuple[str, ...], beside: str, others: str, policy: str, tmp_path: Path
+    log: PartitionLog, subset: tuple[str, ...], beside: str, others: str, policy: str
 ) -> None:
     """`subset` are still swaps, beside which the old file at the base may be; the others have their names, or are lost
     but for the `.log`."""
     cleaned = swapped(log)
     log.close(clean=False)
-    shutil.copytree(log.directory, tmp_path / "new" / "orders-0")
     for base in cleaned.replaced[1:]:
         for suffix in SEGMENT_SUFFIXES:
             path = file(log, base, suffix)
