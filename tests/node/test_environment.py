@@ -32,17 +32,17 @@ OF_THE_LOOP = {
 }
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
+def nodes() -> Iterator[tuple[str, list[ast.AST]]]:
     for source in sources("broker"):
         place = source.path.relative_to(ROOT / "broker")
         if place.parts[0] not in OUTSIDE_OF_A_NODE:
-            yield str(place), source.tree
+            yield str(place), source.nodes
 
 
 def test_only_the_environment_has_a_clock_chance_threads_and_sockets() -> None:
     seen = []
-    for place, tree in trees():
-        for node in ast.walk(tree):
+    for place, found in nodes():
+        for node in found:
             modules = []
             if isinstance(node, ast.Import):
                 modules = [alias.name for alias in node.names]
@@ -55,8 +55,8 @@ def test_only_the_environment_has_a_clock_chance_threads_and_sockets() -> None:
 def test_only_the_environment_asks_for_the_running_loop() -> None:
     seen = [
         f"{place}:{node.lineno}: {node.attr}"
-        for place, tree in trees()
-        for node in ast.walk(tree)
+        for place, found in nodes()
+        for node in found
         if isinstance(node, ast.Attribute)
         and node.attr in OF_THE_LOOP
         # the timers of the coordinators, which the environment has
@@ -67,10 +67,10 @@ def test_only_the_environment_asks_for_the_running_loop() -> None:
 
 def test_only_files_are_asked_for_what_is_on_a_disk() -> None:
     seen = []
-    for place, tree in trees():
+    for place, found in nodes():
         if place in NOT_OF_A_NODES_DISK:
             continue
-        for node in ast.walk(tree):
+        for node in found:
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 if called == "open" or (called.startswith("os.") and called != "os.path.abspath"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from threading import Event
 from types import ModuleType
@@ -15,7 +15,7 @@ from broker.environment.background_threads import BackgroundThreads
 from broker.environment.environment import Environment
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
-from broker.process.command_line import parse_command_line
+from broker.process import command_line
 from broker.server import Server
 from protocol.wire.codec import encoder
 from protocol.wire.schema import Message
@@ -34,12 +34,16 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     return run
 
 
+# The same each time, and longer to make than all that is done with it here.
+command_line._parser = cache(command_line._parser)
+
+
 def configured(folder: Path, *settings: str, port: int = 0) -> BrokerConfig:
     """`settings` are `name=value`. A group's first members wait for no others: the clock stands still."""
     arguments = ["--data", str(folder), "--port", str(port), "-o", "group.initial.rebalance.delay.ms=0"]
     for setting in settings:
         arguments += ["-o", setting]
-    return parse_command_line(arguments, {}).config
+    return command_line.parse_command_line(arguments, {}).config
 
 
 async def started(folder: Path, *settings: str, port: int = 0, now_ms: int | None = None) -> Server:

@@ -69,7 +69,7 @@ def marked(kind: str) -> set[str]:
         node.args[0].value
         for source in TESTS
         if f"pytest.mark.{kind}" in source.text
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Call) and ast.unparse(node.func) == f"pytest.mark.{kind}"
         for _ in node.args[:1]
         if isinstance(node.args[0], ast.Constant)
