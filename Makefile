@@ -29,7 +29,7 @@ run: .venv/.run  ## run the broker on 127.0.0.1:9092 (ARGS="--data DIR" and the 
 	@exec $(BIN)/barnabas $(ARGS)
 
 quick: .venv/.quick  ## run the tests that need Python alone, for each save (ARGS="-k fetch" and the like are passed on)
-	$(BIN)/python -m pytest -q -n auto $(QUICK) $(ARGS)
+	$(BIN)/python -m pytest -q -n auto --capture=sys $(QUICK) $(ARGS)
 
 soak: .venv/.quick  ## run them 50 times, each in an order of its own, with every core busy (ARGS="--times 5")
 	$(BIN)/python -m tests.soak $(ARGS) $(QUICK)

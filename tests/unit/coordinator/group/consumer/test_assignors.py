@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from coordinator.java.maps import JavaMap, JavaSet
 VECTORS = Path(__file__).parents[2] / "data" / "assignments.jsonl.gz"
 
 
+@cache
 def vectors() -> list[dict[str, Any]]:
     """{assignor, homogeneous, topics: {id: partitions}, members: [[id, instance, topics, target]], result}.
 
