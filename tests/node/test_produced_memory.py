@@ -65,7 +65,7 @@ async def most_held(node: Server, request: ProduceRequest) -> int:
 
 
 async def test_one_of_many_partitions_counts_as_what_it_becomes_until_it_is_answered(node: Server) -> None:
-    assert await most_held(node, produce(1, 20_000)) > 20_000 * PRODUCED_ENTRY_BYTES
+    assert await most_held(node, produce(1, 12_000)) > 12_000 * PRODUCED_ENTRY_BYTES
     below_a_step = produce(3, 1_300)
     assert len(encode(below_a_step, VERSION)) < LONG_FRAME_BYTES
     assert await most_held(node, below_a_step) > 3_900 * PRODUCED_ENTRY_BYTES
@@ -78,8 +78,8 @@ async def test_one_of_few_partitions_counts_as_its_bytes(node: Server) -> None:
 
 async def test_what_it_holds_is_given_back_where_its_client_hangs_up(node: Server) -> None:
     client, memory = connected(node)
-    client.send(produce(1, 20_000), VERSION)
-    assert memory.held_bytes > 20_000 * PRODUCED_ENTRY_BYTES
+    client.send(produce(1, 12_000), VERSION)
+    assert memory.held_bytes > 12_000 * PRODUCED_ENTRY_BYTES
     client.close()
     for _ in range(100):
         await asyncio.sleep(0)
@@ -88,7 +88,7 @@ async def test_what_it_holds_is_given_back_where_its_client_hangs_up(node: Serve
 
 async def test_where_there_is_no_room_for_many_it_waits_and_one_of_few_does_not(node: Server) -> None:
     client, memory = connected(node)
-    busy = client.send(produce(1, 20_000), VERSION)
+    busy = client.send(produce(1, 12_000), VERSION)
     memory.most_bytes = memory.held_bytes + MIB
     many, _ = connected(node)
     waiting = many.send(produce(1, 5_000), VERSION)
@@ -102,7 +102,7 @@ async def test_where_there_is_no_room_for_many_it_waits_and_one_of_few_does_not(
 
 
 def test_an_entry_becomes_no_more_than_it_counts() -> None:
-    for request in produce(1, 2_500), produce(1, 2_500, b"x"), produce(2_500, 0), produce(1_250, 1):
+    for request in produce(1, 3_500), produce(1, 3_500, b"x"), produce(3_500, 0), produce(1_375, 1):
         data = memoryview(encode(request, VERSION))
         entries = sum(1 + len(topic.partition_data) for topic in request.topic_data)
         assert entries <= len(data) // 3
