@@ -34,6 +34,8 @@ with warnings.catch_warnings(), contextlib.suppress(ImportError):
 # A second compiler costs a short session more than it gains: the shared one, and those of processes that tests start.
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
+# Of the shared session alone: the job that is killed has Spark's own, and so has what is measured.
+QUICK_WORKERS = {"spark.python.daemon.module": "tests.support.spark_workers"}
 
 BROKERS = ("barnabas", "kafka")
 
@@ -141,7 +143,7 @@ def make_session(folder: Path, master: str = "local[2]", **settings: Any) -> Spa
     from barnabas.spark import connector
 
     try:
-        session = spark_session.make_session(folder, master, **settings)
+        session = spark_session.make_session(folder, master, **{**QUICK_WORKERS, **settings})
     except connector.MissingError as error:
         pytest.skip(str(error))
     session.sparkContext.setLogLevel("OFF")

@@ -15,3 +15,10 @@ def test_no_jar_of_the_connectors_is_where_python_looks_for_modules(spark: Spark
 
     assert jars(0) == []
     assert spark.sparkContext.parallelize([0], 1).map(jars).collect() == [[]]
+
+
+def test_no_archive_is_where_the_tests_workers_look(spark: SparkSession) -> None:
+    def archives(_number: int) -> list[str]:
+        return [path for path in sys.path_importer_cache if ".zip" in path or ".jar" in path]
+
+    assert spark.sparkContext.parallelize([0], 1).map(archives).collect() == [[]]
