@@ -31,10 +31,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if WANTED != ALL and not config.getoption("keyword"):  # who names a script wants it played
         played = drawn(load_scripts().values(), config.getoption("randomly_seed", 0))
     config.stash[_played_to_kafka] = played
-    left_out = [item for item in items if _is_left_out(item, played)]
+    left_out = {item for item in items if _is_left_out(item, played)}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     places = [place for place, item in enumerate(items) if _script_of(item) is not None]
     ordered = sorted((items[place] for place in places), key=_properties_of)
     for place, item in zip(places, ordered, strict=True):
@@ -56,9 +56,9 @@ def _properties_of(item: pytest.Item) -> str:
 
 
 def _script_of(item: pytest.Item) -> Script | None:
-    if FOLDER not in item.path.parents or not isinstance(item, pytest.Function):
-        return None
-    return item.callspec.params.get("script") if hasattr(item, "callspec") else None
+    # Asked of every test there is, so the folder last: few others have a parameter of that name.
+    script = item.callspec.params.get("script") if hasattr(item, "callspec") else None
+    return script if script is not None and FOLDER in item.path.parents else None
 
 
 class OneAtATime(Generic[AnyBroker]):
