@@ -21,7 +21,7 @@ from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.records.batch import LOG_APPEND_TIME, patch_max_timestamp
 from protocol.records.records import ABORT, COMMIT, build_end_txn_marker
 from storage.log.results import COORDINATOR
-from storage.producers.producer_state import EndTransactionMarker
+from storage.producers.txn_markers import EndTransactionMarker
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage

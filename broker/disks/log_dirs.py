@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from protocol.errors import Error, KafkaError
 from storage.background import RunAll, run_in_turn
 from storage.directory.log_directory import LogDirectory
+from storage.producers.producer_memory import ProducerMemory
 
 log = logging.getLogger("barnabas.directories")
 
@@ -47,8 +48,10 @@ class LogDirs:
         self.on_lost: Callable[[OSError], None] = lambda failure: None
         self._paths = tuple(paths)
         self._cordoned: frozenset[str] = frozenset()
+        producer_memory = ProducerMemory()
         for directory in self.all():
             directory.on_failure = self.report
+            directory.producer_memory = producer_memory
 
     def all(self) -> list[LogDirectory]:
         """Each that can be used once, the metadata's last."""

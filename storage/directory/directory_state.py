@@ -12,6 +12,7 @@ from storage.directory.offset_checkpoints import OffsetCheckpoints
 from storage.directory.partition_folders import PartitionFolder
 from storage.files import Files
 from storage.log.partition_log import PartitionLog
+from storage.producers.producer_memory import ProducerMemory
 
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -29,6 +30,8 @@ class DirectoryState:
         self.futures: dict[TopicPartition, PartitionLog] = {}
         self.on_failure: Callable[[Any, OSError], bool] | None = None
         """Told of this directory and each failure of its disk: whether the directory goes offline for it."""
+        self.producer_memory = ProducerMemory()
+        """That of its node."""
         self.clean = False
         """Whether the last run stopped cleanly."""
         self.unopened: dict[TopicPartition, PartitionFolder] = {}
@@ -63,6 +66,7 @@ class DirectoryState:
 
         log.report = self.report
         log.truncated = truncated
+        log.producers.count_in(self.producer_memory)
 
     def name_is_free(self, key: TopicPartition) -> None:
         """A log of this name is about to be made or opened: nothing that the checkpoints say of an earlier one counts

@@ -61,6 +61,7 @@ def open_future(
         directory.report(failure)
         raise
     future.report = directory.report
+    future.producers.count_in(directory.producer_memory)
     try:
         future_log_copying.begin(future, present, now_ms)
     except KafkaError:

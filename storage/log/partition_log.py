@@ -40,8 +40,7 @@ from storage.log.reads import ALL
 from storage.log.results import AbortedTransaction, AppendOrigin, AppendResult, ReadResult, TimestampOffset
 from storage.log.storage_errors import storage_error, told_to_clients
 from storage.log.syncing import LastSync
-from storage.producers.producer_state import EndTransactionMarker
-from storage.producers.txn_markers import read_marker
+from storage.producers.txn_markers import EndTransactionMarker, read_marker
 from storage.producers.verification_guards import VerificationGuard
 
 __all__ = [

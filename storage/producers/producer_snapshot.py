@@ -8,18 +8,20 @@ Only the last batch of a producer is kept. Source: org.apache.kafka.storage Prod
 
 import logging
 from collections.abc import Iterable
+from heapq import nlargest
 from operator import attrgetter
 from struct import Struct
 
-from protocol.records.batch import NO_SEQUENCE
+from protocol.records.batch import NO_SEQUENCE, decrement_sequence
 from protocol.records.checksum import crc32c
 from storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_path
 from storage.files import Files
+from storage.producers import producer_memory
 from storage.producers.producer_state import (
     NO_OFFSET,
+    CachedBatch,
     Producer,
     ProducerStates,
-    cached_batch,
     is_expired,
 )
 
@@ -28,6 +30,7 @@ logger = logging.getLogger(__name__)
 PRODUCER_SNAPSHOT_VERSION = 1
 _HEAD = Struct(">hIi")
 _ENTRY = Struct(">qhiqiqiq")
+_LAST_OFFSET, _TIMESTAMP, _TXN = 3, 5, 7  # places in an entry
 _CRC = Struct(">I")
 _CRC_POS = 2
 _ENTRIES_POS = 6
@@ -66,7 +69,7 @@ def encode(producers: Iterable[Producer]) -> bytes:
 
 
 def decode(data: bytes) -> list[Producer]:
-    """Raises `CorruptSnapshotError`."""
+    """Those that wrote the longest ago are left out where there are too many. Raises `CorruptSnapshotError`."""
     if len(data) < _HEAD.size:
         raise CorruptSnapshotError(f"{len(data)} bytes")
     version, crc, count = _HEAD.unpack_from(data)
@@ -76,7 +79,17 @@ def decode(data: bytes) -> list[Producer]:
         raise CorruptSnapshotError("its CRC doesn't match")
     if count < 0 or _HEAD.size + count * _ENTRY.size != len(data):
         raise CorruptSnapshotError(f"{count} entries in {len(data)} bytes")
-    return [_producer(*fields) for fields in _ENTRY.iter_unpack(data[_HEAD.size :])]
+    entries = memoryview(data)[_HEAD.size :]
+    if count <= producer_memory.MOST_IN_PARTITION:
+        return [_producer(*fields) for fields in _ENTRY.iter_unpack(entries)]
+    kept = [fields for fields in _ENTRY.iter_unpack(entries) if fields[_TXN] >= 0]
+    closed = (fields for fields in _ENTRY.iter_unpack(entries) if fields[_TXN] < 0)
+    kept += nlargest(producer_memory.MOST_IN_PARTITION - len(kept), closed, _written_last)
+    return [_producer(*fields) for fields in kept]
+
+
+def _written_last(fields: tuple[int, ...]) -> int:
+    return producer_memory.silence_order(fields[_LAST_OFFSET], fields[_TIMESTAMP])
 
 
 def _producer(
@@ -90,7 +103,7 @@ def _producer(
     txn_first_offset: int,
 ) -> Producer:
     batches = (
-        [cached_batch(last_sequence, last_offset, offset_delta, timestamp_ms)] if last_offset >= 0 else []
+        [_cached_batch(last_sequence, last_offset, offset_delta, timestamp_ms)] if last_offset >= 0 else []
     )
     return Producer(producer_id, epoch, coordinator_epoch, timestamp_ms, txn_first_offset, batches)
 
@@ -100,6 +113,12 @@ def _says(files: Files, path: str, data: bytes) -> bool:
         return files.read_whole(path) == data
     except FileNotFoundError:
         return False
+
+
+def _cached_batch(last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> CachedBatch:
+    """A batch from what a snapshot says of it."""
+    first_sequence = decrement_sequence(last_sequence, offset_delta) if last_sequence >= 0 else last_sequence
+    return CachedBatch(first_sequence, last_sequence, last_offset - offset_delta, last_offset, timestamp_ms)
 
 
 class Snapshots:

@@ -6,6 +6,7 @@ KIP-360, KIP-890, KIP-1228; org.apache.kafka.storage ProducerStateManager, Produ
 ProducerStateEntry.
 """
 
+import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -17,10 +18,14 @@ from protocol.records.batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
-    decrement_sequence,
 )
 from storage.indexes.transaction_index import AbortedTxn
+from storage.producers import producer_memory
+from storage.producers.producer_memory import ProducerMemory, longest_silent, silence_order
+from storage.producers.txn_markers import EndTransactionMarker
 from storage.producers.verification_guards import VerificationGuard, Verifications
+
+logger = logging.getLogger(__name__)
 
 BATCHES_TO_RETAIN = 5
 NO_OFFSET = -1
@@ -34,16 +39,6 @@ class CachedBatch(NamedTuple):
     first_offset: int
     last_offset: int
     timestamp_ms: int
-
-
-class EndTransactionMarker(NamedTuple):
-    """The record inside a transaction marker, and what its writer said besides."""
-
-    commit: bool
-    coordinator_epoch: int
-    timestamp_ms: int
-    transaction_version: int = 0
-    """That of the WriteTxnMarkers request, by which its epoch is checked; no record says it."""
 
 
 class Producer:
@@ -95,8 +90,11 @@ class ProducerStates:
     """
 
     __slots__ = (
+        "__weakref__",
+        "_full_at",
         "_ongoing",
         "map_end_offset",
+        "memory",
         "producers",
         "topic_partition",
         "unreplicated",
@@ -112,6 +110,8 @@ class ProducerStates:
         # first offset -> the marker's, of transactions whose marker isn't below the high watermark
         self.unreplicated: dict[int, int] = {}
         self.verifications = Verifications()
+        self.memory: ProducerMemory | None = None
+        self._full_at = producer_memory.MOST_IN_PARTITION
 
     # ---- checks before the write
 
@@ -241,7 +241,7 @@ class ProducerStates:
         producer_id = header.producer_id
         producer = self.producers.get(producer_id)
         if producer is None:
-            producer = self.producers[producer_id] = Producer(producer_id)
+            producer = self._new(producer_id)
         batches = producer.batches
         if producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
@@ -283,7 +283,7 @@ class ProducerStates:
         producer_id = header.producer_id
         producer = self.producers.get(producer_id)
         if producer is None:
-            producer = self.producers[producer_id] = Producer(producer_id)
+            producer = self._new(producer_id)
         if producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
@@ -301,7 +301,7 @@ class ProducerStates:
         forgets the producer where no snapshot has it."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
-            producer = self.producers[header.producer_id] = Producer(header.producer_id)
+            producer = self._new(header.producer_id)
         if producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
@@ -335,6 +335,48 @@ class ProducerStates:
 
     # ---- the whole of it
 
+    @property
+    def held(self) -> int:
+        """How many producers, and guards of such, are known."""
+        return len(self.producers) + len(self.verifications)
+
+    def _new(self, producer_id: int) -> Producer:
+        """A producer that wasn't known, among those that are; of others some may be forgotten for it."""
+        most = producer_memory.MOST_IN_PARTITION
+        if len(self.producers) >= self._full_at:
+            count = self._forget(len(self.producers) - most + producer_memory.share(most))
+            logger.warning("%s: %d producers are forgotten: there are too many", self.topic_partition, count)
+            # Where nearly all have a transaction open nothing comes of it: it isn't tried with each that comes.
+            self._full_at = max(most, len(self.producers) + producer_memory.share(most))
+        if self.memory is not None:
+            self.memory.came()
+        producer = self.producers[producer_id] = Producer(producer_id)
+        return producer
+
+    def forget(self, count: int) -> int:
+        """Forgets so many producers and guards, as many of both as their shares are. Returns how many producers."""
+        guards = count * len(self.verifications) // max(self.held, 1)
+        self.verifications.forget_oldest(guards)
+        return self._forget(count - guards)
+
+    def _forget(self, count: int) -> int:
+        orders = {
+            each.producer_id: each.batches[-1].last_offset
+            if each.batches
+            else silence_order(NO_OFFSET, each.last_timestamp_ms)
+            for each in self.producers.values()
+            if each.txn_first_offset < 0
+        }
+        silent = longest_silent(orders, count)
+        for producer_id in silent:
+            del self.producers[producer_id]
+        return len(silent)
+
+    def count_in(self, memory: ProducerMemory) -> None:
+        """They count among those of all partitions of a node, from now on."""
+        self.memory = self.verifications.memory = memory
+        memory.count(self)
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forgets producers without an open transaction that were last heard so long ago. Returns how many."""
         expired = [p for p in self.producers.values() if is_expired(p, now_ms, expiration_ms)]
@@ -356,9 +398,3 @@ class ProducerStates:
 
 def is_expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
     return producer.txn_first_offset < 0 and now_ms - producer.last_timestamp_ms >= expiration_ms
-
-
-def cached_batch(last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> CachedBatch:
-    """A batch from what a snapshot says of it."""
-    first_sequence = decrement_sequence(last_sequence, offset_delta) if last_sequence >= 0 else last_sequence
-    return CachedBatch(first_sequence, last_sequence, last_offset - offset_delta, last_offset, timestamp_ms)

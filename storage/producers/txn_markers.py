@@ -4,9 +4,20 @@ Key `int16 version | int16 type` (0 abort, 1 commit), value `int16 version | int
 versions only add to them. Source: org.apache.kafka.common.record EndTransactionMarker, ControlRecordType.
 """
 
+from typing import NamedTuple
+
 from protocol.records.records import ABORT, COMMIT, read_control_type, read_coordinator_epoch, read_records
 from protocol.wire.primitives import Bytes
-from storage.producers.producer_state import EndTransactionMarker
+
+
+class EndTransactionMarker(NamedTuple):
+    """The record inside a transaction marker, and what its writer said besides."""
+
+    commit: bool
+    coordinator_epoch: int
+    timestamp_ms: int
+    transaction_version: int = 0
+    """That of the WriteTxnMarkers request, by which its epoch is checked; no record says it."""
 
 
 def read_marker(batch: Bytes) -> EndTransactionMarker | None:

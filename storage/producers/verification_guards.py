@@ -5,6 +5,11 @@ batch that was on its way when its transaction ended can't open a new one that n
 Source: org.apache.kafka.storage VerificationStateEntry, VerificationGuard.
 """
 
+from itertools import islice
+
+from storage.producers import producer_memory
+from storage.producers.producer_memory import ProducerMemory
+
 
 class VerificationGuard:
     """What one waiting append is known by: the guard to show, and Kafka's entry of it in one."""
@@ -20,9 +25,13 @@ class VerificationGuard:
 
 
 class Verifications(dict[int, VerificationGuard]):
-    """The guards that were given out, by producer id."""
+    """The guards that were given out, by producer id, the oldest first."""
 
-    __slots__ = ()
+    __slots__ = ("memory",)
+
+    def __init__(self) -> None:
+        self.memory: ProducerMemory | None = None
+        """See `ProducerStates.memory`."""
 
     def start(
         self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
@@ -30,6 +39,11 @@ class Verifications(dict[int, VerificationGuard]):
         """The guard to show. Of several waiting batches the lowest sequence is kept."""
         guard = self.get(producer_id)
         if guard is None:
+            most = producer_memory.MOST_IN_PARTITION
+            if len(self) >= most:
+                self.forget_oldest(producer_memory.share(most))
+            if self.memory is not None:
+                self.memory.came()
             guard = self[producer_id] = VerificationGuard(now_ms, sequence, epoch, supports_epoch_bump)
         elif epoch > guard.epoch:
             guard.epoch = epoch
@@ -42,6 +56,11 @@ class Verifications(dict[int, VerificationGuard]):
         """A marker voids the guard, except the marker that ended the epoch before it (version 2)."""
         guard = self.get(producer_id)
         if guard is not None and not (guard.supports_epoch_bump and marker_epoch == guard.epoch):
+            del self[producer_id]
+
+    def forget_oldest(self, count: int) -> None:
+        """An append that shows one of them yet is refused."""
+        for producer_id in [*islice(self, count)]:
             del self[producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
