@@ -80,6 +80,7 @@ class GroupShard:
         """`timeouts_of` gives those of a group by its id; `member_memory` is what all shards of a node have in
         common."""
         self.groups = GroupStore(runtime.now_ms)
+        self._member_memory = member_memory
         member_memory.count(self.groups)
         self.offsets = self.groups.offsets
         self.gate = Gate(runtime, closes_on_loss=True)
@@ -302,6 +303,7 @@ class GroupShard:
         is told of any of it before all that is committed."""
         if end_offset:
             self.gate.appended(end_offset)
+        self._member_memory.was_loaded()
         self._rebalancing.restart_all()
         self._sessions.restart_all()
         self.regexes.topics_were_created()
@@ -318,6 +320,7 @@ class GroupShard:
         for group in self.groups.consumer.values():
             if not names.isdisjoint(group.topics):
                 group.request_refresh()
+                self._member_memory.may_be_more()
 
     def unload(self) -> None:
         """The partition is led elsewhere, or gone: who waits here has to look for the coordinator again."""

@@ -22,6 +22,7 @@ from coordinator.group.classic.states import (
     Request,
     answer_of,
 )
+from coordinator.group.member_memory import brought_by_join
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord, GroupRecord
 from protocol.errors import Error, KafkaError
@@ -62,7 +63,8 @@ class Joining:
             return join.refuse("", Error.GROUP_MAX_SIZE_REACHED)
         name = join.member_id or join.instance_id or join.client.client_id
         known = group.members.get(join.member_id)
-        if not self._member_memory.admits(join.request, name, known, self._runtime.now_ms()):
+        brought_bytes = brought_by_join(join.request, name, known)
+        if not self._member_memory.admits(brought_bytes, self._runtime.now_ms()):
             return join.refuse(join.member_id, Error.GROUP_MAX_SIZE_REACHED)
         if join.member_id:
             return self._join_known(join, group)

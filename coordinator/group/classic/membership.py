@@ -9,6 +9,7 @@ from coordinator.group.classic.group_record import group_record
 from coordinator.group.classic.member import SyncReply
 from coordinator.group.classic.rebalancing import Rebalancing, assignment_of
 from coordinator.group.classic.states import ANSWERS, DEAD, PREPARING, Effect, Request, answer_of
+from coordinator.group.member_memory import assignments_bytes
 from coordinator.group.parts import ShardParts
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import (
@@ -31,7 +32,9 @@ class Membership:
 
     def __init__(self, parts: ShardParts, rebalancing: Rebalancing) -> None:
         self._groups = parts.store.classic
+        self._runtime = parts.runtime
         self._journal = parts.journal
+        self._member_memory = parts.member_memory
         self._rebalancing = rebalancing
         self._sessions = rebalancing.sessions
 
@@ -76,7 +79,10 @@ class Membership:
         """Members that the leader left out get nothing, and ids that it made up are ignored."""
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        held_bytes = assignments_bytes([member.assignment for member in group.members.values()])
+        brought_bytes = assignments_bytes(assignments.values()) - held_bytes
         try:
+            self._member_memory.check(brought_bytes, self._runtime.now_ms())
             self._journal.write([group_record(group, assignments)])
         except KafkaError as error:
             self._rebalancing.answer_syncs(group, error.error)

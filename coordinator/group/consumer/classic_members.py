@@ -22,6 +22,7 @@ from coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
 from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.sessions import ConsumerSessions
 from coordinator.group.consumer.states import MemberState
+from coordinator.group.member_memory import brought_by_classic_member
 from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaSet
 from protocol.errors import CodecError, Error, KafkaError
@@ -90,6 +91,8 @@ class ClassicMembers:
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from None
         owned = embedded.owned_of(subscription, self._topics)
         new = _as_requested(member, join, subscription)
+        brought_bytes = brought_by_classic_member(group, member, new, self._topics)
+        self._parts.member_memory.check(brought_bytes, self._runtime.now_ms())
         decision = Decision(group, entry.records, member, new, owned, join.client.may_describe)
         decision.effects += entry.effects
         replaced = group.static_member(join.instance_id)

@@ -33,6 +33,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     __slots__ = (
         "awaited_joins",
         "classic_protocols",
+        "counted",
         "has_partition_metadata",
         "partition_epochs",
         "regexes",
@@ -50,6 +51,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self.server_assignors: TimelineTable[int] = TimelineTable()
         self.classic_protocols: Counter[str] = Counter()
         self.has_partition_metadata = False  # a record of Kafka before 4.1, to be deleted
+        self.counted = (-1, 0)  # as of which of its `changes`, and how many bytes: see `member_memory`
         self.awaited_joins: set[str] = set()  # members of the classic protocol that were told to join again
 
     def copy(self) -> ConsumerGroup:
@@ -69,6 +71,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         made.resolved = dict(self.resolved)
         made.server_assignors = self.server_assignors.copy()
         made.classic_protocols = Counter(self.classic_protocols)
+        made.counted = self.counted
         made.has_partition_metadata = self.has_partition_metadata
         made.follow(self)
         return made

@@ -33,6 +33,7 @@ from coordinator.group.consumer.states import (
     LEAVE_STATIC_EPOCH,
     EpochRelation,
 )
+from coordinator.group.member_memory import brought_by_heartbeat
 from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaSet
 from protocol.errors import Error, KafkaError
@@ -83,9 +84,11 @@ class Heartbeats:
             classic = self._migration.classic_for_heartbeat(decision, joins=joins)
         if classic is None:
             self._admit(decision, request)
+            self._check_memory(decision, client, request)
             is_little = self._in_passing(decision, request)
             decide = partial(self._decide, decision, client, request)
         else:
+            self._check_memory(decision, client, request)
             is_little = is_little_to_take_over(classic, *_subscription(request), self._parts.topics)
             decide = partial(self._go_up_and_decide, classic, decision, client, request)
         if not is_little:
@@ -159,6 +162,16 @@ class Heartbeats:
             entry = Entry(decision.records, decision.effects)
             member = take_instance(group, joining, entry, uses_classic=False)
         decision.begin_with(member)
+
+    def _check_memory(
+        self, decision: Decision, client: Client, request: ConsumerGroupHeartbeatRequest
+    ) -> None:
+        """Raises KafkaError (GROUP_MAX_SIZE_REACHED) where members hold too much already."""
+        brought_bytes = brought_by_heartbeat(
+            request, client, decision.group, decision.old, self._parts.topics
+        )
+        if brought_bytes > 0:
+            self._parts.member_memory.check(brought_bytes, self._runtime.now_ms())
 
 
 def _subscription(request: ConsumerGroupHeartbeatRequest) -> tuple[Sequence[str], str]:

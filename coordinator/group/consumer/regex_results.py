@@ -126,6 +126,8 @@ class RegexResults:
             decision.records.append(regex_record(group.group_id, regex, now))
         hashed = self._hashes.look(topics)
         decision.effects.append(partial(self._hashes.keep, hashed))
+        if bump:
+            decision.effects.append(self._parts.member_memory.may_be_more)
         if bump or hashed.value != group.metadata_hash:
             epoch = group.epoch + 1
             decision.records.append(epoch_record(group.group_id, epoch, hashed.value))

@@ -88,3 +88,41 @@ def test_ids_that_were_given_out_count() -> None:
     count = given.count(Error.MEMBER_ID_REQUIRED)
     assert 0 < count <= 1024 * KIB // (MEMBER_BYTES + 500)
     assert {*given[count:]} == {Error.GROUP_MAX_SIZE_REACHED}
+
+
+def assigned(groups: Groups, assignment: bytes, member_id: str = "") -> tuple[str, Error]:
+    """The only member of the group joins, and assigns that to itself."""
+    joined = groups.join(member_id, version=3)
+    groups.runtime.pass_ms(0)
+    assert joined.join is not None
+    member_id = joined.join.member_id
+    return member_id, groups.sync(member_id, joined.join.generation_id, {member_id: assignment}).error
+
+
+@pytest.mark.usefixtures("_a_mebibyte")
+def test_what_a_leader_assigns_counts() -> None:
+    groups = Groups()
+    member_id, error = assigned(groups, bytes(500 * KIB))
+    assert error is Error.NONE
+    assert [answer.error for answer in joined(groups, 1, 2)] == [Error.NONE, Error.GROUP_MAX_SIZE_REACHED]
+    assert assigned(groups, bytes(500 * KIB), member_id)[1] is Error.NONE
+    assert assigned(groups, bytes(900 * KIB), member_id)[1] is Error.GROUP_MAX_SIZE_REACHED
+    assert groups.state == "PreparingRebalance"
+    groups.runtime.pass_ms(BETWEEN_COUNTS_MS)
+    assert assigned(groups, bytes(MEMBER_BYTES), member_id)[1] is Error.NONE
+
+
+@pytest.mark.usefixtures("_a_mebibyte")
+def test_a_small_assignment_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = Groups()
+    member_id, _ = assigned(groups, b"")
+    monkeypatch.setattr(member_memory, "MOST_MEMBER_BYTES", KIB)
+    assert assigned(groups, bytes(MEMBER_BYTES), member_id)[1] is Error.NONE
+
+
+@pytest.mark.usefixtures("_a_mebibyte")
+def test_what_a_start_finds_counts() -> None:
+    groups = Groups()
+    assigned(groups, bytes(900 * KIB))
+    again = groups.restarted()
+    assert [answer.error for answer in joined(again, 1)] == [Error.GROUP_MAX_SIZE_REACHED]

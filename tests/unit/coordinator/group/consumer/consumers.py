@@ -68,13 +68,15 @@ class Consumers(Groups):
         *,
         timeouts: ConsumerTimeouts | None = None,
         runtime: FakeRuntime | None = None,
+        memory: MemberMemory | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(runtime, **settings)
         self.topics = topics or FakeTopics(t=6)
         self.timeouts = timeouts or ConsumerTimeouts(assignment_interval_ms=0)
+        self.memory = memory or MemberMemory()
         self.shard = GroupShard(
-            self.runtime, self.settings, self.topics, lambda group_id: self.timeouts, MemberMemory()
+            self.runtime, self.settings, self.topics, lambda group_id: self.timeouts, self.memory
         )
 
     @property
@@ -96,6 +98,8 @@ class Consumers(Groups):
         instance: str | None = None,
         rebalance_ms: int = -1,
         assignor: str | None = None,
+        client: str = "c",
+        rack: str | None = None,
     ) -> ConsumerGroupHeartbeatResponse:
         """The answer; an error is in it, as in a handler's."""
         partitions = None
@@ -109,6 +113,7 @@ class Consumers(Groups):
             member_id=member,
             member_epoch=epoch,
             instance_id=instance,
+            rack_id=rack,
             rebalance_timeout_ms=rebalance_ms,
             subscribed_topic_names=[*names] if names or epoch == 0 else None,
             subscribed_topic_regex=regex,
@@ -116,7 +121,7 @@ class Consumers(Groups):
             topic_partitions=partitions,
         )
         try:
-            return heartbeat(self.shard, asker(), request)
+            return heartbeat(self.shard, asker(client), request)
         except KafkaError as error:
             return ConsumerGroupHeartbeatResponse(error_code=error.error, assignment=None)
 

@@ -37,6 +37,7 @@ def a_value_of_each() -> dict[str, Any]:
         "members": members,
         "metadata_hash": 7,
         "partition_epochs": {T: {0: 6}},
+        "counted": (1, 2),
         "refresh_deadline_ms": 8,
         "refresh_epoch": 9,
         "regexes": Counter({"t.*": 1}),
