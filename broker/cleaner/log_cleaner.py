@@ -270,7 +270,7 @@ class LogCleaner:
             )
             cleaning = Cleaning(partition, plan, self._clock, self._passed, self._outcome)
             self._under_way[partition] = cleaning
-            cleaning.begin(self._passes, self._throttle)
+            cleaning.begin(self._passes, self._throttle, self._scheduler)
         except (KafkaError, MemoryError) as error:
             self._under_way.pop(partition, None)
             log.error("%s can't be compacted now: %s", opened.directory, error)

@@ -6,12 +6,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from storage.log.log_to_clean import producers_in_steps
+
 if TYPE_CHECKING:
+    from array import array
+
     from broker.cleaner.passes import Pass, Passes
     from broker.cleaner.throttle import Throttle
     from broker.environment.clock import Clock
+    from broker.environment.scheduler import Scheduled, Scheduler
     from broker.replicas.partition import Partition
     from storage.cleaning.plan import CleanedSegment, CleaningPlan, CleaningResult
+    from storage.log.partition_log import PartitionLog
 
 
 class PassEndedError(Exception):
@@ -57,12 +63,19 @@ class Cleaning:
     def name(self) -> str:
         return f"{self.plan.topic}-{self.plan.partition}"
 
-    def begin(self, passes: Passes, throttle: Throttle) -> None:
+    def begin(self, passes: Passes, throttle: Throttle, scheduler: Scheduler) -> None:
         """Raises MemoryError, and then nothing has begun."""
-        self._log.cleaning = self.end
-        try:
+
+        def begin_pass(producers: array[int]) -> None:
+            self.plan = self.plan._replace(producers=producers)
             self._pass = passes.begin(self.plan, self, throttle)
+
+        self._log.cleaning = self.end
+        self._pass = sampling = _Sampling(self._log, begin_pass, self.failed, scheduler)
+        try:
+            sampling.begin()
         except MemoryError:
+            self._pass = None
             self._log.cleaning = None
             raise
 
@@ -159,3 +172,41 @@ class Cleaning:
         told, self._outcome = self._outcome, None
         if told is not None:
             told(self, outcome)
+
+
+class _Sampling:
+    """What comes before the pass: what each producer has written last, which takes some turns where they are many."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        then: Callable[[array[int]], None],
+        failed: Callable[[Exception], None],
+        scheduler: Scheduler,
+    ) -> None:
+        self._steps = producers_in_steps(log)
+        self._then = then
+        self._failed = failed
+        self._scheduler = scheduler
+        self._next: Scheduled | None = None
+
+    def begin(self) -> None:
+        """`then` is told in this call where one turn is enough. Raises MemoryError."""
+        try:
+            next(self._steps)
+        except StopIteration as ended:
+            self._then(ended.value)
+        else:
+            self._next = self._scheduler.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._next = None
+        try:
+            self.begin()
+        except MemoryError as error:
+            self._failed(error)
+
+    def end(self, ended: Callable[[], None]) -> None:
+        if self._next is not None:
+            self._next.cancel()
+        ended()

@@ -48,7 +48,7 @@ class CleaningSettings(NamedTuple):
 class CleaningPlan(NamedTuple):
     """One pass over one partition.
 
-    `producers` are sampled when the plan is made, whereas Kafka asks for them before each group of
+    `producers` are sampled once, when the pass begins, whereas Kafka asks for them before each group of
     segments. That keeps more, never less: whoever was active then is protected to the end of the pass, and what a
     producer wrote since lies above all that is cleaned.
     """

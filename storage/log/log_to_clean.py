@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
 
+from protocol.steps import Steps
 from storage.cleaning.plan import CleaningPlan, CleaningSettings, SegmentSizes
 from storage.indexes import offset_index, time_index
 from storage.log.log_state import LogState
-from storage.producers.producer_state import Producer
+
+PRODUCERS_PER_TURN = 5_000
+"""Of which the last batches are sampled, before others are served."""
 
 
 def cleaning_plan(
     log: LogState, *, first_dirty_offset: int, first_uncleanable_offset: int, now_ms: int, max_keys: int
 ) -> CleaningPlan:
-    """A pass over the log as it is now. See `PartitionLog.cleaning_plan`."""
+    """A pass over the log as it is now, but for `producers`. See `PartitionLog.cleaning_plan`."""
     segments = log.segments
     end_slot = segments.slot_of(first_uncleanable_offset)
     config = log.config
@@ -36,7 +38,7 @@ def cleaning_plan(
         first_uncleanable_offset=segments.base_offsets[end_slot],
         now_ms=now_ms,
         max_keys=max_keys,
-        producers=_last_batches(log.producers.producers),
+        producers=array("q"),
         keep_txn_index=log.producers.knows_transactions,
         settings=CleaningSettings(
             segment_bytes=config.segment_bytes,
@@ -47,8 +49,16 @@ def cleaning_plan(
     )
 
 
-def _last_batches(producers: Mapping[int, Producer]) -> array[int]:
-    found = array("q", producers)
-    found.extend([producer.epoch for producer in producers.values()])
-    found.extend([producer.last_data_offset for producer in producers.values()])
-    return found
+def producers_in_steps(log: LogState) -> Steps[array[int]]:
+    """The plan's `producers`. Each is as it is at its step: where one has written since the plan was made, what it
+    wrote before isn't its last batch any more, and what it wrote lies above all that is cleaned."""
+    ids, epochs, last_data_offsets = array("q"), array("q"), array("q")
+    for number, producer_id in enumerate([*log.producers.producers], 1):
+        producer = log.producers.producers.get(producer_id)
+        if producer is not None:
+            ids.append(producer_id)
+            epochs.append(producer.epoch)
+            last_data_offsets.append(producer.last_data_offset)
+        if number % PRODUCERS_PER_TURN == 0:
+            yield
+    return ids + epochs + last_data_offsets

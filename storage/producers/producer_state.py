@@ -93,6 +93,7 @@ class ProducerStates:
         "__weakref__",
         "_full_at",
         "_ongoing",
+        "_with_marker",
         "map_end_offset",
         "memory",
         "producers",
@@ -107,6 +108,8 @@ class ProducerStates:
         self.map_end_offset = 0
         # by first offset, ascending: transactions open in the order of the log
         self._ongoing: dict[int, int] = {}
+        # how many producers a marker is known of
+        self._with_marker = 0
         # first offset -> the marker's, of transactions whose marker isn't below the high watermark
         self.unreplicated: dict[int, int] = {}
         self.verifications = Verifications()
@@ -287,6 +290,7 @@ class ProducerStates:
         if producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
+        self._with_marker += (marker.coordinator_epoch >= 0) - (producer.coordinator_epoch >= 0)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp_ms = marker.timestamp_ms
         first_offset = producer.txn_first_offset
@@ -321,7 +325,7 @@ class ProducerStates:
     @property
     def knows_transactions(self) -> bool:
         """Whether a marker or an open transaction is among what is known of the producers."""
-        return any(p.coordinator_epoch >= 0 or p.txn_first_offset >= 0 for p in self.producers.values())
+        return bool(self._ongoing) or self._with_marker > 0
 
     def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
         producer = self.producers.get(producer_id)
@@ -382,6 +386,7 @@ class ProducerStates:
         expired = [p for p in self.producers.values() if is_expired(p, now_ms, expiration_ms)]
         for producer in expired:
             del self.producers[producer.producer_id]
+            self._with_marker -= producer.coordinator_epoch >= 0
         self.verifications.expire(now_ms, expiration_ms)
         return len(expired)
 
@@ -392,6 +397,7 @@ class ProducerStates:
             (p.txn_first_offset, p.producer_id) for p in self.producers.values() if p.txn_first_offset >= 0
         )
         self._ongoing = dict(open_ones)
+        self._with_marker = sum([p.coordinator_epoch >= 0 for p in self.producers.values()])
         self.unreplicated = {}
         self.map_end_offset = map_end_offset
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import mmap
 from pathlib import Path
@@ -16,6 +17,7 @@ from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ConfigRecord
 from storage.cleaning.plan import CleaningPlan
+from storage.log import log_to_clean
 from tests.node.compacted import (
     append,
     checkpoint,
@@ -28,6 +30,7 @@ from tests.node.compacted import (
     with_topic,
 )
 from tests.node.test_altered_settings import BROKER, SET, alter
+from tests.support.cleaning import active_producers
 from tests.support.disk import files
 
 
@@ -133,6 +136,64 @@ async def test_a_pass_that_is_lost_again_is_made_later_and_with_fewer_keys(
     assert [line.split(" s,")[0].split()[-1] for line in told] == ["15", "30"]
     await cleaned(node)
     assert keys[-1] == keys[0]
+
+
+@pytest.mark.limit("storage.log.log_to_clean.PRODUCERS_PER_TURN")
+async def test_of_many_producers_it_takes_turns_to_tell_what_they_wrote_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_to_clean, "PRODUCERS_PER_TURN", 2)
+    node = await with_topic(tmp_path)
+    for producer_id in range(5):
+        append(node, b"k", producer_id=producer_id, producer_epoch=1, base_sequence=0)
+    fill(node)
+    log = partition_of(node).log
+    turns = 0
+    plans: list[CleaningPlan] = []
+    begin = node.cleaner._passes.begin
+
+    def noted(plan: CleaningPlan, told: Told, throttle: Throttle) -> Pass:
+        plans.append(plan)
+        return begin(plan, told, throttle)
+
+    monkeypatch.setattr(node.cleaner._passes, "begin", noted)
+    done: list[Exception | None] = []
+    node.cleaner.clean_now(partition_of(node), done.append)
+    await until(lambda: log.cleaning is not None)
+    while not plans:
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= 2
+    assert [*active_producers(plans[0])] == [(number, 1, number) for number in range(5)]
+    await until(lambda: bool(done))
+    assert done == [None]
+
+    done.clear()
+    node.cleaner.clean_now(partition_of(node), done.append)
+    await until(lambda: log.cleaning is not None)
+    log.end_cleaning()
+    await until(lambda: bool(done))
+    assert isinstance(done[0], PassEndedError)
+    assert len(plans) == 1
+
+
+async def test_a_pass_for_which_memory_is_short_while_its_producers_are_told_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_to_clean, "PRODUCERS_PER_TURN", 2)
+    node = await with_topic(tmp_path)
+    for producer_id in range(5):
+        append(node, b"k", producer_id=producer_id, producer_epoch=1, base_sequence=0)
+    fill(node)
+
+    def refused(*_of: object) -> Pass:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.cleaner._passes, "begin", refused)
+        assert isinstance(await cleaned(node), MemoryError)
+    assert partition_of(node).log.cleaning is None
+    assert await cleaned(node) is None
 
 
 async def test_a_pass_that_fails_leaves_what_was_compacted_before_it(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from protocol.steps import at_once
 from storage.cleaning.cleaner import clean
 from storage.cleaning.plan import CleanedSegment, CleaningPlan, CleaningResult, CleaningStep
 from storage.files import Files
+from storage.log.log_to_clean import producers_in_steps
 from storage.log.partition_log import PartitionLog
 from tests.simulation.virtual_files import MachineDied
 from tests.support.disk import files
@@ -36,7 +38,7 @@ def plan_of(
         now_ms=now_ms,
         max_keys=max_keys,
     )
-    return plan._replace(**changes)
+    return plan._replace(producers=at_once(producers_in_steps(log)))._replace(**changes)
 
 
 def clean_log(log: PartitionLog, plan: CleaningPlan | None = None, **options: Any) -> CleaningResult:

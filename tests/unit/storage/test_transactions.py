@@ -138,6 +138,27 @@ def test_a_segment_of_a_partition_that_knows_transactions_leaves_an_empty_index_
     assert file(log, 0, ".txnindex").read_bytes() == b""
 
 
+def test_a_partition_knows_transactions_while_a_producer_has_one_open_or_has_ended_one(
+    tmp_path: Path,
+) -> None:
+    log = open_log(tmp_path)
+    append(log, produced(0))
+    assert not log.producers.knows_transactions
+    append(log, transactional(0, producer_id=8))
+    assert log.producers.knows_transactions
+    for epoch in (1, 2):
+        end_transaction(log, True, producer_id=8, epoch=epoch)
+        assert log.producers.knows_transactions
+    log.close()
+    log = open_log(tmp_path, clean=True)
+    assert log.producers.knows_transactions
+    log.producers.expire(NOW_MS + 10_000, 1_000)
+    assert not log.producers.producers
+    assert not log.producers.knows_transactions
+    end_transaction(log, True, producer_id=9)
+    assert log.producers.knows_transactions
+
+
 # ---- markers
 
 
