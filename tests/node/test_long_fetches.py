@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import fetch, long_fetch
+from broker.handlers import fetch, fetch_answers, long_fetch
 from broker.network import turns
+from broker.quotas.client_quotas import RateQuota
 from broker.replicas import delayed_fetch
 from broker.replicas.fetching import Reading
 from broker.server import Server
@@ -18,6 +19,7 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, Fo
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.wire import codec, compile_encoder
 from tests.node.admin_requests import create
 from tests.node.computing import SHORT, produce, told
 from tests.support.straight import Straight
@@ -30,8 +32,10 @@ PARTITIONS = 7
 def few_at_a_time(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any Fetch of more than two partitions is one of many."""
     create(node, ("t", PARTITIONS))
-    for module in (fetch, long_fetch, turns):
+    for module in (fetch, fetch_answers, long_fetch, turns):
         monkeypatch.setattr(module, "PER_TURN", 2)
+    few = fetch_answers.FETCHED_PARTITIONS._replace(at_once=2)
+    monkeypatch.setattr(fetch_answers, "FETCHED_PARTITIONS", few)
     monkeypatch.setattr(fetch, "MOST_READ_IN_PASSING", 2)
 
 
@@ -123,6 +127,47 @@ async def test_others_are_served_meanwhile(node: Server, monkeypatch: pytest.Mon
     assert not isinstance(answer, Outcome)
     assert [count for count in read if count] == [2, 2, 2, 1]
     assert served >= 4
+
+
+@pytest.mark.parametrize("how", ["fails as a whole", "names one again and again", "is of no follower"])
+async def test_one_that_is_answered_with_an_error_alone_is_so_in_turns(
+    node: Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    create(node, ("t", PARTITIONS), ("u", 1))
+    asked = [(0, 0)] * PARTITIONS if how == "names one again and again" else all_of(0)
+    why: dict[str, Any] = {"replica_id": 2} if how == "is of no follower" else {"isolation_level": 7}
+    many = wanted(*asked, **why)
+    many.topics = [*many.topics, FetchTopic(topic="u", partitions=many.topics[0].partitions[:1])]
+    if how == "is of no follower":
+        monkeypatch.setattr(type(node.authorizer), "allows", lambda *_of: False)
+    client = Client(Straight(node))
+    at_once = await client.answer(many, 12)
+    assert len(shown(at_once)) == PARTITIONS + 1
+    denied = how == "is of no follower"
+    error = Error.TOPIC_AUTHORIZATION_FAILED if denied else Error.UNKNOWN_SERVER_ERROR
+    assert {row[2] for row in shown(at_once)} == {error}
+    request.getfixturevalue("few_at_a_time")
+    made: list[int] = []
+    monkeypatch.setattr(fetch, "refusal", counting(fetch.refusal, made, lambda _target: 1))
+    failed: Any = fetch_answers._failed
+    monkeypatch.setattr(fetch_answers, "_failed", counting(failed, made, lambda topic: len(topic.partitions)))
+    sent = client.send(many, 12)
+    in_turns = [sum(made)]
+    while (answer := client.receive(sent, within_s=0)) is Outcome.SILENCE:
+        made.clear()
+        await asyncio.sleep(0)
+        in_turns.append(sum(made))
+    assert max(in_turns) == 2
+    assert not isinstance(answer, Outcome)
+    assert answer.message == at_once
+
+
+def counting(make: Any, made: list[int], size: Any) -> Any:
+    def counted(entry: Any, *more: Any) -> Any:
+        made.append(size(entry))
+        return make(entry, *more)
+
+    return counted
 
 
 @pytest.mark.usefixtures("few_at_a_time")
@@ -220,6 +265,46 @@ async def test_a_session_of_many_partitions_is_held_to_the_quota(node: Server) -
     withheld = await client.answer(wanted(session_id=first.session_id, session_epoch=1), 12)
     assert withheld.throttle_time_ms > 0
     assert (withheld.session_id, shown(withheld)) == (first.session_id, [])
+
+
+async def test_what_the_answer_takes_of_the_quota_is_found_out_in_turns(
+    node: Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charged: list[float] = []
+    charge = RateQuota.charge
+
+    def noted(quota: RateQuota, user: str, client_id: str, size: float, now_ms: int) -> int:
+        if quota is node.quotas.fetch:
+            charged.append(size)
+        return charge(quota, user, client_id, size, now_ms)
+
+    client = Client(Straight(node))
+    create(node, ("t", PARTITIONS))
+    client.ask(produce((5, SHORT)), 9)
+    anybody = [EntityData(entity_type="client-id", entity_name=None)]
+    node.metadata.append([ClientQuotaRecord(entity=anybody, key="consumer_byte_rate", value=1e9)])
+    monkeypatch.setattr(RateQuota, "charge", noted)
+    at_once = await client.answer(wanted(*all_of(0)), 12)
+    assert len(charged) == 1
+    request.getfixturevalue("few_at_a_time")
+    monkeypatch.setattr(compile_encoder, "ENTRIES_PER_STEP", 2)
+    monkeypatch.setattr(codec, "_encoders_in_steps", {})
+    made: list[int] = []
+    monkeypatch.setattr(fetch_answers, "_by_topic", counting(fetch_answers._by_topic, made, len))
+    turns_taken = []
+    for is_over in (False, True):
+        monkeypatch.setattr(turns.Turns, "is_over", is_over)
+        before, taken = len(charged), 0
+        sent = client.send(wanted(*all_of(0)), 12)
+        while len(charged) == before:
+            await asyncio.sleep(0)
+            taken += 1
+        turns_taken.append(taken)
+        assert await settled(client, sent) == at_once
+    assert max(made) == 2
+    assert turns_taken[1] >= turns_taken[0] + PARTITIONS // 2
+    assert len({*charged}) == 1
+    assert charged[0] > PARTITIONS
 
 
 @pytest.mark.limit("broker.handlers.long_fetch.MOST_READ_IN_PASSING")
