@@ -16,6 +16,7 @@ from protocol.apis import APIS
 from protocol.errors import CodecError
 from protocol.wire.codec import decoder, decoder_in_steps, encoder, encoder_in_steps
 from protocol.wire.schema import LATEST
+from storage.file_range import FileRange
 
 if TYPE_CHECKING:
     from broker.network.turns import RequestSteps
@@ -145,9 +146,10 @@ def framed_in_steps(
     done = 1
     try:
         for _ in route.encode_in_steps(response, chunks):
-            if not route.may_hold_files:  # a Fetch's records are large, or are in files yet
-                chunks[done:] = joined(cast("list[bytes | bytearray | memoryview]", chunks[done:]))
-                done = len(chunks)
+            new = chunks[done:]
+            if not (route.may_hold_files and FileRange in map(type, new)):
+                chunks[done:] = joined(cast("list[bytes | bytearray | memoryview]", new))
+            done = len(chunks)
             if turn_is_over():
                 yield None
     except CodecError as error:

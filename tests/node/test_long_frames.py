@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from broker.network.dispatch import LONG_FRAME_BYTES
 from broker.network.routes import Route, framed_in_steps
 from broker.server import Server
 from protocol.apis import APIS
+from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsTopic,
@@ -24,6 +26,9 @@ from protocol.messages.metadata import (
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.wire.compile_decoder import ENTRIES_PER_STEP
+from storage.file_range import FileRange
+from storage.files import File
+from tests.support.disk import files
 from tests.support.straight import Straight
 from tests.support.wire import Client, Outcome
 
@@ -64,6 +69,32 @@ def test_an_answer_is_written_on_until_the_turn_is_over(is_over: bool) -> None:
     response = MetadataResponse(cluster_id="cluster", controller_id=1, brokers=[], topics=topics)
     steps = framed_in_steps(Route(MetadataRequest.API_KEY, 12), 1, response, lambda: is_over)
     assert len([*steps]) == (COUNT // ENTRIES_PER_STEP if is_over else 0)
+
+
+@pytest.mark.parametrize("in_files", [0, 1])
+def test_what_a_fetch_answers_of_many_is_joined_as_it_is_written_where_none_of_it_is_in_a_file(
+    tmp_path: Path, in_files: int
+) -> None:
+    file = File(str(tmp_path / "0.log"))
+    files.create(file)
+    ranges = [FileRange(files, file, 0, 100) for _ in range(in_files)]
+    partitions = [
+        PartitionData.of(partition_index=number, records=[b"r", *ranges] if number == 7 else b"r")
+        for number in range(COUNT)
+    ]
+    response = FetchResponse.of(responses=[FetchableTopicResponse.of(topic="t", partitions=partitions)])
+    route = Route(FetchRequest.API_KEY, 11)
+    whole: list[Any] = [b""]
+    route.encode(response, whole)
+    framed = framed_in_steps(route, 1, response, lambda: False)
+    with pytest.raises(StopIteration) as end:
+        next(framed)
+    chunks = end.value.value
+    assert len(chunks) < len(whole) // (2 if in_files else 4)
+    assert [each for each in chunks if isinstance(each, FileRange)] == ranges
+    assert b"".join(each for each in chunks[1:] if not isinstance(each, FileRange)) == b"".join(
+        each for each in whole if not isinstance(each, FileRange)
+    )
 
 
 async def test_a_frame_is_long_by_its_size(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
