@@ -182,7 +182,7 @@ class Server:
         )
         self.add_partitions_manager = AddPartitionsToTxnManager(config, self.clock, self.transactions)
         self.produce_verification = ProduceVerification(
-            self.add_partitions_manager, config, self.clock, self.timers
+            self.add_partitions_manager, config, self.clock, self.timers, self.turns
         )
 
         # what keeps it going: the metadata's changes, the clock, and last of all the clients

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.network.turns import portions
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.coordination.transactions import Transactions
     from broker.environment.clock import Clock
+    from broker.network.turns import RequestSteps
     from broker.replicas.partition import Partition
     from protocol.topic_partition import TopicPartition
     from storage.producers.verification_guards import VerificationGuard
@@ -149,6 +151,21 @@ class AddPartitionsToTxnManager:
             else:
                 if guard is not None:
                     verified.guards[partition] = guard
+        return verified
+
+    def announce_in_turns(
+        self,
+        producer: TransactionalProducer,
+        sequences: Mapping[Partition, int],
+        operation: TransactionSupportedOperation,
+    ) -> RequestSteps[Verified]:
+        """The same for many."""
+        verified = Verified({}, {})
+        for some in portions([*sequences.items()]):
+            part = self.announce(producer, dict(some), operation)
+            verified.errors.update(part.errors)
+            verified.guards.update(part.guards)
+            yield None
         return verified
 
 

@@ -9,7 +9,8 @@ it. Where an earlier end of the same transactional id is still under way then, v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from broker.coordination.add_partitions_to_txn_manager import (
     TransactionSupportedOperation,
     Verified,
 )
+from broker.network.turns import PER_TURN, portions
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error
 from protocol.records.batch import ATTRIBUTES_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.environment.clock import Clock
     from broker.environment.timers import LoopTimers
+    from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partition import Partition
+
+log = logging.getLogger("barnabas.transactions")
 
 _ATTRIBUTES_LOW_BYTE_POS = ATTRIBUTES_POS + 1
 _PRODUCER = Struct(">qhi")  # id, epoch, base sequence: neighbours in a batch's header
@@ -42,6 +47,9 @@ _NOT_VERIFIED = frozenset(
         Error.NOT_COORDINATOR,
     }
 )
+
+SEVERAL_SENDERS = Error.INVALID_PRODUCER_ID_MAPPING
+MORE_THAN_ONE_SENDER = "Transactional records contained more than one producer ID"
 
 WhenVerified = Callable[[Verified], None]
 
@@ -77,22 +85,52 @@ def transactional_producer(
                 several = True
             sequences[partition] = sequence
     if several:
-        raise RequestFailedError(
-            Error.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
-        )
+        raise RequestFailedError(SEVERAL_SENDERS, MORE_THAN_ONE_SENDER)
     return None if first is None else (TransactionalProducer(transactional_id, *first), sequences)
+
+
+def sender_in_turns(
+    transactional_id: str, batches: Sequence[tuple[Partition, memoryview]]
+) -> RequestSteps[tuple[TransactionalProducer, dict[Partition, int]] | None]:
+    """As `transactional_producer`, of many."""
+    sender: TransactionalProducer | None = None
+    sequences: dict[Partition, int] = {}
+    several: RequestFailedError | None = None
+    for some in portions(batches):
+        try:
+            found = transactional_producer(transactional_id, some)
+        except RequestFailedError as failure:
+            if failure.error is not SEVERAL_SENDERS:
+                raise
+            several = failure  # a batch that ends too soon comes before it, wherever it is
+        else:
+            if found is not None:
+                if sender is not None and found[0] != sender:
+                    several = RequestFailedError(SEVERAL_SENDERS, MORE_THAN_ONE_SENDER)
+                sender = found[0]
+                sequences.update(found[1])
+        yield None
+    if several is not None:
+        raise several
+    return None if sender is None else (sender, sequences)
 
 
 class ProduceVerification:
     """The port of the Produce handler."""
 
     def __init__(
-        self, manager: AddPartitionsToTxnManager, config: BrokerConfig, clock: Clock, timers: LoopTimers
+        self,
+        manager: AddPartitionsToTxnManager,
+        config: BrokerConfig,
+        clock: Clock,
+        timers: LoopTimers,
+        turns: Turns,
     ) -> None:
         self.manager = manager
         self.config = config
         self.clock = clock
         self.timers = timers
+        self.turns = turns
 
     def verify(
         self, producer: TransactionalProducer, sequences: Mapping[Partition, int], version: int
@@ -100,6 +138,16 @@ class ProduceVerification:
         """What the coordinator says, where it can be known in this call; else who tells it later."""
         operation = TransactionSupportedOperation.of_produce(version)
         announced = self.manager.announce(producer, sequences, operation)
+        if not announced.guards:
+            return announced
+        return Verifying(self, producer, sequences, operation).ask(announced)
+
+    def verify_in_turns(
+        self, producer: TransactionalProducer, sequences: Mapping[Partition, int], version: int
+    ) -> RequestSteps[Verified | Verifying]:
+        """As `verify`, of many partitions."""
+        operation = TransactionSupportedOperation.of_produce(version)
+        announced = yield from self.manager.announce_in_turns(producer, sequences, operation)
         if not announced.guards:
             return announced
         return Verifying(self, producer, sequences, operation).ask(announced)
@@ -151,7 +199,25 @@ class Verifying:
         self._port.timers.cancel(self)
 
     def _ask_again(self) -> None:
-        self._port.manager.add_or_verify(self._producer, self._sequences, self._operation, self._verified)
+        port = self._port
+        if len(self._sequences) > PER_TURN:
+            port.turns.carry_out(self._ask_again_in_turns(), self._failed)
+        else:
+            port.manager.add_or_verify(self._producer, self._sequences, self._operation, self._verified)
+
+    def _ask_again_in_turns(self) -> RequestSteps[None]:
+        manager, producer, operation = self._port.manager, self._producer, self._operation
+        announced = yield from manager.announce_in_turns(producer, self._sequences, operation)
+        if self._is_abandoned:
+            return
+        if announced.guards:
+            manager.ask(producer, announced, operation, self._verified)
+        else:
+            self._verified(announced)
+
+    def _failed(self, error: BaseException) -> None:
+        log.error("partitions can't be added to a transaction", exc_info=error)
+        self._verified(Verified(dict.fromkeys(self._sequences, Error.COORDINATOR_NOT_AVAILABLE), {}))
 
     def _verified(self, verified: Verified) -> None:
         if self._is_abandoned:

@@ -84,7 +84,7 @@ def handle(
                 producing = Producing(context, request, current_leaders, clock, scheduler, turns)
                 return producing.append_once_verified(verified, found)
             if verified.errors:
-                refuse(batches, verified, refusals, context.api_version)
+                refuse([*batches], batches, verified, refusals, context.api_version)
             guards = verified.guards
     appends = Appends(request.acks, context.client_id == ADMIN_CLIENT_ID)
     rest = NOTHING

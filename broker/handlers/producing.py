@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from broker.coordination.produce_verification import (
     Verifying,
     is_transactional,
+    sender_in_turns,
     told_to_producer,
-    transactional_producer,
 )
 from broker.environment.computing import Alone, Brief
 from broker.handlers.produce_answers import (
@@ -25,8 +26,8 @@ from broker.handlers.produce_answers import (
 )
 from broker.network.later import Later
 from broker.network.pieces import EntryList, pieces
-from broker.network.turns import PER_TURN, portions
-from broker.replicas.append_records import Answers, Appends, Batches, checking, refused
+from broker.network.turns import PER_TURN, in_turns, portions
+from broker.replicas.append_records import Answers, Appends, Batches, Key, checking, refused
 from broker.replicas.delayed_produce import DelayedProduce
 from broker.security.authorizer import TOPIC, TRANSACTIONAL_ID, WRITE
 from protocol.errors import Error, KafkaError
@@ -135,9 +136,12 @@ def check_shapes(topics: Sequence[TopicProduceData], version: int) -> tuple[list
     return found, transactional
 
 
-def refuse(batches: Batches, verified: Verified, refusals: Answers, version: int) -> None:
-    """Take out what the transaction's coordinator refuses."""
-    for key, (partition, _) in [*batches.items()]:
+def refuse(
+    keys: Iterable[Key], batches: Batches, verified: Verified, refusals: Answers, version: int
+) -> None:
+    """Take out of the batches, of these partitions, what the transaction's coordinator refuses."""
+    for key in keys:
+        partition = batches[key][0]
         error = verified.errors.get(partition)
         if error is not None:
             told, message = told_to_producer(error, version)
@@ -228,16 +232,16 @@ class Producing:
         for piece, sizes in zip(gone_through, shapes, strict=True):
             found.take(piece, iter(sizes))
             yield None
-        guards = NO_GUARDS
         if transactional:
             assert request.transactional_id is not None
             try:
-                sender = transactional_producer(request.transactional_id, found.batches.values())
+                batches = [*found.batches.values()]
+                sender = yield from sender_in_turns(request.transactional_id, batches)
             except RequestFailedError as failure:
                 yield from self._fail_all(failure, later)
                 return
             if sender is not None:
-                verified = verification.verify(*sender, context.api_version)
+                verified = yield from verification.verify_in_turns(*sender, context.api_version)
                 if isinstance(verified, Verifying):
                     verifying = self.append_once_verified(verified, found)
                     if isinstance(verifying, Later):
@@ -245,9 +249,22 @@ class Producing:
                     else:
                         later.reply(verifying)
                     return
-                refuse(found.batches, verified, found.refusals, context.api_version)
-                guards = verified.guards
-        yield from self._append(found, guards, later)
+                yield None
+                yield from self._append_verified(found, verified, later)
+                return
+        yield from self._append(found, NO_GUARDS, later)
+
+    def _append_verified(
+        self, found: SortedRequest, verified: Verified, later: Later[ProduceAnswer]
+    ) -> RequestSteps[None]:
+        """What the transaction's coordinator doesn't refuse."""
+        if verified.errors:
+            batches, version = found.batches, self._context.api_version
+            take_out = partial(
+                refuse, batches=batches, verified=verified, refusals=found.refusals, version=version
+            )
+            yield from in_turns([*batches], take_out)
+        yield from self._append(found, verified.guards, later)
 
     def _append(
         self, found: SortedRequest, guards: Mapping[Partition, VerificationGuard], later: Later[ProduceAnswer]
@@ -301,8 +318,7 @@ class Producing:
         def then(verified: Verified) -> None:
             later.on_abandon = None
             try:
-                refuse(found.batches, verified, found.refusals, self._context.api_version)
-                self._carry_out(self._append(found, verified.guards, later), later)
+                self._carry_out(self._append_verified(found, verified, later), later)
             except Exception as error:
                 later.fail(error)
 
@@ -332,7 +348,7 @@ class Producing:
             else:
                 later.reply(answer)
 
-        delayed = DelayedProduce(appends.awaited, then)
+        delayed = DelayedProduce(appends.awaited, then, later.fail, self._turns)
         later.on_abandon = delayed.abandon
         delayed.start(self._scheduler, self._request.timeout_ms)
 

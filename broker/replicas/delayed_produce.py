@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from broker.network.turns import PER_TURN, in_turns
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.network.turns import Turns
     from broker.replicas.leader import Leader
     from coordinator.commit_waiters import CommitWaiter
     from protocol.messages.produce import PartitionProduceResponse
@@ -104,29 +106,49 @@ class AwaitedAppend:
 
 
 class DelayedProduce:
-    """Calls `then` once all of the appends are told of, or the time is over: that of the disk isn't limited."""
+    """Calls `then` once all of the appends are told of, or the time is over: that of the disk isn't limited. Many
+    appends begin to wait in turns of the loop, and end so."""
 
-    __slots__ = ("_appends", "_left", "_then", "_timer")
+    __slots__ = ("_appends", "_failed", "_left", "_then", "_timer", "_turns")
 
-    def __init__(self, appends: Sequence[AwaitedAppend], then: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        appends: Sequence[AwaitedAppend],
+        then: Callable[[], None],
+        failed: Callable[[BaseException], None],
+        turns: Turns,
+    ) -> None:
+        """`failed` is told instead of `then` of what a later turn fails with."""
         self._appends = appends
         self._left = len(appends)
         self._then: Callable[[], None] | None = then
+        self._failed = failed
+        self._turns = turns
         self._timer: Scheduled | None = None
 
     def start(self, scheduler: Scheduler, timeout_ms: int) -> None:
         """`then` may be called in here."""
         if any(append.commits for append in self._appends):
             self._timer = scheduler.call_later(max(timeout_ms, 0) / 1000, self._expire)
-        for append in self._appends:
-            append.start(self._one_done)
+        self._with_all(self._start)
 
     def abandon(self) -> None:
         """The client has gone."""
         self._then = None
         self._cancel_timer()
-        for append in self._appends:
-            append.abandon()
+        self._with_all(_abandon)
+
+    def _with_all(self, take: Callable[[Sequence[AwaitedAppend]], None]) -> None:
+        if len(self._appends) > PER_TURN:
+            self._turns.carry_out(in_turns(self._appends, take), self._fail)
+        else:
+            take(self._appends)
+
+    def _start(self, appends: Sequence[AwaitedAppend]) -> None:
+        if self._then is None:
+            return  # abandoned before their turn
+        for append in appends:
+            append.start(self._one_done)
 
     def _one_done(self) -> None:
         self._left -= 1
@@ -135,12 +157,28 @@ class DelayedProduce:
             self._cancel_timer()
             then()
 
+    def _fail(self, error: BaseException) -> None:
+        if self._then is not None:
+            self._then = None
+            self._cancel_timer()
+            self._failed(error)
+
     def _expire(self) -> None:
+        """While some have yet to begin to wait, their turns come before those in which they end."""
         self._timer = None
-        for append in self._appends:
-            append.expire()
+        self._with_all(_expire)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _expire(appends: Sequence[AwaitedAppend]) -> None:
+    for append in appends:
+        append.expire()
+
+
+def _abandon(appends: Sequence[AwaitedAppend]) -> None:
+    for append in appends:
+        append.abandon()

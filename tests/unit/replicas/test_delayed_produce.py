@@ -1,0 +1,168 @@
+"""A Produce that waits for many partitions: it begins to wait, and ends, in turns of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.network import turns
+from broker.network.turns import Turns
+from broker.replicas import delayed_produce
+from broker.replicas.delayed_produce import AwaitedAppend, DelayedProduce
+from protocol.errors import Error
+from protocol.messages.produce import PartitionProduceResponse
+
+COUNT = 5
+
+
+class Waiting:
+    """A Produce of five partitions, two of which are gone through in a turn; what it waits for comes when the test says
+    so."""
+
+    def __init__(self, *, flushes: bool = False) -> None:
+        self.soon: list[Callable[[], object]] = []
+        self.due: list[Callable[[], object]] = []
+        self.done: list[str] = []
+        self.failures: list[BaseException] = []
+        self.commits: list[Callable[[None], object]] = []
+        self.flushes: list[Callable[[None], object]] = []
+        self.gave_up: list[object] = []
+        self.answers = [PartitionProduceResponse(index=index) for index in range(COUNT)]
+        log = SimpleNamespace(when_flushed=lambda _offset, then: self.flushes.append(then))
+        leader: Any = SimpleNamespace(
+            log=log,
+            is_under_min_after_append=False,
+            when_committed=self.when_committed,
+            wait_no_more=self.gave_up.append,
+        )
+        scheduler: Any = SimpleNamespace(call_soon=self.call_soon, call_later=self.call_later)
+        appends = [AwaitedAppend(each, leader, 1, commits=True, flushes=flushes) for each in self.answers]
+        self.produce = DelayedProduce(
+            appends, lambda: self.done.append("done"), self.failures.append, Turns(scheduler)
+        )
+        self.produce.start(scheduler, 1000)
+
+    def when_committed(self, _offset: int, then: Callable[[None], object]) -> object:
+        self.commits.append(then)
+        return then
+
+    def call_soon(self, callback: Callable[[], object]) -> object:
+        self.soon.append(callback)
+        return SimpleNamespace(cancel=self.soon.clear)
+
+    def call_later(self, _delay_s: float, callback: Callable[[], object]) -> object:
+        self.due.append(callback)
+        return SimpleNamespace(cancel=self.due.clear)
+
+    def turn(self) -> None:
+        self.soon.pop(0)()
+
+    def turns(self) -> None:
+        while self.soon:
+            self.turn()
+
+    @property
+    def errors(self) -> list[int]:
+        return [each.error_code for each in self.answers]
+
+
+@pytest.fixture(autouse=True)
+def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (turns, delayed_produce):
+        monkeypatch.setattr(module, "PER_TURN", 2)
+
+
+def test_it_begins_to_wait_for_some_in_a_turn() -> None:
+    it = Waiting()
+    for waited_for in (2, 4, 5):
+        assert len(it.commits) == waited_for
+        if it.soon:
+            it.turn()
+    for committed in it.commits:
+        assert it.done == []
+        committed(None)
+    assert it.done == ["done"]
+    assert it.due == []
+
+
+def test_what_is_committed_before_the_others_are_waited_for_counts() -> None:
+    it = Waiting()
+    for committed in it.commits[:2]:
+        committed(None)
+    it.turns()
+    for committed in it.commits[2:]:
+        assert it.done == []
+        committed(None)
+    assert it.done == ["done"]
+
+
+def test_its_time_is_over_for_some_in_a_turn() -> None:
+    it = Waiting()
+    it.turns()
+    it.due.pop()()
+    assert len(it.gave_up) == 2
+    it.turn()
+    assert len(it.gave_up) == 4
+    assert it.done == []
+    it.turn()
+    assert it.done == ["done"]
+    assert it.errors == [Error.REQUEST_TIMED_OUT] * COUNT
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+def test_its_time_may_be_over_before_it_waits_for_all(flushes: bool) -> None:
+    it = Waiting(flushes=flushes)
+    it.due.pop()()
+    it.turns()
+    for flushed in it.flushes:
+        assert it.done == []
+        flushed(None)
+    assert it.done == ["done"]
+    assert it.errors == [Error.REQUEST_TIMED_OUT] * COUNT
+    assert len(it.flushes) == (COUNT if flushes else 0)
+
+
+@pytest.mark.parametrize("waits_for_all", [False, True])
+def test_nothing_waits_for_a_client_that_has_gone(waits_for_all: bool) -> None:
+    it = Waiting()
+    if waits_for_all:
+        it.turns()
+    it.produce.abandon()
+    assert len(it.gave_up) == 2
+    it.turns()
+    assert it.gave_up == it.commits
+    assert len(it.commits) == (COUNT if waits_for_all else 2)
+    assert it.due == it.done == []
+
+
+def test_what_a_later_turn_fails_with_is_told_once_and_nothing_else_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    it = Waiting()
+
+    def fails(_append: AwaitedAppend, _done: Callable[[], None]) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(AwaitedAppend, "start", fails)
+    it.turns()
+    assert [type(error) for error in it.failures] == [MemoryError]
+    assert it.due == []
+    for committed in it.commits:
+        committed(None)
+    assert it.done == []
+
+
+def test_what_fails_for_a_client_that_has_gone_is_told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    it = Waiting()
+    it.turns()
+    it.produce.abandon()
+
+    def fails(_append: AwaitedAppend) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(AwaitedAppend, "abandon", fails)
+    it.turns()
+    assert it.failures == []
