@@ -232,13 +232,19 @@ class FetchSessions:
         self._next_shard = (number + 1) % SHARDS
         shard = self._shards[number]
         size = len(targets)
+        evicted = None
+        wanted = size
         if len(shard) >= self._slots_per_shard:
             evicted = next(_evictable([*shard.values()], size, now_ms), None)
             if evicted is None:
                 return NO_SESSION
-            self._remove(evicted.session_id)
-        if self._partitions + size > MOST_SESSION_PARTITIONS and not self._make_room(size, size, now_ms):
+            wanted -= len(evicted.targets)
+        if self._partitions + wanted > MOST_SESSION_PARTITIONS and not self._make_room(
+            wanted, size, now_ms, evicted
+        ):
             return NO_SESSION
+        if evicted is not None:
+            self._remove(evicted.session_id)
         low = max(1, number * self._range)
         session_id = self._random_id(low, low + self._range - 1)
         while session_id in shard:

@@ -335,6 +335,28 @@ def test_past_the_bound_stale_sessions_go_and_then_smaller_ones(monkeypatch: pyt
     ]
 
 
+def test_past_the_bound_the_longest_unused_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MOST_SESSION_PARTITIONS", 6)
+    sessions = Sessions()
+    ids = [sessions.open(("a", index)) for index in range(6)]
+    for used in (3, 1, 5, 0, 4, 2):
+        sessions.now_ms += 1
+        sessions.fetch(ids[used], 1)
+    sessions.now_ms += EVICTION_MS + 1
+    assert sessions.open(("a", 0), ("a", 1), ("a", 2)) > 0
+    assert [index for index, each in enumerate(ids) if not sessions.fetch(each, 2).error] == [0, 2, 4]
+
+
+def test_who_has_the_slot_of_a_session_that_cant_be_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MOST_SESSION_PARTITIONS", SLOTS + 1)
+    sessions = Sessions()
+    stale = sessions.open(("a", 0))
+    sessions.now_ms = EVICTION_MS + 1
+    others = [sessions.open(("a", 0)) for _ in range(SLOTS - 1)]
+    assert sessions.open(("a", 0), ("a", 1), ("a", 2)) == 0  # the stale one leaves room for two
+    assert [sessions.fetch(each, 1).error for each in (stale, *others)] == [Error.NONE] * SLOTS
+
+
 def test_no_session_is_kept_of_names_that_no_topic_can_have() -> None:
     sessions = Sessions()
     assert sessions.open(("a" * 250, 0)) == 0
