@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.environment.watchdog import TURN_S
@@ -40,6 +41,8 @@ FLUSH_CHECK_MS = 1_000
 DELETED_CHECK_MS = 1_000  # Kafka notices when it can't write its checkpoint of high watermarks, every 5 s
 MOST_LOGS_AT_ONCE = 1_000  # in one turn of the loop; fewer where that takes 10 ms
 METADATA_CLEANING_MS = 60_000  # KafkaRaftClient.RaftMetadataLogCleanerManager
+GO_ON_MS = 60_000
+"""How often those are woken that go on by themselves, unless too little memory has kept them from it."""
 
 
 class Housekeeping:
@@ -57,6 +60,7 @@ class Housekeeping:
         snapshots: MetadataSnapshots,
         metadata_log: PartitionLog,
         listeners: Sequence[Listener],
+        to_wake: Sequence[Callable[[], None]],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -67,6 +71,9 @@ class Housekeeping:
         self._snapshots = snapshots
         self._metadata_log = metadata_log
         self._listeners = listeners
+        self._to_wake = to_wake
+        self._periodic: dict[str, tuple[float, Callable[[], None]]] = {}
+        """After how many seconds each is due again, and what is then called."""
         self._timers: dict[str, Scheduled] = {}
         self._under_way: set[str] = set()
         """What goes over all logs, and hasn't come to the end of them."""
@@ -103,6 +110,7 @@ class Housekeeping:
             self.record_failed_directories,
         )
         self._every("deleted directories", DELETED_CHECK_MS, self._log_dirs.find_deleted)
+        self._every("going on", GO_ON_MS, self.wake)
         max_idle_ms = config.get_int("connections.max.idle.ms")
         if max_idle_ms > 0:
             self._every("idle connections", max(max_idle_ms // 4, 100), self.close_idle_connections)
@@ -111,22 +119,30 @@ class Housekeeping:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._periodic.clear()
 
     def _every(
         self, name: str, interval_ms: int, task: Callable[[], None], first_ms: int | None = None
     ) -> None:
-        call_later = self._scheduler.call_later
-
         def due() -> None:
-            if interval_ms > 0:  # else once, as Kafka's scheduler
-                self._timers[name] = call_later(interval_ms / 1000, due)
+            self._timers.pop(name, None)
+            self._schedule()
             try:
                 task()
             except (OSError, KafkaError) as error:
                 log.error("%s: %s", name, error)
 
         delay_ms = interval_ms if first_ms is None else first_ms
-        self._timers[name] = call_later(max(delay_ms, 0) / 1000, due)
+        self._timers[name] = self._scheduler.call_later(max(delay_ms, 0) / 1000, due)
+        if interval_ms > 0:  # else once, as Kafka's scheduler
+            self._periodic[name] = interval_ms / 1000, due
+
+    def _schedule(self) -> None:
+        """What has no timer gets one: what is due now, and what there was too little memory for when it was."""
+        for name, (interval_s, due) in self._periodic.items():
+            if name not in self._timers:
+                with suppress(MemoryError):  # whichever is due next tries it again
+                    self._timers[name] = self._scheduler.call_later(interval_s, due)
 
     def _each_directory(self, what: str, task: Callable[[LogDirectory], object]) -> None:
         for directory in self._log_dirs.all():
@@ -228,6 +244,11 @@ class Housekeeping:
     def expire_producers(self) -> None:
         now_ms = self._clock.now_ms()
         self._each_log("producer expiry", lambda log: log.expire_producers(now_ms))
+
+    def wake(self) -> None:
+        for wake in self._to_wake:
+            with suppress(MemoryError):
+                wake()
 
     def clean_metadata(self) -> None:
         """metadata.max.retention.bytes and .ms: old snapshots go, and the log below the oldest that stays."""

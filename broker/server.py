@@ -214,6 +214,7 @@ class Server:
             snapshots=self.metadata.snapshots,
             metadata_log=self.metadata.log,
             listeners=[*self.listeners.values()],
+            to_wake=(self.cleaner.look, self.moves.go_on),
         )
 
     def own_settings(self) -> OwnSettings:

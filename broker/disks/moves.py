@@ -181,11 +181,17 @@ class LogDirMoves:
         if self._next is not None:
             self._next.cancel()
 
+    def go_on(self) -> None:
+        """Where there was too little memory to begin a turn, one begins."""
+        if self._moving and self._next is None:
+            self._soon()
+
     def _soon(self, delay_s: float = 0) -> None:
         if self._stopped:
             return
         if self._next is not None:
             self._next.cancel()
+            self._next = None
         scheduler = self._scheduler
         self._next = scheduler.call_later(delay_s, self._turn) if delay_s else scheduler.call_soon(self._turn)
 

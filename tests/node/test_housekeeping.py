@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -111,3 +112,64 @@ async def test_what_nobody_foresaw_of_one_log_keeps_the_next_round_from_nothing(
     done = Done(node, monkeypatch, "apply_retention")
     node.housekeeping.enforce_retention()
     assert done.logs.total() == 2
+
+
+class Memory:
+    """A scheduler that has enough of it, or hasn't."""
+
+    def __init__(self) -> None:
+        self.is_short = False
+        self.due: list[Any] = []
+
+    def call_later(self, _delay_s: float, callback: Any) -> Any:
+        return self._timer(callback)
+
+    def call_soon(self, callback: Any) -> Any:
+        return self._timer(callback)
+
+    def _timer(self, callback: Any) -> Any:
+        if self.is_short:
+            raise MemoryError
+        self.due.append(callback)
+        return SimpleNamespace(cancel=lambda: None)
+
+
+async def test_what_there_was_no_memory_to_do_again_is_done_again_once_something_else_is_due(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it, memory = node.housekeeping, Memory()
+    it.stop()
+    monkeypatch.setattr(it, "_scheduler", memory)
+    it.start()
+    periodic = {*it._timers}
+    assert len(periodic) > 5
+    first, second, third, *_ = memory.due
+    memory.is_short = True
+    first()
+    second()
+    assert len(it._timers) == len(periodic) - 2
+    memory.is_short = False
+    memory.due.clear()
+    third()
+    assert {*it._timers} == periodic
+    assert [*memory.due] == [first, second, third]
+    it.stop()
+
+
+async def test_who_had_no_memory_to_go_on_is_woken(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaner, moves, memory = node.cleaner, node.moves, Memory()
+    monkeypatch.setattr(cleaner, "_scheduler", memory)
+    monkeypatch.setattr(moves, "_scheduler", memory)
+    monkeypatch.setattr(moves, "_moving", {"somebody": None})
+    monkeypatch.setattr(moves, "_next", SimpleNamespace(cancel=lambda: None))
+    memory.is_short = True
+    for begins in (cleaner.look, moves._soon):
+        with pytest.raises(MemoryError):
+            begins()
+    node.housekeeping.wake()
+    memory.is_short = False
+    node.housekeeping.wake()
+    assert [*memory.due] == [cleaner._turn, moves._turn]
+    node.housekeeping.wake()
+    assert memory.due.count(moves._turn) == 1  # it is about to begin
+    monkeypatch.setattr(moves, "_moving", {})

@@ -11,7 +11,7 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -125,9 +125,8 @@ async def connected(source: FromFile) -> AsyncIterator[Peer]:
     reader, writer = await asyncio.open_connection(sock=client, limit=SMALL_BUFFER_BYTES)
     while not made:
         await asyncio.sleep(0)
-    yield reader, writer, made[0]
-    writer.close()
-    server.close()
+    with closing(server), closing(writer):
+        yield reader, writer, made[0]
     while made[0].transport is not None:
         await asyncio.sleep(0)
     assert source.files.open_files_count() <= 1
