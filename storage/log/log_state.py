@@ -71,6 +71,7 @@ class LogState:
         "log_end_offset",
         "log_start_offset",
         "logged_failures",
+        "out_of_use",
         "partition",
         "producers",
         "read_positions",
@@ -126,6 +127,8 @@ class LogState:
         """None until something is read: most partitions of a node are idle."""
         self.replacement: tuple[CleanedSegment, Then] | None = None
         """The cleaned segment that is about to take others' place, and who waits for it (`replacing`)."""
+        self.out_of_use: list[str] = []
+        """Paths of files that were replaced, and that there was too little memory to delete."""
         self.verifies_transactions = False
         """Whether a transactional batch that opens a transaction must show a guard (`start_verification`)."""
 

@@ -246,8 +246,9 @@ class PartitionLog(LogState):
         syncing.flush_to(self, self.log_end_offset, now_ms, at_once=at_once)
 
     def go_on_flushing(self) -> None:
-        """See `syncing.go_on`."""
+        """See `syncing.go_on`, `replacing.go_on`."""
         syncing.go_on(self)
+        replacing.go_on(self)
 
     def flush_if_due(self, now_ms: int) -> None:
         """Flushes where the last flush was `flush.ms` ago."""

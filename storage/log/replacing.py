@@ -12,6 +12,7 @@ Source: LocalLog.replaceSegments.
 import contextlib
 import errno
 import logging
+from functools import partial
 
 from storage.background import Lane, Then
 from storage.cleaning.cleaned_files import cleaned_path, remove_cleaned
@@ -153,11 +154,31 @@ def _replace(log: LogState, segment: Segment, old: list[Segment]) -> list[str]:
 
 
 def _end(log: LogState, paths: list[str], then: Then, failure: Exception | None) -> None:
+    _delete(log, paths, failure)
+    then(failure)
+
+
+def go_on(log: LogState) -> None:
+    """Does what too little memory has kept from being done: what is out of use goes once the names are synced that took
+    its place."""
+    paths = log.out_of_use
+    if paths:
+        then = partial(_delete, log, paths)
+        log.out_of_use = []
+        _sync_names(log, then)
+
+
+def _delete(log: LogState, paths: list[str], failure: Exception | None) -> None:
+    """`failure` is that of the names' sync."""
+    if failure is None:
+        try:
+            removal.unlink_later(log, paths)
+        except MemoryError as error:
+            failure = error
     if isinstance(failure, OSError):
         log.give_up(failure)
-    if failure is None:
-        removal.unlink_later(log, paths)
-    then(failure)
+    elif isinstance(failure, MemoryError):
+        log.out_of_use = [*log.out_of_use, *paths] if log.out_of_use else paths
 
 
 def _replaced(log: LogState, cleaned: CleanedSegment) -> list[Segment] | None:

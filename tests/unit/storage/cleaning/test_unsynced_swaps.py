@@ -1,0 +1,88 @@
+"""A swap for which there is too little memory at its end: the old files go all the same, later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.background import Lane
+from storage.cleaning.cleaner import clean
+from storage.cleaning.plan import CleanedSegment
+from storage.log.partition_log import PartitionLog
+from tests.support.cleaning import plan_of
+from tests.support.disk import files
+from tests.support.partition_logs import HeldBackground, names
+from tests.unit.storage.cleaning.compacted_logs import closed, compacted_log, offsets, put
+
+
+class ShortOfMemory(HeldBackground):
+    """Nothing more can be begun for a while."""
+
+    is_short = False
+
+    def __call__(self, *work: Any, lane: Lane, delay_ms: int = 0) -> None:
+        if self.is_short:
+            raise MemoryError
+        super().__call__(*work, lane=lane, delay_ms=delay_ms)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> PartitionLog:
+    log = compacted_log(tmp_path, segment_bytes=200)
+    put(log, "a=1", "b=1")
+    put(log, "a=2")
+    return closed(log)
+
+
+def out_of_use(log: PartitionLog) -> list[str]:
+    return [name for name in names(log) if name.endswith(".deleted")]
+
+
+@pytest.mark.parametrize("is_synced", [False, True], ids=["no sync begins", "no deletion does"])
+def test_the_old_files_go_once_there_is_memory(log: PartitionLog, is_synced: bool) -> None:
+    [cleaned] = [step for step in clean(files, plan_of(log)) if isinstance(step, CleanedSegment)]
+    log.background = background = ShortOfMemory()
+    answers: list[Exception | None] = []
+    log.replace_segments(cleaned, answers.append)
+    if is_synced:
+        background.run_one()
+    background.is_short = True
+    background.run_one()
+    assert [type(answer) for answer in answers] == [type(None) if is_synced else MemoryError]
+    log.go_on_flushing()
+    assert len(out_of_use(log)) == 3
+    background.is_short = False
+    log.go_on_flushing()
+    assert background.delays_ms == [0]  # the names first
+    background.run_one()
+    assert background.delays_ms == [log.config.file_delete_delay_ms]
+    assert len(out_of_use(log)) == 3
+    background.run_all()
+    assert out_of_use(log) == []
+    assert offsets(log) == [1, 2]
+    log.go_on_flushing()
+    assert background.waiting == []
+
+
+def test_a_log_whose_names_cant_be_synced_later_takes_nothing_more(log: PartitionLog) -> None:
+    [cleaned] = [step for step in clean(files, plan_of(log)) if isinstance(step, CleanedSegment)]
+    log.background = background = ShortOfMemory()
+    log.replace_segments(cleaned, lambda _failure: None)
+    background.is_short = True
+    background.run_one()
+    background.is_short = False
+    log.go_on_flushing()
+
+    def refuse(operation: str, _path: str, _size: int) -> None:
+        if operation == "sync_directory":
+            raise OSError(5, "no")
+
+    files.set_fault_hook(refuse)
+    try:
+        background.run_one()
+    finally:
+        files.set_fault_hook(None)
+    assert log.failure is not None
+    assert len(out_of_use(log)) == 3
