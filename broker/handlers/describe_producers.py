@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
-    from storage.producers.producer_state import Producer
+    from storage.producers.producer import Producer
 
 
 def handle(

@@ -9,7 +9,7 @@ from storage.indexes.transaction_index import AbortedTxn
 from storage.log import recovery
 from storage.log.log_state import LogState
 from storage.log.results import CLIENT, REPLICATION, AppendOrigin, AppendResult
-from storage.producers.producer_state import CachedBatch
+from storage.producers.producer import CachedBatch
 from storage.producers.txn_markers import EndTransactionMarker
 from storage.producers.verification_guards import VerificationGuard
 

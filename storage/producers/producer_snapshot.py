@@ -17,13 +17,8 @@ from protocol.records.checksum import crc32c
 from storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_path
 from storage.files import Files
 from storage.producers import producer_memory
-from storage.producers.producer_state import (
-    NO_OFFSET,
-    CachedBatch,
-    Producer,
-    ProducerStates,
-    is_expired,
-)
+from storage.producers.producer import NO_OFFSET, CachedBatch, Producer, is_expired
+from storage.producers.producer_state import ProducerStates
 
 logger = logging.getLogger(__name__)
 

@@ -2,25 +2,22 @@
 
 A batch is first checked against the state, then written, then applied; a check changes nothing, so that a
 failed write leaves the state as it was. Replay after a restart applies the same way. Sources: KIP-98,
-KIP-360, KIP-890, KIP-1228; org.apache.kafka.storage ProducerStateManager, ProducerAppendInfo,
-ProducerStateEntry.
+KIP-360, KIP-890, KIP-1228; org.apache.kafka.storage ProducerStateManager, ProducerAppendInfo.
 """
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import (
     MAX_PRODUCER_EPOCH,
     MAX_SEQUENCE,
     NO_PRODUCER_EPOCH,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
     BatchHeader,
 )
 from storage.indexes.transaction_index import AbortedTxn
 from storage.producers import producer_memory
+from storage.producers.producer import NO_OFFSET, CachedBatch, Producer, is_expired
 from storage.producers.producer_memory import ProducerMemory, longest_silent, silence_order
 from storage.producers.txn_markers import EndTransactionMarker
 from storage.producers.verification_guards import VerificationGuard, Verifications
@@ -28,59 +25,6 @@ from storage.producers.verification_guards import VerificationGuard, Verificatio
 logger = logging.getLogger(__name__)
 
 BATCHES_TO_RETAIN = 5
-NO_OFFSET = -1
-
-
-class CachedBatch(NamedTuple):
-    """One of a producer's last batches, by which its duplicate is known and answered."""
-
-    first_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp_ms: int
-
-
-class Producer:
-    """A producer's state. `txn_first_offset` is -1 outside of a transaction; `batches` are the last five."""
-
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "epoch",
-        "last_timestamp_ms",
-        "producer_id",
-        "txn_first_offset",
-    )
-
-    def __init__(
-        self,
-        producer_id: int,
-        epoch: int = NO_PRODUCER_EPOCH,
-        coordinator_epoch: int = -1,
-        last_timestamp_ms: int = NO_TIMESTAMP,
-        txn_first_offset: int = NO_OFFSET,
-        batches: Iterable[CachedBatch] = (),
-    ) -> None:
-        self.producer_id = producer_id
-        self.epoch = epoch
-        self.coordinator_epoch = coordinator_epoch
-        self.last_timestamp_ms = last_timestamp_ms
-        self.txn_first_offset = txn_first_offset
-        self.batches = list(batches)
-
-    @property
-    def last_sequence(self) -> int:
-        """-1 where no batch of this epoch is known."""
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    @property
-    def last_data_offset(self) -> int:
-        return self.batches[-1].last_offset if self.batches else NO_OFFSET
-
-    def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in reversed(self.__slots__))
-        return f"Producer({fields})"
 
 
 class ProducerStates:
@@ -373,7 +317,7 @@ class ProducerStates:
         }
         silent = longest_silent(orders, count)
         for producer_id in silent:
-            del self.producers[producer_id]
+            self._with_marker -= self.producers.pop(producer_id).coordinator_epoch >= 0
         return len(silent)
 
     def count_in(self, memory: ProducerMemory) -> None:
@@ -400,7 +344,3 @@ class ProducerStates:
         self._with_marker = sum([p.coordinator_epoch >= 0 for p in self.producers.values()])
         self.unreplicated = {}
         self.map_end_offset = map_end_offset
-
-
-def is_expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
-    return producer.txn_first_offset < 0 and now_ms - producer.last_timestamp_ms >= expiration_ms

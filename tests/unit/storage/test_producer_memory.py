@@ -11,8 +11,8 @@ import pytest
 from broker.disks.log_dirs import LogDirs
 from storage.log.partition_log import PartitionLog
 from storage.producers import producer_memory, producer_snapshot, producer_state
+from storage.producers.producer import CachedBatch, Producer
 from storage.producers.producer_memory import MOST_IN_NODE, MOST_IN_PARTITION
-from storage.producers.producer_state import CachedBatch, Producer
 from tests.support.partition_logs import NOW_MS, append, end_transaction, open_log, produced
 from tests.unit.storage.log_directories import UNIQUE, log_of, opened
 

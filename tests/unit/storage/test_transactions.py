@@ -157,6 +157,8 @@ def test_a_partition_knows_transactions_while_a_producer_has_one_open_or_has_end
     assert not log.producers.knows_transactions
     end_transaction(log, True, producer_id=9)
     assert log.producers.knows_transactions
+    log.producers.forget(1)
+    assert not log.producers.knows_transactions
 
 
 # ---- markers
