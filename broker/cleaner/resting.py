@@ -31,7 +31,7 @@ class Resting:
 
     def keys_for(self, partition: Partition, max_keys: int) -> int:
         """How many keys the next pass may take, of so many that the settings allow."""
-        return max_keys >> min(self._losses.get(partition, 0), 4)
+        return max(1, max_keys >> min(self._losses.get(partition, 0), 4))
 
     def rest(self, partition: Partition, *, is_lost: bool = False) -> float:
         """For how long it rests from now on."""

@@ -154,6 +154,9 @@ class SendingSide(asyncio.BufferedProtocol):
         except OSError as error:
             self.abort(f"its answer can't be read to the end: {error}")
             return False
+        except MemoryError:  # where it was can't be told
+            self.abort("there is too little memory to send its answer")
+            return False
         if progress is Sending.DONE:
             self._unsent = None
             transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)

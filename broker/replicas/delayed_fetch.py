@@ -40,11 +40,15 @@ class DelayedFetch:
         self._fail = fail
         self.is_over = False
         found = reading.found
-        for place, (_, partition) in enumerate(found):
-            partition.waiting.add(self, place)
         reading.forget()
-        self._timer = scheduler.call_later(reading.parameters.max_wait_ms / 1000, self._complete)
         self._readable = Readable(reading) if len(found) > 1 else None  # of one there is nothing to sum up
+        self._timer = scheduler.call_later(reading.parameters.max_wait_ms / 1000, self._complete)
+        try:
+            for place, (_, partition) in enumerate(found):
+                partition.waiting.add(self, place)
+        except MemoryError:
+            self.abandon()
+            raise
         self.recheck()
 
     def recheck(self, place: int | None = None) -> None:

@@ -38,7 +38,8 @@ MAX_SESSION_ID = 2**31 - 1
 MAX_SESSION_EPOCH = 2**31 - 1
 
 MOST_SESSION_PARTITIONS = 250_000
-"""Of all sessions together, whether there are such partitions or not: some 60 MB."""
+"""Of all sessions together, whether there are such partitions or not: 60 to 140 MB, by the
+length of names where each partition is of another topic."""
 
 NO_SESSION = 0
 INITIAL_SESSION_EPOCH = 0
@@ -125,10 +126,12 @@ class FetchSessions:
         fits = True
         if wanted or forgotten:
             self._partitions -= len(targets)
-            fits = take_wanted(targets, wanted)
-            if forgotten:
-                drop_forgotten(targets, by_topic(forgotten, by_id))
-            self._partitions += len(targets)
+            try:
+                fits = take_wanted(targets, wanted)
+                if forgotten:
+                    drop_forgotten(targets, by_topic(forgotten, by_id))
+            finally:
+                self._partitions += len(targets)
         return self._go_on(session, fits, now_ms)
 
     def begin_in_turns(

@@ -83,7 +83,7 @@ class Expiry:
                 if self._is_timed_out(metadata, now_ms):  # still
                     self._ending.fence_and_abort(metadata, partial(_log_abort, metadata.transactional_id))
         finally:
-            if waiting:
+            if waiting and self._is_ticking:  # not where the first of them had the shard unloaded
                 self._manager.runtime.schedule(_ABORT_REST, 0, partial(self._abort_some, waiting))
 
     def timed_out(self) -> list[TransactionMetadata]:

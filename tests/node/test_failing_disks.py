@@ -25,6 +25,7 @@ from broker.network.later import Later
 from broker.process.start_error import StartError
 from broker.replicas.delayed_fetch import DelayedFetch
 from broker.replicas.fetch_targets import FetchTarget
+from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.fetching import FetchParameters, Reading, Results
 from broker.security.principal import ANONYMOUS
 from broker.server import Server
@@ -105,6 +106,25 @@ def waiting_fetch(node: Server, offset: int, *, max_wait_ms: int = 60_000) -> La
 
 def folders(path: Path) -> list[str]:
     return sorted(each.name for each in path.iterdir() if each.is_dir() and "-delete" not in each.name)
+
+
+@pytest.mark.parametrize("fails", ["the timer", "the partition"])
+async def test_a_fetch_that_cannot_begin_to_wait_is_in_nobodys_way(
+    node: Server, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    def no_memory(*_: object) -> None:
+        raise MemoryError
+
+    create(node, "a")
+    with monkeypatch.context() as patched:
+        if fails == "the timer":
+            patched.setattr(type(node.scheduler), "call_later", no_memory)
+        else:
+            patched.setattr(WaitingFetches, "add", no_memory)
+        with pytest.raises(MemoryError):
+            waiting_fetch(node, 0)
+    append(node, "a")
+    assert not node.partitions.get("a", 0).waiting
 
 
 async def test_a_partition_that_cannot_be_opened_is_opened_at_the_next_change(node: Server) -> None:

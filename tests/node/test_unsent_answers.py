@@ -226,6 +226,25 @@ def test_a_disk_that_fails_midway_ends_that_connection_and_says_why(
     assert "its answer can't be read to the end: [Errno 5] the disk is bad" in caplog.text
 
 
+@pytest.mark.parametrize("run", RUNS)
+def test_what_there_is_too_little_memory_to_send_ends_the_connection_and_no_other_bytes_follow(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*_: object) -> int:
+        raise MemoryError
+
+    async def told() -> None:
+        async with connected(FromFile(tmp_path / "file")) as (reader, writer, connection):
+            writer.write(frame(b"0-%d" % FILE_BYTES) + frame(b"then"))
+            await blocked(connection)
+            monkeypatch.setattr(unsent.Unsent, "_give", no_memory)
+            received = await asyncio.wait_for(_up_to_the_end(reader), PATIENCE_S)
+            assert (b"<" + CONTENT).startswith(received)
+            assert len(received) < FILE_BYTES
+
+    run(told())
+
+
 @pytest.mark.parametrize("code", [errno.ETIMEDOUT, errno.EHOSTUNREACH])
 def test_a_client_that_the_network_has_lost_is_not_told_of_as_a_fault_of_the_disk(
     code: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

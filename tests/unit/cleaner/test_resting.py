@@ -64,3 +64,10 @@ def test_nothing_is_kept_of_a_partition_that_is_gone() -> None:
     it.now_s += LONGEST_RETRY_S
     it.resting.forget_others()
     assert it.resting._until_s == it.resting._losses == {}
+
+
+def test_a_pass_may_take_a_key_however_often_it_was_lost() -> None:
+    it, partition = Lately(), somebody()
+    for _ in range(9):
+        it.resting.rest(partition, is_lost=True)
+    assert it.resting.keys_for(partition, 5) == 1

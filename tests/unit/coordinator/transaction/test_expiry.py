@@ -272,6 +272,21 @@ def test_many_that_time_out_together_are_aborted_in_turns(monkeypatch: pytest.Mo
     assert left == [3, 1]
 
 
+def test_a_shard_that_is_unloaded_by_the_first_abort_of_many_aborts_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expiry, "ABORTS_PER_TURN", 1)
+    it = Coordinator()
+    for number in range(3):
+        begin(it, f"x{number}")
+    it.runtime.elapsed_ms += TIMEOUT_MS + 1
+    monkeypatch.setattr(it.shard.expiry._ending, "fence_and_abort", lambda *_: it.shard.expiry.stop())
+    scheduled = []
+    monkeypatch.setattr(it.runtime, "schedule", lambda *what: scheduled.append(what))
+    it.shard.expiry.abort_timed_out()
+    assert scheduled == []
+
+
 def test_what_has_ended_before_its_turn_is_not_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiry, "ABORTS_PER_TURN", 1)
     it = Coordinator()
