@@ -60,40 +60,8 @@ def handle(
 ) -> FetchResponse | Later[FetchResponse]:
     by_id = context.api_version >= 13
     named = [(topic.topic_id if by_id else topic.topic, topic.partitions) for topic in request.topics]
-    has_one = len(named) == 1 and len(named[0][1]) == 1 and not request.forgotten_topics_data  # as most have
-    if not has_one and _names_many(request):
-        begins = fetch_sessions.begin_in_turns(
-            session_id=request.session_id,
-            session_epoch=request.session_epoch,
-            by_id=by_id,
-            wanted=named,
-            forgotten=request.forgotten_topics_data,
-            now_ms=clock.now_ms(),
-        )
-        go_on = partial(
-            _fetch,
-            partitions,
-            fetch_sessions,
-            fetch_max_bytes,
-            quotas,
-            current_leaders,
-            authorizer,
-            clock,
-            scheduler,
-            turns,
-            context,
-            request,
-        )
-        return turns.answer(_once_begun(begins, go_on), context)
-    plan = fetch_sessions.begin(
-        session_id=request.session_id,
-        session_epoch=request.session_epoch,
-        by_id=by_id,
-        wanted=named,
-        forgotten=request.forgotten_topics_data,
-        now_ms=clock.now_ms(),
-    )
-    return _fetch(
+    go_on = partial(
+        _fetch,
         partitions,
         fetch_sessions,
         fetch_max_bytes,
@@ -105,8 +73,27 @@ def handle(
         turns,
         context,
         request,
-        plan,
     )
+    has_one = len(named) == 1 and len(named[0][1]) == 1 and not request.forgotten_topics_data  # as most have
+    if not has_one and _names_many(request):
+        begins = fetch_sessions.begin_in_turns(
+            session_id=request.session_id,
+            session_epoch=request.session_epoch,
+            by_id=by_id,
+            wanted=named,
+            forgotten=request.forgotten_topics_data,
+            now_ms=clock.now_ms(),
+        )
+        return turns.answer(_once_begun(begins, go_on), context)
+    plan = fetch_sessions.begin(
+        session_id=request.session_id,
+        session_epoch=request.session_epoch,
+        by_id=by_id,
+        wanted=named,
+        forgotten=request.forgotten_topics_data,
+        now_ms=clock.now_ms(),
+    )
+    return go_on(plan)
 
 
 def _fetch(
