@@ -24,20 +24,24 @@ class CheckpointWriter:
         self._writing: set[str] = set()
         self._waiting: dict[str, Callable[[], bytes]] = {}
         self._said: dict[str, bytes] = {}
-        """By file, what this run wrote last: it isn't written again while nothing changes."""
+        """By file, what this run wrote last: it isn't written again while nothing changes. Nothing of a file that may
+        say something else by now."""
+        self._syncing: dict[str, bytes] = {}
+        """By file, what it says already while the directory is synced for it."""
         self._superseded: set[str] = set()
         """Of the files being written: those that meanwhile say something newer."""
 
     def write(self, name: str, encode: Callable[[], bytes]) -> None:
         """Begins to write the file. Of what comes while it is being written only the newest is written after it, and
-        nothing else of it is encoded: of a thousand changes in a turn two are."""
+        nothing else of it is encoded: of a thousand changes in a turn two are. What too little memory keeps from being
+        begun waits for the next call."""
+        self._waiting[name] = encode
         if name in self._writing:
-            self._waiting[name] = encode
             return
         data = encode()
         if self._said.get(name) == data:
+            del self._waiting[name]
             return
-        self._writing.add(name)
         files = self._files
         path = f"{self._path}/{name}"
         temporary = path + BACKGROUND_SUFFIX
@@ -47,47 +51,62 @@ class CheckpointWriter:
             files.sync(temporary)
 
         def then(failure: Exception | None) -> None:
-            if name in self._superseded:
-                self._ended(name)
-            elif failure is not None:
-                self._failed(path, failure)
-                self._ended(name)
-            # on the loop, not in the background: so what was written in the meantime isn't replaced by older news
-            elif self._put_in_place(temporary, path):
-                self._sync_name(name, data)
-            else:
-                self._ended(name)
+            goes_on = False
+            try:
+                if name in self._superseded:
+                    pass
+                elif failure is not None:
+                    self._failed(path, failure)
+                # on the loop, not in the background: so what was written in the meantime isn't replaced by older news
+                elif self._put_in_place(name, temporary, data):
+                    self._sync_name(name, data)
+                    goes_on = True
+            finally:
+                if not goes_on:
+                    self._ended(name)
 
+        self._writing.add(name)
+        del self._waiting[name]
         try:
             self._background(work, then, lane=Lane.WRITING)
         except MemoryError:
             self._writing.discard(name)
+            self._waiting[name] = encode
             raise
 
-    def _put_in_place(self, temporary: str, path: str) -> bool:
+    def _put_in_place(self, name: str, temporary: str, data: bytes) -> bool:
+        path = f"{self._path}/{name}"
+        self._said.pop(name, None)
         try:
             self._files.rename(temporary, path)
         except OSError as failure:
             self._failed(path, failure)
             return False
+        self._syncing[name] = data
         return True
 
     def _sync_name(self, name: str, data: bytes) -> None:
         directory, files = self._path, self._files
 
         def synced(failure: Exception | None) -> None:
-            if failure is not None:
-                logger.error("%s can't be synced: %s", directory, failure)
-            elif name not in self._superseded:
-                self._said[name] = data
-            self._ended(name)
+            try:
+                if name in self._superseded:
+                    pass
+                elif failure is not None:
+                    # Kafka's `CheckpointFile.write` syncs the directory too, and its failure is that of the write
+                    self._failed(f"{directory}/{name}", failure)
+                elif self._syncing.get(name) is data:
+                    self._said[name] = data
+            finally:
+                self._ended(name)
 
         self._background(lambda: files.sync_directory(directory), synced, lane=Lane.WRITING)
 
     def _ended(self, name: str) -> None:
         self._writing.discard(name)
         self._superseded.discard(name)
-        waiting = self._waiting.pop(name, None)
+        self._syncing.pop(name, None)
+        waiting = self._waiting.get(name)
         if waiting is not None:
             self.write(name, waiting)
 
@@ -98,11 +117,14 @@ class CheckpointWriter:
 
     def has_written(self, name: str, data: bytes) -> bool:
         """Whether this is what the file says, even after a power loss, and nothing else is on its way there."""
-        return self._said.get(name) == data and name not in self._writing
+        return self._said.get(name) == data and name not in self._writing and name not in self._waiting
 
     def write_now(self, name: str, data: bytes) -> None:
         """The file says this once the call returns, and nothing that was to be written before it comes after. Raises
         `OSError`."""
+        # a failure may come after the rename
+        self._said.pop(name, None)
+        self._syncing.pop(name, None)
         self._files.replace_whole(f"{self._path}/{name}", data)
         self._said[name] = data
         self._waiting.pop(name, None)

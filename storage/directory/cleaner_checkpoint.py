@@ -28,7 +28,7 @@ class CleanerCheckpoint:
         self._in_file: set[TopicPartition] = set()
         """Partitions that the file may speak of though they are gone."""
         self._last = b""
-        """What was encoded to be written last."""
+        """What was encoded to be written last; nothing where a partition was forgotten since."""
         self._changed = False
 
     def load(self, files: Files, path: str, here: Container[TopicPartition]) -> None:
@@ -60,6 +60,8 @@ class CleanerCheckpoint:
         if self._offsets.pop(key, None) is not None:
             if self._has_written:
                 self._in_file.clear()
+            # first, since too little memory may keep it from being encoded: what was written last still speaks of it
+            self._last = b""
             self._in_file.add(key)
             self._write()
 

@@ -77,8 +77,11 @@ class DirectoryState:
     def forget(self, key: TopicPartition) -> None:
         """The partition's folder has gone."""
         self.unopened.pop(key, None)
-        self.offsets.forget(key)
-        self.cleaner_offsets.forget(key)
+        try:
+            self.offsets.forget(key)
+        finally:
+            # though there was too little memory to write the others: what it says isn't to be a new partition's
+            self.cleaner_offsets.forget(key)
 
     def _checkpointed(self) -> dict[TopicPartition, PartitionLog]:
         # the metadata log's offsets are in no checkpoint: it is always read again

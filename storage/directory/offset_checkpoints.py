@@ -30,7 +30,7 @@ class OffsetCheckpoints:
         self._unforgotten: set[TopicPartition] = set()
         """Partitions that the file of log starts may speak of though they are gone."""
         self._last_log_starts = b""
-        """What was encoded of these last."""
+        """What was encoded of these last; nothing where one was forgotten since."""
 
     def load(self, files: Files, path: str, here: Collection[TopicPartition]) -> None:
         """Takes what the last run wrote; a log start only of partitions that are here. A new one of the name begins at
@@ -83,6 +83,8 @@ class OffsetCheckpoints:
         if key in self._written_log_starts:
             if self._unforgotten and self._has_written_log_starts:
                 self._forgotten()  # those before this one
+            # first, since too little memory may keep it from being encoded: what was written last still speaks of it
+            self._last_log_starts = b""
             self._unforgotten.add(key)
             self.write_log_starts()
 
