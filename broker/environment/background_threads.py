@@ -48,18 +48,13 @@ def run_all(works: Sequence[Work]) -> list[Exception | None]:
     if len(works) < AT_ONCE:
         return run_in_turn(works)
     shares = [_Share(works[first::AT_ONCE]) for first in range(AT_ONCE)]
-    left = [*shares]
-    threads: list[threading.Thread] = []
     with suppress(RuntimeError, MemoryError):
-        while len(left) > 1:
-            thread = threading.Thread(target=left[-1].carry_out, name="syncing", daemon=True)
-            thread.start()
-            left.pop()
-            threads.append(thread)
-    for share in left:
+        for share in shares[1:]:
+            threading.Thread(target=share.carry_out, name="syncing", daemon=True).start()
+    for share in shares:
         share.carry_out()
-    for thread in threads:
-        thread.join()
+    for share in shares:
+        share.wait()
     failures: list[Exception | None] = [None] * len(works)
     for first, share in enumerate(shares):
         if share.error is not None:
@@ -69,19 +64,35 @@ def run_all(works: Sequence[Work]) -> list[Exception | None]:
 
 
 class _Share:
-    """What one thread does of much work."""
+    """What one thread does of much work: whoever comes first, its own or the caller's. A thread may run though its
+    `start` has raised, so who does it isn't known from that.
+
+    The locks are made beforehand: too little memory must not end the waiting.
+    """
 
     def __init__(self, works: Sequence[Work]) -> None:
         self._works = works
+        self._begun = threading.Lock()
+        self._under_way = threading.Lock()
+        self._under_way.acquire()
         self.failures: list[Exception | None] = []
         self.error: BaseException | None = None
         """What ends a process."""
 
     def carry_out(self) -> None:
+        """Unless another thread has begun it."""
+        if not self._begun.acquire(blocking=False):
+            return
         try:
             self.failures = run_in_turn(self._works)
         except BaseException as error:
             self.error = error
+        finally:
+            self._under_way.release()
+
+    def wait(self) -> None:
+        """Until it is done, by whoever does it."""
+        self._under_way.acquire()
 
 
 def _nothing() -> None:

@@ -138,8 +138,9 @@ class ComputingThreads:
         tell_loop(self._loop, self._guard, self._tell, work)
 
     def _tell(self, work: _Work) -> None:
-        if self._stopped:
+        if self._stopped or work.is_told:
             return
+        work.is_told = True
         if work.asker is not None:
             work.asker.computed_s += work.took_s
         value, error = work.value, work.error
@@ -158,7 +159,7 @@ class ComputingThreads:
 class _Work:
     """What is to be computed, and what came of it."""
 
-    __slots__ = ("_computed", "asker", "compute", "error", "then", "took_s", "value")
+    __slots__ = ("_computed", "asker", "compute", "error", "is_told", "then", "took_s", "value")
 
     def __init__(
         self, compute: Compute, then: Computed, asker: Asker | None, computed: Callable[[_Work], None]
@@ -170,6 +171,7 @@ class _Work:
         self.value: Any = None
         self.error: BaseException | None = None
         self.took_s = 0.0
+        self.is_told = False
 
     def carry_out(self) -> None:
         compute, self.compute = self.compute, None

@@ -68,15 +68,18 @@ class Threads:
         if len(self._threads) == self._most or self._stopped:
             return
         try:
-            thread = threading.Thread(
-                target=self._run, args=(threading.Lock(),), name=self._name, daemon=True
-            )
+            begin = _Begin()
+            thread = threading.Thread(target=self._run, args=(begin,), name=self._name, daemon=True)
             self._threads.append(thread)
             try:
                 thread.start()
-            except BaseException:
-                self._threads.pop()
-                raise
+            except BaseException as error:
+                with self._lock:
+                    begin.is_called_off = not begin.is_done
+                if begin.is_called_off:
+                    self._threads.pop()
+                if begin.is_called_off or not isinstance(error, MemoryError):
+                    raise
         except (RuntimeError, MemoryError) as error:
             with suppress(MemoryError):  # else the next job tries it
                 self._retry = self._scheduler.call_later(RETRY_S, self._start_again)
@@ -138,11 +141,11 @@ class Threads:
         for thread in self._threads:
             thread.join()
 
-    def _run(self, wake: threading.Lock) -> None:
-        wake.acquire()
+    def _run(self, begin: _Begin) -> None:
+        begin.wake.acquire()
         while True:
             try:
-                job = self._next(wake)
+                job = self._next(begin)
                 if job is None:
                     return
                 job.carry_out()
@@ -150,15 +153,18 @@ class Threads:
             except MemoryError:
                 time.sleep(RETRY_S)
 
-    def _next(self, wake: threading.Lock) -> Job | None:
+    def _next(self, begin: _Begin) -> Job | None:
         while True:
             with self._lock:
+                if begin.is_called_off:
+                    return None
+                begin.is_done = True
                 if self._waiting:
                     return self._take()
                 if self._stopped:
                     return None
-                self._idle.append(wake)
-            wake.acquire()
+                self._idle.append(begin.wake)
+            begin.wake.acquire()
 
     def _take(self) -> Job:
         """With the lock, where something waits."""
@@ -171,8 +177,23 @@ class Threads:
         return job
 
 
+class _Begin:
+    """Of one thread. `start` may raise though the thread runs: it waits for it with a lock that it makes only then. So
+    the thread counts if it has looked for work by then; else it must never do so, as another will be started."""
+
+    __slots__ = ("is_called_off", "is_done", "wake")
+
+    def __init__(self) -> None:
+        self.wake = threading.Lock()
+        self.is_done = False
+        self.is_called_off = False
+
+
 def tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], /, *args: Any) -> None:
-    """From a thread, once the loop can be told. One that is closed has nobody who would want to know."""
+    """From a thread, once the loop can be told. One that is closed has nobody who would want to know.
+
+    It may be told twice: too little memory may be noticed when the loop has the callback already.
+    """
     while True:
         try:
             loop.call_soon_threadsafe(callback, *args)
