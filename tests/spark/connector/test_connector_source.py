@@ -11,7 +11,7 @@ from pyspark.sql.functions import spark_partition_id
 from tests.spark.topics import Transactions, create_topic, delete_records, offsets_json, produce
 
 HOUR_MS = 3_600_000
-DAY_MS = 1_400_000_000_000
+DAY_MS = 1_400_000_000_000  # so long ago that retention would take it when it looks, each five minutes
 
 
 def read(spark: SparkSession, bootstrap: str, **options: object) -> DataFrame:
@@ -30,7 +30,7 @@ def values(frame: DataFrame) -> list[str]:
 def test_a_record_is_read_with_all_that_it_was_written_with(
     spark: SparkSession, bootstrap: str, topic: str
 ) -> None:
-    create_topic(bootstrap, topic, partitions=2)
+    create_topic(bootstrap, topic, partitions=2, retention_ms="-1")
     headers = [("a", b"1"), ("b", None), ("a", b"2")]
     produce(bootstrap, topic, ["v"], partition=1, key="k", headers=headers, timestamp_ms=DAY_MS)
 
@@ -178,7 +178,7 @@ def test_offsets_bound_a_read_where_the_first_counts_and_the_last_does_not(
 
 
 def test_times_bound_a_read(spark: SparkSession, bootstrap: str, topic: str) -> None:
-    create_topic(bootstrap, topic, partitions=2)
+    create_topic(bootstrap, topic, partitions=2, retention_ms="-1")
     for hour in range(4):
         for partition in range(2):
             time_ms = DAY_MS + hour * HOUR_MS
@@ -200,7 +200,7 @@ def test_times_bound_a_read(spark: SparkSession, bootstrap: str, topic: str) -> 
 def test_a_time_past_every_record_fails_or_reads_from_the_end_as_asked(
     spark: SparkSession, bootstrap: str, topic: str
 ) -> None:
-    create_topic(bootstrap, topic)
+    create_topic(bootstrap, topic, retention_ms="-1")
     produce(bootstrap, topic, ["v"], timestamp_ms=DAY_MS)
     late = {"subscribe": topic, "startingTimestamp": DAY_MS + 1}
 
