@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)') + 1 ))
 
 # No broker of its own process, no Java, no client library: what `make quick` runs.
-QUICK := tests/unit tests/node tests/golden tests/property tests/simulation
+QUICK := tests/unit tests/node tests/golden tests/simulation
 
 .PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark instructions golden dist docs clean attacks
 
@@ -29,7 +29,7 @@ run: .venv/.run  ## run the broker on 127.0.0.1:9092 (ARGS="--data DIR" and the 
 	@exec $(BIN)/barnabas $(ARGS)
 
 quick: .venv/.quick  ## run the tests that need Python alone, for each save (ARGS="-k fetch" and the like are passed on)
-	$(BIN)/python -m pytest -q -n auto --capture=sys $(QUICK) $(ARGS)
+	$(BIN)/python -m pytest -q -n auto --dist loadfile --capture=sys $(QUICK) $(ARGS)
 
 soak: .venv/.quick  ## run them 50 times, each in an order of its own, with every core busy (ARGS="--times 5")
 	$(BIN)/python -m tests.soak $(ARGS) $(QUICK)

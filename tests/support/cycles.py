@@ -14,6 +14,7 @@ def no_traceback_in_a_cycle() -> Iterator[None]:
     which is seldom."""
     was_enabled, debug = gc.isenabled(), gc.get_debug()
     gc.collect()
+    gc.freeze()  # what there is by now is looked through once, and not again with each test
     gc.disable()
     garbage = gc.garbage[:]
     try:
