@@ -42,6 +42,10 @@ class DirectoryState:
         self.writer = CheckpointWriter(path, files, background, self.report)
         self.offsets = OffsetCheckpoints(self.writer, self._checkpointed)
         self.cleaner_offsets = CleanerCheckpoint(self.writer)
+        self._told_by_logs = (
+            self.report,
+            self.cleaner_offsets.lower,
+        )  # once for all of them: each would have its own
 
     def path_of(self, name: str) -> str:
         """Of a file or folder in the directory."""
@@ -59,13 +63,7 @@ class DirectoryState:
 
     def attach(self, log: PartitionLog) -> None:
         """The log is the partition's from here on: what happens to it concerns the directory."""
-        key = (log.topic, log.partition)
-
-        def truncated(active_base_offset: int) -> None:
-            self.cleaner_offsets.lower(key, active_base_offset)
-
-        log.report = self.report
-        log.truncated = truncated
+        log.report, log.truncated = self._told_by_logs
         log.producers.count_in(self.producer_memory)
 
     def name_is_free(self, key: TopicPartition) -> None:

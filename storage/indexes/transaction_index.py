@@ -33,6 +33,53 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
+class _Content:
+    """What the file says, and of that what was looked at."""
+
+    __slots__ = ("bounds", "data", "ends", "runs")
+
+    def __init__(self, data: bytearray) -> None:
+        del data[len(data) - len(data) % RECORD_SIZE :]
+        self.data = data
+        last_ones = range(_RUN_SIZE - RECORD_SIZE, len(data), _RUN_SIZE)
+        self.ends = [_RECORD.unpack_from(data, position)[_LAST_OFFSET] for position in last_ones]
+        """The last offset of each `_RUN` records."""
+        self.runs: dict[int, list[AbortedTxn]] = {}
+        """Those that were asked for lately; the one behind the last whole one, too."""
+        self.bounds: dict[int, tuple[int, int]] = {}
+        """Of whole runs that were asked for the least first offset and the largest last stable offset. A transaction
+        that stays open has all that are aborted meanwhile say its offset, and a read would look at each of them every
+        time."""
+
+    def append(self, txn: AbortedTxn, record: bytes) -> None:
+        run = self.runs.get(len(self.data) // _RUN_SIZE)
+        if run is not None:
+            run.append(txn)
+        self.data += record
+        if not len(self.data) % _RUN_SIZE:
+            self.ends.append(txn.last_offset)
+
+    def run(self, run: int) -> list[AbortedTxn]:
+        records = self.runs.get(run)
+        if records is None:
+            if len(self.runs) >= _KEPT_RUNS:
+                self.runs.clear()
+            start = run * _RUN_SIZE
+            records = self.runs[run] = _records_in(self.data[start : start + _RUN_SIZE])
+        return records
+
+    def bounds_of(self, run: int) -> tuple[int, int]:
+        """Of a run that is whole."""
+        found = self.bounds.get(run)
+        if found is None:
+            records = self.run(run)
+            self.bounds[run] = found = (
+                min(txn.first_offset for txn in records),
+                max(txn.last_stable_offset for txn in records),
+            )
+        return found
+
+
 class TransactionIndex:
     """The file is read at the first question and kept as it is; a segment without it has none. Raises `OSError`.
 
@@ -40,93 +87,72 @@ class TransactionIndex:
     alone, be there hundreds of thousands of aborted transactions in it.
     """
 
-    __slots__ = ("_bounds", "_data", "_ends", "_files", "_runs", "file")
+    __slots__ = ("_files", "_read", "file")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self.file = File(path)
-        self._data: bytearray | None = None
-        self._ends: list[int] = []
-        """The last offset of each `_RUN` records."""
-        self._runs: dict[int, list[AbortedTxn]] = {}
-        """Those that were asked for lately; the one behind the last whole one, too."""
-        self._bounds: dict[int, tuple[int, int]] = {}
-        """Of whole runs that were asked for the least first offset and the largest last stable offset. A transaction
-        that stays open has all that are aborted meanwhile say its offset, and a read would look at each of them every
-        time."""
+        self._read: _Content | None = None  # not before somebody asks: most segments have none
 
     @property
     def records(self) -> list[AbortedTxn]:
         """All of them, by last offset."""
-        return _records_in(self._content())
+        return _records_in(self._content().data)
 
     @property
     def count(self) -> int:
         """How many records there are."""
-        data = self._data  # asked at each entry of the other indexes
-        return len(self._content() if data is None else data) // RECORD_SIZE
+        read = self._read  # asked at each entry of the other indexes
+        return len((self._content() if read is None else read).data) // RECORD_SIZE
 
-    def _content(self) -> bytearray:
-        if self._data is None:
+    def _content(self) -> _Content:
+        if self._read is None:
             try:
-                self._say(bytearray(self._files.read_whole(self.file.path)))
+                data = bytearray(self._files.read_whole(self.file.path))
             except FileNotFoundError:
-                self._say(bytearray())
-        assert self._data is not None
-        return self._data
-
-    def _say(self, data: bytearray) -> None:
-        """This is what the file says."""
-        del data[len(data) - len(data) % RECORD_SIZE :]
-        self._data = data
-        last_ones = range(_RUN_SIZE - RECORD_SIZE, len(data), _RUN_SIZE)
-        self._ends = [_RECORD.unpack_from(data, position)[_LAST_OFFSET] for position in last_ones]
-        self._runs.clear()
-        self._bounds.clear()
+                data = bytearray()
+            self._read = _Content(data)
+        return self._read
 
     def exists(self) -> bool:
-        return bool(self._data) or self._files.exists(self.file.path)
+        return (self._read is not None and bool(self._read.data)) or self._files.exists(self.file.path)
 
     def create(self) -> None:
         """The file with no records."""
         self._files.create(self.file)
-        self._say(bytearray())
+        self._read = _Content(bytearray())
 
     def make_anew(self, records: list[AbortedTxn]) -> None:
         """Makes the file hold these records, and nothing else."""
         data = b"".join(_RECORD.pack(_VERSION, *txn) for txn in records)
         self._files.make_say(self.file, data)
-        self._say(bytearray(data))
+        self._read = _Content(bytearray(data))
 
     def append(self, txn: AbortedTxn) -> None:
         """Behind all others: its marker is the newest one."""
-        data = self._content()
-        if not data and not self._files.exists(self.file.path):
+        read = self._content()
+        if not read.data and not self._files.exists(self.file.path):
             self._files.create(self.file)
         record = _RECORD.pack(_VERSION, *txn)
-        self._files.append(self.file, record, len(data))
-        run = self._runs.get(len(data) // _RUN_SIZE)
-        if run is not None:
-            run.append(txn)
-        data += record
-        if not len(data) % _RUN_SIZE:
-            self._ends.append(txn.last_offset)
+        self._files.append(self.file, record, len(read.data))
+        read.append(txn, record)
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
         """Those that reach into [fetch offset, upper bound), and whether no later segment can hold more."""
         found: list[AbortedTxn] = []
-        if not self._content():
+        read = self._content()
+        if not read.data:
             return found, False
-        ends = self._ends
+        ends = read.ends
         run = bisect_left(ends, fetch_offset)
-        start = bisect_left(self._run(run), fetch_offset, key=_last_offset)
+        start = bisect_left(read.run(run), fetch_offset, key=_last_offset)
         while run <= len(ends):
             if run < len(ends):
-                first_offset, last_stable_offset = self._bounds.get(run) or self._look_at(run)
+                first_offset, last_stable_offset = read.bounds_of(run)
                 if first_offset >= upper_bound_offset > last_stable_offset:
                     run, start = run + 1, 0
                     continue
-            records = self._run(run)
+            records = read.run(run)
             for txn in records[start:] if start else records:
                 if txn.first_offset < upper_bound_offset:
                     found.append(txn)
@@ -135,36 +161,18 @@ class TransactionIndex:
             run, start = run + 1, 0
         return found, False
 
-    def _run(self, run: int) -> list[AbortedTxn]:
-        records = self._runs.get(run)
-        if records is None:
-            if len(self._runs) >= _KEPT_RUNS:
-                self._runs.clear()
-            start = run * _RUN_SIZE
-            records = self._runs[run] = _records_in(self._content()[start : start + _RUN_SIZE])
-        return records
-
-    def _look_at(self, run: int) -> tuple[int, int]:
-        """A run that is whole."""
-        records = self._run(run)
-        self._bounds[run] = found = (
-            min(txn.first_offset for txn in records),
-            max(txn.last_stable_offset for txn in records),
-        )
-        return found
-
     def truncate_to(self, offset: int) -> None:
         """Drops the transactions whose marker is at or above the offset."""
-        self._content()
-        run = bisect_left(self._ends, offset)
-        count = run * _RUN + bisect_left(self._run(run), offset, key=_last_offset)
+        read = self._content()
+        run = bisect_left(read.ends, offset)
+        count = run * _RUN + bisect_left(read.run(run), offset, key=_last_offset)
         if count < self.count:
             self.truncate_to_count(count)
 
     def truncate_to_count(self, count: int) -> None:
         if self._files.exists(self.file.path):
             self._files.truncate(self.file, count * RECORD_SIZE)
-        self._say(self._content()[: count * RECORD_SIZE])
+        self._read = _Content(self._content().data[: count * RECORD_SIZE])
 
     def is_sane(self, base_offset: int) -> bool:
         """Whether the file holds whole records of this segment, in order."""

@@ -49,6 +49,11 @@ class Flushing:
         """Whether a flush is under way."""
         return self.under_way > 0
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether anything is wanted that isn't synced yet, or somebody waits."""
+        return self.wanted_to > self.recovery_point or bool(self._waiters)
+
     def want(self, offset: int, now_ms: int) -> None:
         """All below the offset is to be synced."""
         self.last_ms = now_ms

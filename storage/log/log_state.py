@@ -4,10 +4,11 @@
 
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from protocol.records.batch import CorruptRecordError
+from protocol.topic_partition import TopicPartition
 from storage.background import Background, Then
 from storage.cleaning.plan import CleanedSegment
 from storage.files import Files
@@ -28,7 +29,7 @@ def _to_nobody(failure: OSError) -> None:
     """Where a failure of the disk concerns the log alone."""
 
 
-def _nobody_cares(active_base_offset: int) -> None:
+def _nobody_cares(partition: TopicPartition, active_base_offset: int) -> None:
     """Where no checkpoint speaks of the log."""
 
 
@@ -110,8 +111,8 @@ class LogState:
         """Told of each failure of the disk."""
         self.cleaning: Callable[[], object] | None = None
         """Ends the pass of the cleaner over the log's segments; None where there is none."""
-        self.truncated: Callable[[int], object] = _nobody_cares
-        """Told of the active segment's base where segments of the log's end were dropped."""
+        self.truncated: Callable[[TopicPartition, int], object] = _nobody_cares
+        """Told of the partition and the active segment's base where segments of the log's end were dropped."""
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.high_watermark = 0
@@ -127,7 +128,7 @@ class LogState:
         """None until something is read: most partitions of a node are idle."""
         self.replacement: tuple[CleanedSegment, Then] | None = None
         """The cleaned segment that is about to take others' place, and who waits for it (`replacing`)."""
-        self.out_of_use: list[str] = []
+        self.out_of_use: Sequence[str] = ()
         """Paths of files that were replaced, and that there was too little memory to delete."""
         self.verifies_transactions = False
         """Whether a transactional batch that opens a transaction must show a guard (`start_verification`)."""

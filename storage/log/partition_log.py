@@ -184,7 +184,7 @@ class PartitionLog(LogState):
         producers.check_epoch(producer_id, epoch)
         if producers.has_ongoing_transaction(producer_id, epoch):
             return None
-        return producers.verifications.start(producer_id, sequence, epoch, supports_epoch_bump, now_ms)
+        return producers.start_verification(producer_id, sequence, epoch, supports_epoch_bump, now_ms)
 
     # ---- reading
 
@@ -247,8 +247,9 @@ class PartitionLog(LogState):
 
     def go_on_flushing(self) -> None:
         """See `syncing.go_on`, `replacing.go_on`."""
-        syncing.go_on(self)
-        replacing.go_on(self)
+        if self.flushing.is_behind or self.out_of_use:  # it is asked of every log, and hardly ever so
+            syncing.go_on(self)
+            replacing.go_on(self)
 
     def flush_if_due(self, now_ms: int) -> None:
         """Flushes where the last flush was `flush.ms` ago."""

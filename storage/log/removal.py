@@ -33,7 +33,7 @@ def drop_segments(log: LogState, doomed: Sequence[Segment]) -> None:
         unlink_later(log, paths)
 
 
-def unlink_later(log: LogState, paths: list[str]) -> None:
+def unlink_later(log: LogState, paths: Sequence[str]) -> None:
     files = log.files
 
     def work() -> None:

@@ -12,6 +12,7 @@ Source: LocalLog.replaceSegments.
 import contextlib
 import errno
 import logging
+from collections.abc import Sequence
 from functools import partial
 
 from storage.background import Lane, Then
@@ -164,11 +165,11 @@ def go_on(log: LogState) -> None:
     paths = log.out_of_use
     if paths:
         then = partial(_delete, log, paths)
-        log.out_of_use = []
+        log.out_of_use = ()
         _sync_names(log, then)
 
 
-def _delete(log: LogState, paths: list[str], failure: Exception | None) -> None:
+def _delete(log: LogState, paths: Sequence[str], failure: Exception | None) -> None:
     """`failure` is that of the names' sync."""
     if failure is None:
         try:

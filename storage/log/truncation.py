@@ -27,7 +27,7 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
         raise _half_done(failure) from failure
     log.end_at(offset)
     try:
-        log.truncated(log.segments.active.base_offset)
+        log.truncated((log.topic, log.partition), log.segments.active.base_offset)
         log.leader_epochs.truncate_from_end(offset)
         producer_replay.rebuild(log, offset, now_ms)
         log.producers.on_high_watermark(log.high_watermark)
@@ -51,7 +51,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
     log.begin_at(offset)
     log.end_at(offset)
     try:
-        log.truncated(offset)
+        log.truncated((log.topic, log.partition), offset)
         log.leader_epochs.clear()
         log.snapshots.remove_all()
         log.producers.reset((), offset)

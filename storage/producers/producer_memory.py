@@ -65,12 +65,14 @@ class ProducerMemory:
         """How many may come before it is counted anew."""
 
     def count(self, crowd: Crowd) -> None:
-        """Those of a partition, from now on."""
-        self._crowds.add(crowd)
-        self.came(crowd.held)
+        """Those of a partition that are known already."""
+        if crowd.held:
+            self.comes(crowd, crowd.held)
 
-    def came(self, number: int = 1) -> None:
-        """A producer, or a guard, is about to be known that wasn't. Room is made where there is none."""
+    def comes(self, crowd: Crowd, number: int = 1) -> None:
+        """A producer of the partition, or a guard, is about to be known that wasn't. Room is made where there is
+        none."""
+        self._crowds.add(crowd)  # not before it has any: most partitions have none
         self._left -= number
         if self._left < 0:
             self._make_room()

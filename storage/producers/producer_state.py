@@ -297,9 +297,17 @@ class ProducerStates:
             # Where nearly all have a transaction open nothing comes of it: it isn't tried with each that comes.
             self._full_at = max(most, len(self.producers) + producer_memory.share(most))
         if self.memory is not None:
-            self.memory.came()
+            self.memory.comes(self)
         producer = self.producers[producer_id] = Producer(producer_id)
         return producer
+
+    def start_verification(
+        self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard:
+        """The guard that the producer's append is to show."""
+        if self.memory is not None and producer_id not in self.verifications:
+            self.memory.comes(self)
+        return self.verifications.start(producer_id, sequence, epoch, supports_epoch_bump, now_ms)
 
     def forget(self, count: int) -> int:
         """Forgets so many producers and guards, as many of both as their shares are. Returns how many producers."""
@@ -322,7 +330,7 @@ class ProducerStates:
 
     def count_in(self, memory: ProducerMemory) -> None:
         """They count among those of all partitions of a node, from now on."""
-        self.memory = self.verifications.memory = memory
+        self.memory = memory
         memory.count(self)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:

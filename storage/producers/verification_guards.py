@@ -8,7 +8,6 @@ Source: org.apache.kafka.storage VerificationStateEntry, VerificationGuard.
 from itertools import islice
 
 from storage.producers import producer_memory
-from storage.producers.producer_memory import ProducerMemory
 
 
 class VerificationGuard:
@@ -27,11 +26,7 @@ class VerificationGuard:
 class Verifications(dict[int, VerificationGuard]):
     """The guards that were given out, by producer id, the oldest first."""
 
-    __slots__ = ("memory",)
-
-    def __init__(self) -> None:
-        self.memory: ProducerMemory | None = None
-        """See `ProducerStates.memory`."""
+    __slots__ = ()
 
     def start(
         self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
@@ -42,8 +37,6 @@ class Verifications(dict[int, VerificationGuard]):
             most = producer_memory.MOST_IN_PARTITION
             if len(self) >= most:
                 self.forget_oldest(producer_memory.share(most))
-            if self.memory is not None:
-                self.memory.came()
             guard = self[producer_id] = VerificationGuard(now_ms, sequence, epoch, supports_epoch_bump)
         elif epoch > guard.epoch:
             guard.epoch = epoch
