@@ -99,8 +99,7 @@ class PartitionRuntime:
             leader = partition.role
             if leader.__class__ is not Leader:
                 raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
-            if leader.is_under_min_isr:  # as for all that needs acks=all
-                raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
+            leader.check_in_sync()
             limit = partition.topic.config.max_message_bytes
             size_bytes = 0
             for key, value in records:
@@ -112,18 +111,10 @@ class PartitionRuntime:
             )
             if len(batch) > limit:
                 raise _too_large(len(batch), limit)
-            log = leader.log
-            log.append(
-                batch,
-                leader_epoch=leader.leader_epoch,
-                now_ms=now_ms,
-                origin=COORDINATOR,
-                guard=guard,
-            )
-            leader.advance()
+            appended = leader.append(batch, now_ms, COORDINATOR, guard=guard)
         except KafkaError as error:
             raise _told(error) from error
-        return log.log_end_offset
+        return appended.last_offset + 1
 
     def is_committed(self, end_offset: int) -> bool:
         """See the port."""

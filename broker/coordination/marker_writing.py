@@ -210,11 +210,10 @@ class TxnMarkers:
         try:
             leader = partition.leader()
             shard = self._groups.shard_at(index) if topic == OFFSETS_TOPIC else None
-            self._append(partition, leader, written)
+            end_offset = self._append(partition, leader, written)
         except KafkaError as error:
             answers.add(name, _told(error))
             return
-        end_offset = leader.log.log_end_offset
         if shard is None and leader.log.high_watermark >= end_offset:
             answers.add(name, NO_ERROR)  # as on one node: nothing is made that would wait
             return
@@ -230,12 +229,11 @@ class TxnMarkers:
                 marker.producer_id, commit=marker.commit, end_offset=end_offset, then=then
             )
 
-    def _append(self, partition: Partition, leader: Leader, written: _Written) -> None:
-        """Raises KafkaError where the marker isn't written. As all that needs acks=all, it is only where enough
-        replicas are in sync."""
+    def _append(self, partition: Partition, leader: Leader, written: _Written) -> int:
+        """Returns the offset behind the marker. Raises KafkaError where it isn't written. As all that needs acks=all,
+        it is only where enough replicas are in sync."""
         marker, record = written.marker, written.record
-        if leader.is_under_min_isr:
-            raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
+        leader.check_in_sync()
         batch = bytearray(written.batch)
         now_ms = record.timestamp_ms
         if marker.transaction_version == UNKNOWN_TRANSACTION_VERSION:
@@ -246,14 +244,7 @@ class TxnMarkers:
             raise KafkaError(Error.MESSAGE_TOO_LARGE, f"a marker has {len(batch)} bytes")
         if rules.message_timestamp_type == "LogAppendTime":
             patch_max_timestamp(batch, 0, len(batch), LOG_APPEND_TIME, now_ms)
-        leader.log.append(
-            batch,
-            leader_epoch=leader.leader_epoch,
-            now_ms=now_ms,
-            origin=COORDINATOR,
-            marker=record,
-        )
-        leader.advance()
+        return leader.append(batch, now_ms, COORDINATOR, marker=record).last_offset + 1
 
 
 def _told(error: KafkaError) -> Error:

@@ -122,8 +122,8 @@ class Appends:
             return self._refused(partition, Error.NOT_LEADER_OR_FOLLOWER)
         log = leader.log
         try:
-            if leader.is_under_min_isr and self._acks == ALL_IN_SYNC:
-                raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
+            if self._acks == ALL_IN_SYNC:
+                leader.check_in_sync()
             if checked is None:
                 checked = validate(
                     batch, partition.topic.rules, now_ms, partition.topic.name, partition.index, LITTLE
@@ -132,13 +132,7 @@ class Appends:
                 return self._refused_for(checked, partition, log.log_start_offset)
             else:
                 checked = stamped(checked, partition.topic.rules, now_ms)
-            appended = log.append(
-                checked.batch,
-                leader_epoch=leader.leader_epoch,
-                now_ms=now_ms,
-                header=checked.header,
-                guard=guard,
-            )
+            appended = leader.append(checked.batch, now_ms, header=checked.header, guard=guard)
         except KafkaError as failure:
             return self._refused_for(failure, partition, log.log_start_offset)
         answer = PartitionProduceResponse.of(
@@ -147,8 +141,6 @@ class Appends:
             log_append_time_ms=appended.log_append_time_ms,
             log_start_offset=appended.log_start_offset,
         )
-        if not appended.duplicate:
-            leader.advance()
         end_offset = appended.last_offset + 1
         commits = self._acks == ALL_IN_SYNC and log.high_watermark < end_offset
         flushes = appended.flushing

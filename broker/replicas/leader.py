@@ -14,6 +14,7 @@ from coordinator.commit_waiters import CommitWaiter, CommitWaiters, Failed
 from coordinator.ports import WhenCommitted
 from protocol.errors import Error, KafkaError
 from storage.log.log_config import LONG_MAX
+from storage.log.results import CLIENT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
     from broker.replicas.fetch_wakeups import WaitingFetches
     from broker.replicas.led_replicas import LedReplicas
     from broker.replicas.replication import PartitionKey, Replication
+    from protocol.records.batch import BatchHeader
     from storage.log.partition_log import PartitionLog
+    from storage.log.results import AppendOrigin, AppendResult
+    from storage.producers.txn_markers import EndTransactionMarker
+    from storage.producers.verification_guards import VerificationGuard
 
 
 @lru_cache(maxsize=128)
@@ -141,6 +146,37 @@ class Leader:
         """Whether less is known to be committed than the leader before may have said: what it led to must be committed
         anew under this epoch before its high watermark means anything (KIP-207)."""
         return self.log.high_watermark < self.leader_epoch_start_offset
+
+    # --- what is appended -----------------------------------------------------------------------------------
+
+    def check_in_sync(self) -> None:
+        """Before what needs acks=all: raises KafkaError (NOT_ENOUGH_REPLICAS) where too few are in sync."""
+        if self.is_under_min_isr:
+            raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
+
+    def append(
+        self,
+        batch: bytearray | memoryview,
+        now_ms: int,
+        origin: AppendOrigin = CLIENT,
+        header: BatchHeader | None = None,
+        guard: VerificationGuard | None = None,
+        marker: EndTransactionMarker | None = None,
+    ) -> AppendResult:
+        """Append a batch in the leader's epoch, and let the high watermark follow (Kafka:
+        `Partition.appendRecordsToLeader`). See `PartitionLog.append` for the parameters and what it raises."""
+        appended = self.log.append(
+            batch,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            header=header,
+            guard=guard,
+            marker=marker,
+        )
+        if not appended.duplicate:
+            self.advance()
+        return appended
 
     # --- what is committed ----------------------------------------------------------------------------------
 
