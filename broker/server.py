@@ -108,24 +108,25 @@ class Server:
         self.connection_limits = opened.connection_limits
         self.turns = Turns(self.scheduler, environment.computing, self.watchdog)
 
-        # the cluster's metadata
+        self._make_metadata(opened)
+        self._make_partitions(opened)
+        self._make_coordinators(opened)
+        self._make_upkeep()
+
+    def _make_metadata(self, opened: Opened) -> None:
+        """The cluster's metadata."""
         self.metadata = opened.metadata
         self.metadata.carry_out = self._carry_out
         self.controller = Controller(self.metadata)
         self.log_dirs = opened.log_dirs
         self.placement = opened.placement
-        self.topics = TopicRequests(
-            self.controller,
-            config,
-            self.placement,
-            self.chance.uuid,
-        )
-        image = self.metadata.image
+        self.topics = TopicRequests(self.controller, self.config, self.placement, self.chance.uuid)
 
-        # partitions and their disks
-        self.alter_partition_manager: AlterPartitionManager | None = (
-            None  # until a replica elsewhere comes or goes
-        )
+    def _make_partitions(self, opened: Opened) -> None:
+        """Partitions and their disks."""
+        config, image = self.config, self.metadata.image
+        # None until a replica elsewhere comes or goes
+        self.alter_partition_manager: AlterPartitionManager | None = None
         self.partitions = Partitions(
             self.node_id,
             self.log_dirs.online,
@@ -146,7 +147,7 @@ class Server:
         self.fetch_sessions = FetchSessions(
             config.get_int("max.incremental.fetch.session.cache.slots"), self.chance.randrange
         )
-        self.cleaner = LogCleaner(config, self.partitions, environment)
+        self.cleaner = LogCleaner(config, self.partitions, opened.environment)
         self.moves = LogDirMoves(
             self.node_id,
             self.log_dirs,
@@ -165,7 +166,8 @@ class Server:
             controller=self.controller,
         )
 
-        # coordinators
+    def _make_coordinators(self, opened: Opened) -> None:
+        config, image = self.config, self.metadata.image
         self.producer_ids = ProducerIds(ProducerIdBlocks(self.controller, opened.incarnation).allocate)
         self.groups = Groups(config, self.partitions, self.scheduler, self._runtime_of, self.metadata)
         self.markers = TxnMarkers(
@@ -185,12 +187,13 @@ class Server:
             self.add_partitions_manager, config, self.clock, self.timers, self.turns
         )
 
-        # what keeps it going: the metadata's changes, the clock, and last of all the clients
+    def _make_upkeep(self) -> None:
+        """What keeps it going: the metadata's changes, the clock, and last of all the clients."""
         self.publisher = BrokerMetadataPublisher(
             self.node_id,
             self.metadata,
             MetadataSubscribers(
-                config,
+                self.config,
                 self.quotas,
                 self.connection_limits,
                 self.log_dirs,
@@ -205,7 +208,7 @@ class Server:
         )
         self.listeners = self._listeners()
         self.housekeeping = Housekeeping(
-            config,
+            self.config,
             self.clock,
             self.scheduler,
             log_dirs=self.log_dirs,
