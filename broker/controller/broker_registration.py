@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     )
     from protocol.wire.schema import Message
 
-Endpoint = TypeVar("Endpoint", records.BrokerEndpoint, records.ControllerEndpoint)
+EndpointRecord = TypeVar("EndpointRecord", records.BrokerEndpoint, records.ControllerEndpoint)
 
 PREVIOUS_EPOCH_SINCE = 3
 """The version of BrokerRegistration from which on a clean end of the run before can be told."""
 
-SECURITY_PROTOCOLS = range(4)  # SecurityProtocol: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
+SECURITY_PROTOCOL_IDS = range(4)  # SecurityProtocol: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
 
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what String.trim takes away
 
@@ -139,18 +139,18 @@ def unregister(
 
 
 def endpoints(
-    listeners: Sequence[AdvertisedListener], endpoint: type[Endpoint], pause: Pause
-) -> Steps[list[Endpoint]]:
+    listeners: Sequence[AdvertisedListener], endpoint: type[EndpointRecord], pause: Pause
+) -> Steps[list[EndpointRecord]]:
     """As a registration has them. Of one name there is one: the last, in the place of the first.
 
     Raises KafkaError: UNKNOWN_SERVER_ERROR, as Kafka's exceptions come out that have no code, by a security protocol
     that there isn't, port 0 or a blank host; INVALID_REGISTRATION where a name is missing.
     """
-    by_name: dict[str, Endpoint] = {}
+    by_name: dict[str, EndpointRecord] = {}
     for each in listeners:
         if pause.is_due():
             yield
-        if each.security_protocol not in SECURITY_PROTOCOLS:
+        if each.security_protocol not in SECURITY_PROTOCOL_IDS:
             raise KafkaError(
                 Error.UNKNOWN_SERVER_ERROR,
                 f"Unknown security protocol {each.security_protocol} in listener {each.name}",

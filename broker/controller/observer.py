@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.controller import quorum_state
+from broker.controller.image import NO_LEADER
 from broker.controller.metadata_log import METADATA_TOPIC_ID
 from broker.controller.snapshot_file import Snapshot, SnapshotError
 from broker.controller.snapshot_file import SnapshotId as LocalSnapshotId
@@ -56,9 +57,8 @@ FETCH_BYTES = 1024 * 1024  # `controller.quorum.fetch.max.bytes`
 MOST_SNAPSHOT_BYTES = 1024 * 1024 * 1024
 """A snapshot that says more of itself isn't fetched. Kafka has no limit: it is fetched into a file."""
 
-Endpoints = Sequence[NodeEndpoint | QuorumNodeEndpoint]
+NodeEndpoints = Sequence[NodeEndpoint | QuorumNodeEndpoint]
 
-NO_LEADER = -1
 NO_HIGH_WATERMARK = -1
 
 
@@ -223,7 +223,9 @@ class Observer:
             log.warning("%s", what)
         return AfterAnswer.BACK_OFF
 
-    def _follow(self, found: PartitionData | PartitionSnapshot, endpoints: Endpoints) -> AfterAnswer | None:
+    def _follow(
+        self, found: PartitionData | PartitionSnapshot, endpoints: NodeEndpoints
+    ) -> AfterAnswer | None:
         """Who leads, by this answer. None: it counts, and has its content."""
         self.is_leader_lost = False
         said = found.current_leader
@@ -255,7 +257,7 @@ class Observer:
                 f"the controllers {known.node_id} and {leader_id} both say that they lead in epoch {epoch}"
             )
 
-    def _transition(self, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
+    def _transition(self, epoch: int, leader_id: int, endpoints: NodeEndpoints) -> None:
         """On the disk first: what was said in an epoch holds."""
         log.info("the metadata log is led by %s in epoch %d", "nobody" if leader_id < 0 else leader_id, epoch)
         state = self._metadata.quorum.encode_state(leader_id, epoch)
@@ -267,7 +269,7 @@ class Observer:
         if leader_id != NO_LEADER:
             self.leader = self._endpoint_of(leader_id, endpoints)
 
-    def _endpoint_of(self, leader_id: int, endpoints: Endpoints) -> LeaderEndpoint:
+    def _endpoint_of(self, leader_id: int, endpoints: NodeEndpoints) -> LeaderEndpoint:
         for endpoint in endpoints:
             if endpoint.node_id == leader_id:
                 return LeaderEndpoint(leader_id, endpoint.host, endpoint.port)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.observer import METADATA_TOPIC_NAME
 from broker.controller.pause import Pause
-from broker.controller.quorum_requests import SILENT_MS, Replica
+from broker.controller.quorum_requests import SILENT_MS, ReplicaProgress
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     DescribeQuorumRequest,
@@ -39,7 +39,7 @@ class QuorumOfOne(NamedTuple):
 
     node_id: int
     metadata: MetadataLog
-    replicas: Mapping[tuple[int, bytes], Replica]
+    replicas: Mapping[tuple[int, bytes], ReplicaProgress]
     """Those that have fetched since it leads, by node and directory id (`QuorumRequests.replicas`)."""
     listeners: Sequence[QuorumListener]
     """Where it is to be reached by what is configured. A voter that the log names is where the log says."""

@@ -59,7 +59,7 @@ class Fetched(NamedTuple):
 
 
 @dataclass(slots=True)
-class Replica:
+class ReplicaProgress:
     """How far somebody is who fetches the log (Kafka: `LeaderState.ReplicaState`)."""
 
     end_offset: int
@@ -76,7 +76,7 @@ class QuorumRequests:
         self._log = metadata.log
         self._cluster_id = cluster_id
         self._leader: LeaderEndpoint | None = None
-        self.replicas: dict[tuple[int, bytes], Replica] = {}
+        self.replicas: dict[tuple[int, bytes], ReplicaProgress] = {}
         """By node and directory id, those that have fetched since this node leads."""
 
     def lead(self, here: LeaderEndpoint) -> None:
@@ -187,7 +187,7 @@ class QuorumRequests:
             caught_up_ms = max(before.caught_up_ms, before.fetched_ms)
         else:
             caught_up_ms = -1 if before is None else before.caught_up_ms
-        self.replicas[key] = Replica(asked.fetch_offset, now_ms, caught_up_ms, end_offset)
+        self.replicas[key] = ReplicaProgress(asked.fetch_offset, now_ms, caught_up_ms, end_offset)
 
     def _forget_silent(self, now_ms: int) -> None:
         replicas = self.replicas

@@ -21,7 +21,14 @@ from broker.network.turns import PER_TURN, in_turns
 from broker.replicas.delayed_fetch import DelayedFetch
 from broker.replicas.fetch_sessions import FetchPlan
 from broker.replicas.fetch_targets import FetchTarget
-from broker.replicas.fetching import FetchParameters, Reading, Results, refusal
+from broker.replicas.fetching import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    FetchParameters,
+    Reading,
+    Results,
+    refusal,
+)
 from broker.replicas.replica import NO_BROKER_EPOCH
 from broker.security.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 from protocol.errors import Error
@@ -40,9 +47,6 @@ if TYPE_CHECKING:
     from broker.replicas.fetch_sessions import FetchSessions
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
-
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
 
 
 def handle(

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from broker.environment.computing import Alone
+from broker.replicas.fetching import CONSUMER, READ_COMMITTED, READ_UNCOMMITTED
 from broker.replicas.leader import Leader
 from broker.security.authorizer import DESCRIBE, TOPIC
 from protocol.errors import Error, KafkaError
@@ -55,9 +56,6 @@ FIRST_VERSIONS = {
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
-CONSUMER = -1
 DEBUGGER = -2  # as the id of the replica: a tool, which any replica may answer
 
 _NOTHING = (-1, -1, -1)

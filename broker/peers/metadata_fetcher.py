@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from broker.controller.observer import Observer
     from broker.environment.network import Network
     from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.network.endpoints import Address
     from protocol.errors import KafkaError
     from protocol.wire.schema import Message
 
@@ -19,8 +20,6 @@ BACK_OFF_MS = 20
 """`controller.quorum.retry.backoff.ms`."""
 REQUEST_TIMEOUT_MS = 2_000
 """`controller.quorum.request.timeout.ms`."""
-
-Address = tuple[str, int]
 
 
 class MetadataFetcher:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.replicas.follower import NO_LEADER, NO_LEADER_EPOCH
+from broker.controller.image import NO_LEADER
+from broker.replicas.follower import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage

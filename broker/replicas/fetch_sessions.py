@@ -45,7 +45,7 @@ NO_SESSION = 0
 INITIAL_SESSION_EPOCH = 0
 FINAL_SESSION_EPOCH = -1
 
-Told = list[tuple["FetchTarget", "PartitionData"]]
+Answered = list[tuple["FetchTarget", "PartitionData"]]
 
 
 class Session:
@@ -192,7 +192,7 @@ class FetchSessions:
             return FetchPlan([], by_id=session.by_id, error=Error.FETCH_SESSION_ID_NOT_FOUND)
         return FetchPlan([*targets.values()], by_id=session.by_id, session=session)
 
-    def finish(self, plan: FetchPlan, answers: Told, now_ms: int) -> tuple[int, Told]:
+    def finish(self, plan: FetchPlan, answers: Answered, now_ms: int) -> tuple[int, Answered]:
         """The session id to answer with, and the partitions that the answer lists."""
         if plan.session is not None:
             return plan.session.session_id, _news(plan.session, answers)
@@ -202,11 +202,13 @@ class FetchSessions:
             target.tell(answer)
         return self._create(plan.of_new_session, plan.by_id, now_ms), answers
 
-    def finish_in_turns(self, plan: FetchPlan, answers: Told, now_ms: int) -> RequestSteps[tuple[int, Told]]:
+    def finish_in_turns(
+        self, plan: FetchPlan, answers: Answered, now_ms: int
+    ) -> RequestSteps[tuple[int, Answered]]:
         """As `finish`, of many partitions."""
         session = plan.session
         if session is not None:
-            news: Told = []
+            news: Answered = []
             for some in portions(answers):
                 news += _news(session, some)
                 if len(some) == PER_TURN:
@@ -283,7 +285,7 @@ def _refusal(session: Session | None, session_epoch: int) -> Error:
     return Error.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def _news(session: Session, answers: Sequence[tuple[FetchTarget, PartitionData]]) -> Told:
+def _news(session: Session, answers: Sequence[tuple[FetchTarget, PartitionData]]) -> Answered:
     """Tell the session; what of it the answer lists."""
     news = []
     targets = session.targets

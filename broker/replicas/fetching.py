@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Results = list[tuple["FetchTarget", PartitionData]]
 
 CONSUMER = -1  # as the id of the replica that fetches
+READ_UNCOMMITTED = 0  # IsolationLevel
+READ_COMMITTED = 1
 MOST_READ_AT_ONCE = 256 * 1024
 """What an answer holds of records until its client takes it; all others stay in their files."""
 PARTITION_AT_ONCE_BYTES = 64 * 1024  # of one partition that has no more

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.controller.image import NO_LEADER
+
 if TYPE_CHECKING:
     from broker.replicas.fetch_wakeups import WaitingFetches
     from storage.log.partition_log import PartitionLog
 
-NO_LEADER = -1
 NO_LEADER_EPOCH = -1
 
 

@@ -38,6 +38,7 @@ from storage.log.following import append_as_follower
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.replicas.follower import Follower
+    from broker.replicas.replication import PartitionKey
     from storage.log.partition_log import PartitionLog
 
 log = logging.getLogger("barnabas.replicas")
@@ -47,9 +48,6 @@ LIST_OFFSETS_VERSION = 11
 """At metadata.version 30: fetchers ask for no versions."""
 
 OF_ITS_START, OF_ITS_END = -2, -1  # as timestamps of ListOffsets
-
-Key = tuple[bytes, int]
-"""Topic id and partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ class ReplicaFetcher:
         self._broker_epoch = broker_epoch
         self._clock = clock
         self._settings = settings or FetchSettings()
-        self._followed: dict[Key, _Followed] = {}
+        self._followed: dict[PartitionKey, _Followed] = {}
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -172,7 +170,7 @@ class ReplicaFetcher:
             topics=topics,
         )
 
-    def _ends_of(self, lost: dict[Key, _Followed]) -> ListOffsetsRequest:
+    def _ends_of(self, lost: dict[PartitionKey, _Followed]) -> ListOffsetsRequest:
         topics: dict[str, ListOffsetsTopic] = {}
         for (_, index), each in lost.items():
             topic = topics.setdefault(each.name, ListOffsetsTopic(name=each.name))
@@ -208,7 +206,7 @@ class ReplicaFetcher:
                 [key for key, each in self._followed.items() if each.state is FollowState.OUT_OF_RANGE]
             )
 
-    def _pause_all(self, keys: list[Key]) -> None:
+    def _pause_all(self, keys: list[PartitionKey]) -> None:
         for key in keys:
             each = self._followed.get(key)
             if each is not None:

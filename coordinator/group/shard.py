@@ -39,7 +39,7 @@ from coordinator.group.modern.topic_hashes import TopicHashes
 from coordinator.group.offsets import fetching_offsets
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.group.offsets.committing import Committing
-from coordinator.group.offsets.expiry import Expiry
+from coordinator.group.offsets.expiry import OffsetExpiry
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import decode_record
 from coordinator.group.settings import GroupSettings
@@ -120,7 +120,7 @@ class GroupShard:
             ),
         )
         self._committing = Committing(parts, self._rebalancing.sessions)
-        self._expiry = Expiry(parts)
+        self._expiry = OffsetExpiry(parts)
         self._administration = Administration(parts, self._rebalancing)
 
     def _member_is_late(self, group_id: str, member_id: str, reason: str) -> None:

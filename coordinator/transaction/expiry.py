@@ -31,7 +31,7 @@ _ABORT_REST = ("abort the rest of them",)
 _EXPIRE = ("remove expired transactional ids",)
 
 
-class Expiry:
+class TransactionExpiry:
     """Looks at the time again and again, as long as there is a transactional id."""
 
     def __init__(

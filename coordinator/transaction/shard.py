@@ -13,7 +13,7 @@ from coordinator.ports import Markers, Runtime, WhenCommitted
 from coordinator.transaction import adding, admin
 from coordinator.transaction.completing import Completing
 from coordinator.transaction.ending import Ending
-from coordinator.transaction.expiry import Expiry
+from coordinator.transaction.expiry import TransactionExpiry
 from coordinator.transaction.init_producer_id import Initializing
 from coordinator.transaction.records import is_of_known_version
 from coordinator.transaction.settings import TransactionSettings
@@ -51,7 +51,7 @@ class TransactionShard:
         ending = Ending(self._manager, self.completing, next_producer_id)
         self._ending = ending
         self._initializing = Initializing(self._manager, ending, settings, next_producer_id)
-        self.expiry = Expiry(self._manager, ending, settings)
+        self.expiry = TransactionExpiry(self._manager, ending, settings)
 
     @property
     def transactions(self) -> dict[str, TransactionMetadata]:

@@ -96,7 +96,7 @@ ADD_PARTITIONS: dict[TransactionState, ErrorOrState] = {
 }
 
 
-class EpochRelation(Enum):
+class ProducerEpochRelation(Enum):
     """A request's producer epoch, beside the one that is stored."""
 
     CURRENT = "the same"
@@ -104,7 +104,7 @@ class EpochRelation(Enum):
     OTHER = "older or newer"
 
 
-CURRENT, RETRY, OTHER = EpochRelation
+CURRENT, RETRY, OTHER = ProducerEpochRelation
 
 TO_COMMIT, TO_ABORT = True, False
 
@@ -120,7 +120,7 @@ END_TXN_V1: dict[TransactionState, dict[bool, ErrorOrState]] = {
     PREPARE_EPOCH_FENCE: {TO_COMMIT: _NEVER, TO_ABORT: _NEVER},
 }
 
-END_TXN_V2: dict[TransactionState, dict[bool, dict[EpochRelation, ErrorOrState]]] = {
+END_TXN_V2: dict[TransactionState, dict[bool, dict[ProducerEpochRelation, ErrorOrState]]] = {
     # EndTxn v5 (KIP-890 part 2)
     ONGOING: {
         TO_ABORT: {RETRY: _FENCED, CURRENT: PREPARE_ABORT, OTHER: _FENCED},

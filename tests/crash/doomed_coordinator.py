@@ -114,11 +114,11 @@ def noted(handle: Callable[..., Any], api: str, hook: FaultHook) -> Callable[...
 
 
 def note_the_timeout(time_is_up: Path, hook: FaultHook) -> None:
-    from coordinator.transaction.expiry import Expiry
+    from coordinator.transaction.expiry import TransactionExpiry
 
-    abort = Expiry.abort_timed_out
+    abort = TransactionExpiry.abort_timed_out
 
-    def noted_abort(expiry: Expiry) -> None:
+    def noted_abort(expiry: TransactionExpiry) -> None:
         global _request
         if time_is_up.exists():
             if expiry.timed_out():
@@ -129,7 +129,7 @@ def note_the_timeout(time_is_up: Path, hook: FaultHook) -> None:
     def hook_begin() -> None:
         hook(BEGIN, "", 0)
 
-    Expiry.abort_timed_out = noted_abort  # type: ignore[method-assign]
+    TransactionExpiry.abort_timed_out = noted_abort  # type: ignore[method-assign]
 
 
 def note_appends_to_logs(hook: FaultHook) -> None:

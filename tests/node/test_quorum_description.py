@@ -8,7 +8,7 @@ import pytest
 
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.quorum_description import QuorumOfOne, describe_quorum
-from broker.controller.quorum_requests import SILENT_MS, Replica
+from broker.controller.quorum_requests import SILENT_MS, ReplicaProgress
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     DescribeQuorumPartition,
@@ -49,7 +49,7 @@ def request(*topics: tuple[str, list[int]]) -> DescribeQuorumRequest:
 
 def answer(
     metadata: MetadataLog,
-    replicas: dict[tuple[int, bytes], Replica] | None = None,
+    replicas: dict[tuple[int, bytes], ReplicaProgress] | None = None,
     version: int = 2,
     asked: DescribeQuorumRequest | None = None,
 ) -> DescribeQuorumResponse:
@@ -66,8 +66,10 @@ def partition_of(response: DescribeQuorumResponse) -> QuorumPartition:
     return partition
 
 
-def replica(fetched_ms: int = NOW_MS - 7, caught_up_ms: int = NOW_MS - 9, end_offset: int = 5) -> Replica:
-    return Replica(end_offset, fetched_ms, caught_up_ms, leader_end_offset=6)
+def replica(
+    fetched_ms: int = NOW_MS - 7, caught_up_ms: int = NOW_MS - 9, end_offset: int = 5
+) -> ReplicaProgress:
+    return ReplicaProgress(end_offset, fetched_ms, caught_up_ms, leader_end_offset=6)
 
 
 def with_voters(metadata: MetadataLog, *voter_ids: int) -> MetadataLog:

@@ -204,6 +204,18 @@ def names_on_two_floors() -> dict[str, set[str]]:
     return {name: where for name, where in floors.items() if len(where) > 1}
 
 
+def classes_of_one_name() -> dict[str, list[str]]:
+    """Public names of classes, with the modules that have one each, be they on one floor or on two."""
+    modules: dict[str, list[str]] = defaultdict(list)
+    for source in sources(*FLOORS):
+        if source.name.startswith(MESSAGES):
+            continue
+        for node in source.definitions():
+            if isinstance(node, ast.ClassDef):
+                modules[node.name].append(source.name)
+    return {name: where for name, where in modules.items() if len(where) > 1}
+
+
 def files_on_two_floors() -> dict[str, set[str]]:
     """Names of files, without their ending, with the floors that have one each; messages are in families of Kafka's."""
     floors: dict[str, set[str]] = defaultdict(set)

@@ -13,6 +13,7 @@ from tests.support.house import (
     Source,
     bound_by_assignment,
     circles,
+    classes_of_one_name,
     files_on_two_floors,
     imports,
     names_on_two_floors,
@@ -68,6 +69,10 @@ def test_no_two_things_on_different_floors_have_one_name() -> None:
     """Be they classes, functions, constants or aliases. A name that is said with its module may be there twice, and
     then it is in the list of those. What is the same thing stands once, on the lower floor."""
     assert names_on_two_floors().keys() == VERBS
+
+
+def test_no_two_classes_have_one_name() -> None:
+    assert classes_of_one_name() == {}
 
 
 def test_no_two_files_on_different_floors_have_one_name() -> None:

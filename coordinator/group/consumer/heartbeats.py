@@ -31,7 +31,7 @@ from coordinator.group.consumer.states import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
-    EpochRelation,
+    MemberEpochRelation,
 )
 from coordinator.group.member_memory import brought_by_heartbeat
 from coordinator.group.parts import ShardParts
@@ -181,7 +181,7 @@ def _subscription(request: ConsumerGroupHeartbeatRequest) -> tuple[Sequence[str]
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
     relation = member.relation_of(epoch, owned)
     if not ACCEPTED[relation]:
-        kind = "greater" if relation is EpochRelation.NEWER else "smaller"
+        kind = "greater" if relation is MemberEpochRelation.NEWER else "smaller"
         raise KafkaError(
             Error.FENCED_MEMBER_EPOCH,
             f"The consumer group member has a {kind} member epoch ({epoch}) than the one known by the group "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from coordinator.group.consumer.states import JOIN_EPOCH, EpochRelation, MemberState
+from coordinator.group.consumer.states import JOIN_EPOCH, MemberEpochRelation, MemberState
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.messages.group_records_consumer import (
     ClassicMemberMetadata,
@@ -67,17 +67,17 @@ class ConsumerMember:
                 return False
         return True
 
-    def relation_of(self, epoch: int, owned: Owned) -> EpochRelation:
+    def relation_of(self, epoch: int, owned: Owned) -> MemberEpochRelation:
         """How the epoch of a heartbeat stands to its own."""
         if epoch == JOIN_EPOCH:
-            return EpochRelation.JOINS
+            return MemberEpochRelation.JOINS
         if epoch == self.epoch:
-            return EpochRelation.CURRENT
+            return MemberEpochRelation.CURRENT
         if epoch > self.epoch:
-            return EpochRelation.NEWER
+            return MemberEpochRelation.NEWER
         if epoch == self.previous_epoch and self.owns_at_most(owned):
-            return EpochRelation.PREVIOUS
-        return EpochRelation.OLDER
+            return MemberEpochRelation.PREVIOUS
+        return MemberEpochRelation.OLDER
 
     def assignment_epoch_of(self, topic_id: bytes, partition: int) -> int | None:
         """Since which epoch a partition has been the member's, even if it is about to give it up."""

@@ -72,7 +72,7 @@ RECONCILE: dict[tuple[MemberState, bool, bool], Step] = {
 }
 
 
-class EpochRelation(Enum):
+class MemberEpochRelation(Enum):
     """How the epoch of a heartbeat stands to the member's."""
 
     JOINS = "it is 0"
@@ -82,12 +82,12 @@ class EpochRelation(Enum):
     NEWER = "it is greater"
 
 
-ACCEPTED: dict[EpochRelation, bool] = {
-    EpochRelation.JOINS: True,
-    EpochRelation.CURRENT: True,
-    EpochRelation.PREVIOUS: True,  # the answer with the new one may have been lost
-    EpochRelation.OLDER: False,
-    EpochRelation.NEWER: False,
+ACCEPTED: dict[MemberEpochRelation, bool] = {
+    MemberEpochRelation.JOINS: True,
+    MemberEpochRelation.CURRENT: True,
+    MemberEpochRelation.PREVIOUS: True,  # the answer with the new one may have been lost
+    MemberEpochRelation.OLDER: False,
+    MemberEpochRelation.NEWER: False,
 }
 
 JOIN_EPOCH = 0

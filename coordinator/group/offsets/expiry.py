@@ -23,7 +23,7 @@ OFFSETS_PER_TURN = 1_000
 """And groups, which count as one each: others are served before the next ones."""
 
 
-class Expiry:
+class OffsetExpiry:
     """Looks for what has expired, every `offsets.retention.check.interval.ms`."""
 
     def __init__(self, parts: ShardParts) -> None:

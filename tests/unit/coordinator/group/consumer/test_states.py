@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group.consumer.member import ConsumerMember, Owned
-from coordinator.group.consumer.states import ACCEPTED, GROUP_STATES, EpochRelation, GroupState
+from coordinator.group.consumer.states import ACCEPTED, GROUP_STATES, GroupState, MemberEpochRelation
 from coordinator.java.maps import JavaMap
 from protocol.errors import Error
 from tests.unit.coordinator.group.consumer.consumers import Consumers
@@ -90,19 +90,19 @@ def member() -> ConsumerMember:
 @pytest.mark.parametrize(
     ("epoch", "owned", "expected"),
     [
-        (0, None, EpochRelation.JOINS),
-        (7, None, EpochRelation.CURRENT),
-        (5, [(T, [0])], EpochRelation.PREVIOUS),
-        (5, [], EpochRelation.PREVIOUS),
-        (5, None, EpochRelation.OLDER),
-        (5, [(T, [0, 1])], EpochRelation.OLDER),
-        (5, [(b"u" * 16, [0])], EpochRelation.OLDER),
-        (6, [], EpochRelation.OLDER),
-        (4, [], EpochRelation.OLDER),
-        (8, [], EpochRelation.NEWER),
+        (0, None, MemberEpochRelation.JOINS),
+        (7, None, MemberEpochRelation.CURRENT),
+        (5, [(T, [0])], MemberEpochRelation.PREVIOUS),
+        (5, [], MemberEpochRelation.PREVIOUS),
+        (5, None, MemberEpochRelation.OLDER),
+        (5, [(T, [0, 1])], MemberEpochRelation.OLDER),
+        (5, [(b"u" * 16, [0])], MemberEpochRelation.OLDER),
+        (6, [], MemberEpochRelation.OLDER),
+        (4, [], MemberEpochRelation.OLDER),
+        (8, [], MemberEpochRelation.NEWER),
     ],
 )
-def test_an_epoch_stands_to_the_members(epoch: int, owned: Owned, expected: EpochRelation) -> None:
+def test_an_epoch_stands_to_the_members(epoch: int, owned: Owned, expected: MemberEpochRelation) -> None:
     assert member().relation_of(epoch, owned) is expected
 
 
@@ -110,17 +110,17 @@ def test_an_epoch_stands_to_the_members(epoch: int, owned: Owned, expected: Epoc
 @pytest.mark.parametrize(
     ("epoch", "owned", "relation"),
     [
-        (0, {}, EpochRelation.JOINS),
-        (3, None, EpochRelation.CURRENT),
-        (2, {"t": [0, 1, 2]}, EpochRelation.PREVIOUS),
-        (2, {"t": [0, 1, 2, 3]}, EpochRelation.OLDER),
-        (2, None, EpochRelation.OLDER),
-        (1, {"t": [0]}, EpochRelation.OLDER),
-        (4, {"t": [0]}, EpochRelation.NEWER),
+        (0, {}, MemberEpochRelation.JOINS),
+        (3, None, MemberEpochRelation.CURRENT),
+        (2, {"t": [0, 1, 2]}, MemberEpochRelation.PREVIOUS),
+        (2, {"t": [0, 1, 2, 3]}, MemberEpochRelation.OLDER),
+        (2, None, MemberEpochRelation.OLDER),
+        (1, {"t": [0]}, MemberEpochRelation.OLDER),
+        (4, {"t": [0]}, MemberEpochRelation.NEWER),
     ],
 )
 def test_epochs_are_taken_or_fenced_as_the_table_says(
-    epoch: int, owned: dict[str, list[int]] | None, relation: EpochRelation
+    epoch: int, owned: dict[str, list[int]] | None, relation: MemberEpochRelation
 ) -> None:
     groups = reconciling()
     groups.beat("one", 2, owned={"t": [0, 1, 2]})
