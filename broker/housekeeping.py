@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.environment.watchdog import TURN_S
@@ -151,13 +152,21 @@ class Housekeeping:
             except (OSError, KafkaError) as error:
                 log.error("%s of %s: %s", what, directory.path, error)
 
-    def _each_log(self, what: str, task: Callable[[PartitionLog], object]) -> None:
-        """Of those that are on their way to another directory both. One that the disk refuses keeps the others from
-        nothing. Where there are many it goes on in later turns of the loop; what is under way yet isn't begun anew."""
+    def _each_log(
+        self,
+        what: str,
+        task: Callable[[PartitionLog], object],
+        concerns: Callable[[PartitionLog], bool] | None = None,
+    ) -> None:
+        """Of those that are on their way to another directory both; of some alone, if it `concerns` some. One that the
+        disk refuses keeps the others from nothing. Where there are many it goes on in later turns of the loop; what is
+        under way yet isn't begun anew."""
         if what not in self._under_way:
             partitions = self._partitions.all()
             futures = [partition.move.log for partition in partitions if partition.move is not None]
             logs = [*(partition.log for partition in partitions), *futures]
+            if concerns is not None:
+                logs = [log for log in logs if concerns(log)]
 
             def do(log: PartitionLog) -> None:
                 if not log.closed:  # meanwhile
@@ -213,7 +222,7 @@ class Housekeeping:
             if log.config.flush_ms != LONG_MAX:
                 log.flush_if_due(now_ms)
 
-        self._each_log("flush", flush)
+        self._each_log("flush", flush, attrgetter("awaits_flush"))  # each second, and most logs never do
 
     def enforce_retention(self) -> None:
         """Of logs that aren't compacted: those that are belong to the cleaner, and so does one whose pass isn't over

@@ -50,9 +50,9 @@ class Flushing:
         return self.under_way > 0
 
     @property
-    def is_behind(self) -> bool:
-        """Whether anything is wanted that isn't synced yet, or somebody waits."""
-        return self.wanted_to > self.recovery_point or bool(self._waiters)
+    def has_waiters(self) -> bool:
+        """Whether anybody waits for a flush."""
+        return bool(self._waiters)
 
     def want(self, offset: int, now_ms: int) -> None:
         """All below the offset is to be synced."""

@@ -247,9 +247,8 @@ class PartitionLog(LogState):
 
     def go_on_flushing(self) -> None:
         """See `syncing.go_on`, `replacing.go_on`."""
-        if self.flushing.is_behind or self.out_of_use:  # it is asked of every log, and hardly ever so
-            syncing.go_on(self)
-            replacing.go_on(self)
+        syncing.go_on(self)
+        replacing.go_on(self)
 
     def flush_if_due(self, now_ms: int) -> None:
         """Flushes where the last flush was `flush.ms` ago."""
