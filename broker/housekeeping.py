@@ -223,6 +223,12 @@ class Housekeeping:
                 log.flush_if_due(now_ms)
 
         self._each_log("flush", flush, attrgetter("awaits_flush"))  # each second, and most logs never do
+        if "high watermarks behind" not in self._under_way:
+            self._under_way.add("high watermarks behind")
+            behind = [
+                each for each in self._partitions.all() if each.log.high_watermark < each.log.log_end_offset
+            ]
+            self._go_on("high watermarks behind", _catch_up, behind, 0)
 
     def enforce_retention(self) -> None:
         """Of logs that aren't compacted: those that are belong to the cleaner, and so does one whose pass isn't over
@@ -272,6 +278,13 @@ class Housekeeping:
         before_s = self._scheduler.time() - max_idle_ms / 1000
         for listener in self._listeners:
             listener.close_idle(before_s, max_idle_ms)
+
+
+def _catch_up(partition: Partition) -> None:
+    role = partition.role
+    if isinstance(role, Leader):
+        with suppress(MemoryError):  # it is asked again
+            role.catch_up()
 
 
 def _shrink_isr(partition: Partition) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted
-from protocol.broken_invariant import stops_the_broker
+from protocol.broken_invariant import BrokenInvariantError, stops_the_broker
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -77,7 +77,10 @@ class Gate:
             # As on one node: nobody has to be told, and nothing is made that would tell it.
             self._settled = end_offset
         else:
-            self.appended(end_offset)
+            try:
+                self.appended(end_offset)
+            except Exception as error:  # it is in the log, and nobody would ever learn that it is committed
+                raise BrokenInvariantError(f"what is written can't be waited for: {error}") from error
         return end_offset
 
     def appended(self, end_offset: int) -> None:

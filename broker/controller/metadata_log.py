@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ from broker.controller.replaying import apply_batch, contradiction, replay_snaps
 from broker.controller.snapshot_file import Snapshot
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
 from coordinator.ports import WhenCommitted
-from protocol.broken_invariant import BrokenInvariantError
+from protocol.broken_invariant import BrokenInvariantError, cannot_apply
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.records.records import build_control_batch, read_records
@@ -216,7 +217,8 @@ class MetadataLog:
 
     def _sync(self, end_offset: int) -> None:
         self.log.when_flushed(end_offset, partial(self._synced, self._leads))
-        self.log.flush(self._clock.now_ms())  # or later, where there is too little memory
+        with suppress(MemoryError):  # it is begun later then (`PartitionLog.go_on_flushing`)
+            self.log.flush(self._clock.now_ms())
 
     def _synced(self, epoch: int, failure: Exception | None) -> None:
         if epoch != self._leads:
@@ -314,9 +316,7 @@ class MetadataLog:
                 batch = yield from self._batch_of(part, metadata_version)
                 if not epoch or epoch != self._leads:
                     raise KafkaError(Error.NOT_CONTROLLER)
-                base_offset = self.log.log_end_offset
-                self._append_batch(batch)
-                self._apply(base_offset, len(batch), part)
+                self._append_batch(batch, part)
         except KafkaError:
             self._advance()  # what came before is in force
             raise
@@ -325,34 +325,27 @@ class MetadataLog:
 
     def append_transaction(self, name: str, decided: Sequence[Message]) -> None:
         """Write a decision between Begin and End records, then apply it (the bootstrap records of a new cluster)."""
-        metadata_version = level_in(decided)
-        base_offset = self.log.log_end_offset
         whole = [records.BeginTransactionRecord(name=name), *decided, records.EndTransactionRecord()]
-        self._apply(base_offset, self._append_records(whole, metadata_version), decided)
+        self._append_batch(at_once(self._batch_of(whole, level_in(decided))), decided)
         self._advance()
 
     def _apply(self, base_offset: int, size_bytes: int, appended: Sequence[Message]) -> None:
-        """The next decision is taken by what was appended just now, which comes into force here if it is committed.
+        """The next decision is taken by what was written just now, whatever becomes of it from here on.
 
         What is in the log has to be what is in force: else no start could replay what we go on to write.
         """
-        end_offset = self.log.log_end_offset
         try:
             if self._written is not None:
                 for record in appended:
                     self._written.apply(record)
                 self._written.forget_changes()
-            self._uncommitted.append((base_offset, end_offset, size_bytes, appended))
-            if end_offset <= self._committed_offset:
-                self._apply_committed()
+            self._uncommitted.append((base_offset, self.log.log_end_offset, size_bytes, appended))
         except Exception as error:
-            raise BrokenInvariantError(f"a record that is written can't be applied: {error}") from error
+            raise cannot_apply(error) from error
 
-    def _append_records(self, decided: Sequence[Message], metadata_version: int | None = None) -> int:
-        """Returns the size of the batch."""
-        batch = at_once(self._batch_of(decided, metadata_version))
-        self._append_batch(batch)
-        return len(batch)
+    def _append_records(self, decided: Sequence[Message]) -> None:
+        """Such as change no image."""
+        self._append_batch(at_once(self._batch_of(decided)))
 
     def _batch_of(self, decided: Sequence[Message], version: int | None = None) -> Steps[bytearray]:
         version = self._metadata_version if version is None else version
@@ -376,13 +369,17 @@ class MetadataLog:
             values = encoded(image_records(self.image.copy()), version)  # of now, whatever changes meanwhile
             self.carry_out(self.snapshots.write(values, self.quorum, self._applied_offset, now_ms))
 
-    def _append_batch(self, batch: bytearray) -> None:
+    def _append_batch(self, batch: bytearray, applied: Sequence[Message] = ()) -> None:
+        """Write a batch, apply what changes an image of it, and let it be on its way to be committed."""
+        base_offset = self.log.log_end_offset
         self.log.append(
             batch,
             leader_epoch=self.epoch,
             now_ms=self._clock.now_ms(),
             origin=AppendOrigin.RAFT_LEADER,
         )
+        if applied:
+            self._apply(base_offset, len(batch), applied)
         self._is_writing = True  # it may be committed at once; it's applied then before anybody is told
         try:
             self.replicate(self.log.log_end_offset)

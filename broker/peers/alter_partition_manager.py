@@ -62,15 +62,20 @@ class AlterPartitionManager:
 
     def submit(self, partition: PartitionKey, wanted: WantedIsr, then: Altered) -> None:
         """`then` is told once how the partition is now, or why it can't be so; in a later turn, and however long it
-        takes until a controller answers. Of each partition there is one wish at a time: of a second one `then` is
-        told in this call, by KafkaError (OPERATION_NOT_ATTEMPTED)."""
+        takes until a controller answers; never once it is stopped. Of each partition there is one wish at a time: of
+        a second one `then` is told in this call, by KafkaError (OPERATION_NOT_ATTEMPTED). Where this raises nothing is
+        asked for."""
         if self._is_stopped:
             return
         if partition in self._wanted:
             then(KafkaError(Error.OPERATION_NOT_ATTEMPTED))
             return
         self._wanted[partition] = wanted, then
-        self._send()
+        try:
+            self._send()
+        except MemoryError:
+            del self._wanted[partition]
+            raise
 
     def stop(self) -> None:
         """Nothing more is asked, and nobody is told of anything."""
@@ -87,9 +92,14 @@ class AlterPartitionManager:
         if self._again is not None:
             self._again.cancel()
             self._again = None
-        self._is_asking = True
         sent = [*islice(self._wanted, MOST_PARTITIONS_PER_REQUEST)]
-        self._channel.ask(self._request(sent), lambda answer: self._answered(sent, answer), timeout_ms=None)
+        request = self._request(sent)
+        self._is_asking = True
+        try:
+            self._channel.ask(request, lambda answer: self._answered(sent, answer), timeout_ms=None)
+        except MemoryError:
+            self._is_asking = False
+            raise
 
     def _request(self, sent: Sequence[PartitionKey]) -> AlterPartitionRequest:
         broker = self._broker()

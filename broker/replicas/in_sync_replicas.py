@@ -138,6 +138,11 @@ class InSyncReplicas:
         self._commit(answer.partition_epoch, answer.isr, answer.leader_recovery_state)
         return IsrOutcome.COMMITTED
 
+    def not_asked(self, wanted: WantedIsr) -> None:
+        """What `expand` or `shrink` returned can't be asked for, and no controller knows of it."""
+        if wanted is self._asked:
+            self._commit(self.partition_epoch, self.isr, self._leader_recovery_state)
+
     def _ask(self, state: IsrState, isr: Sequence[int]) -> WantedIsr:
         self.state = state
         self._asked = WantedIsr(

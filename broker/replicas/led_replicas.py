@@ -167,7 +167,11 @@ class LedReplicas:
 
     def _ask(self, wanted: WantedIsr | None) -> None:
         if wanted is not None:
-            self._common.alter(self._key, wanted, partial(self._answered, wanted))
+            try:
+                self._common.alter(self._key, wanted, partial(self._answered, wanted))
+            except MemoryError:  # it may be asked for again: the high watermark doesn't wait for an answer
+                self.in_sync.not_asked(wanted)
+                raise
 
     def _answered(self, wanted: WantedIsr, answer: LeaderAndIsr | KafkaError) -> None:
         outcome = self.in_sync.answered(wanted, answer)

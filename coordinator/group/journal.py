@@ -12,6 +12,7 @@ from coordinator.group.offsets.commit import NO_PRODUCER, OffsetProducer
 from coordinator.group.records import AnyRecord, OffsetRecord, encode_record
 from coordinator.group.store import GroupStore, StagedGroup
 from coordinator.ports import CoordinatorRecord
+from protocol.broken_invariant import cannot_apply
 
 PART_BYTES = 64 * 1024  # of records that need not be one batch; far below what a batch may have
 
@@ -63,13 +64,19 @@ class Journal:
     def write_staged(self, staged: StagedRecords) -> None:
         """Append them as one batch; the copy takes the group's place. Raises KafkaError as `write`."""
         self._gate.append(staged.encoded)
-        self._store.adopt(staged.group)
+        try:
+            self._store.adopt(staged.group)
+        except Exception as error:
+            raise cannot_apply(error) from error
 
     def write_replacement(self, classic: ClassicGroup, records: Sequence[AnyRecord]) -> None:
         """Append, as one batch, the records by which a classic group takes the place of the consumer group of its id.
         Raises KafkaError as `write`."""
         self._gate.append([encode_record(record) for record in records])
-        self._store.replace(classic)
+        try:
+            self._store.replace(classic)
+        except Exception as error:
+            raise cannot_apply(error) from error
 
     def _write(
         self, records: Sequence[AnyRecord], encoded: Sequence[CoordinatorRecord], producer: OffsetProducer
@@ -78,7 +85,10 @@ class Journal:
         end_offset = self._gate.append(
             encoded, producer_id=producer_id, producer_epoch=producer.epoch, guard=producer.guard
         )
-        for record_offset, record in enumerate(records, end_offset - len(records)):
-            if isinstance(record, OffsetRecord) and record.value is not None:
-                record = OffsetRecord(record.key, record.value.at(record_offset))
-            self._store.apply(record, producer_id)
+        try:
+            for record_offset, record in enumerate(records, end_offset - len(records)):
+                if isinstance(record, OffsetRecord) and record.value is not None:
+                    record = OffsetRecord(record.key, record.value.at(record_offset))
+                self._store.apply(record, producer_id)
+        except Exception as error:
+            raise cannot_apply(error) from error

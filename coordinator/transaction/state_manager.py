@@ -15,6 +15,7 @@ from coordinator.gate import Gate
 from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted
 from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
 from coordinator.transaction.transaction_metadata import TransactionMetadata, TransitMetadata
+from protocol.broken_invariant import cannot_apply
 from protocol.errors import Error, KafkaError
 from protocol.wire.primitives import Bytes
 
@@ -93,13 +94,13 @@ class TransactionStateManager:
                 metadata.take_back()
             raise
         if self._gate.is_open:  # as on one node: nothing is made that would wait
-            metadata.apply(transit)
+            _apply_written(metadata, transit)
             then(None)
             return
 
         def committed(error: KafkaError | None) -> None:
             if error is None:
-                metadata.apply(transit)
+                _apply_written(metadata, transit)
             elif error.error not in retried:
                 metadata.take_back()
             then(error)
@@ -161,3 +162,10 @@ class TransactionStateManager:
         """The partition is led elsewhere, or gone: what isn't committed yet is told NOT_COORDINATOR."""
         self._gate.close()
         self.transactions.clear()
+
+
+def _apply_written(metadata: TransactionMetadata, transit: TransitMetadata) -> None:
+    try:
+        metadata.apply(transit)
+    except Exception as error:
+        raise cannot_apply(error) from error

@@ -3,10 +3,13 @@
 Source: org.apache.kafka.storage UnifiedLog.append, analyzeAndValidateProducerState, maybeRoll.
 """
 
+from contextlib import suppress
+
+from protocol.broken_invariant import cannot_apply
 from protocol.errors import Error, KafkaError
-from protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
+from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from storage.indexes.transaction_index import AbortedTxn
-from storage.log import recovery
+from storage.log import recovery, syncing
 from storage.log.log_state import LogState
 from storage.log.results import CLIENT, REPLICATION, AppendOrigin, AppendResult
 from storage.producers.producer import CachedBatch
@@ -82,3 +85,25 @@ def check_marker(
         return log.producers.aborted_by(header, marker, header.base_offset)
     log.producers.check_marker(header, marker)
     return log.producers.aborted_by(header, marker, log.log_end_offset)
+
+
+def apply(log: LogState, header: BatchHeader, marker: EndTransactionMarker | None, base_offset: int) -> None:
+    """What a producer's batch says, which is written. Raises `BrokenInvariantError`: what is known of the producer
+    isn't what the log says, and its next batch might be taken for another one."""
+    producers = log.producers
+    try:
+        if marker is not None:
+            producers.apply_marker(header, marker, base_offset)
+        elif not header.attributes & CONTROL_BIT:
+            producers.apply_data(header, base_offset)
+        if header.attributes & TRANSACTIONAL_BIT:
+            log.update_first_unstable_offset()
+    except Exception as error:
+        raise cannot_apply(error) from error
+
+
+def begin_flush(log: LogState, end_offset: int, now_ms: int) -> None:
+    """`flush.messages` is reached. Where there is too little memory it is begun later (`PartitionLog.go_on_flushing`):
+    what is written may not be told to have failed for that."""
+    with suppress(MemoryError):
+        syncing.flush_to(log, end_offset, now_ms)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from protocol.records.batch import (
     CONTROL_BIT,
     TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
     BatchHeader,
     patch_offset_and_epoch,
     read_header,
@@ -115,11 +114,13 @@ class PartitionLog(LogState):
 
         The batch was checked before (CRC, records, times); `header` is what `read_header` says of it *after* those
         checks, if the caller has it. `guard` is what `start_verification` gave for a transactional batch; `marker` is
-        what a control batch says, if the caller has it. Where anything is raised nothing is changed, except that the
-        log may have rolled, and the leader epoch begun, as in Kafka. The high watermark is the caller's to move.
+        what a control batch says, if the caller has it. Where anything else than BrokenInvariantError is raised
+        nothing is changed, except that the log may have rolled, and the leader epoch begun, as in Kafka. The high
+        watermark is the caller's to move.
 
         Raises `KafkaError`: RECORD_LIST_TOO_LARGE, INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
-        INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
+        INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR. `BrokenInvariantError` where the batch
+        is written and can't be applied.
         """
         if header is None:
             header = read_header(batch)
@@ -159,16 +160,11 @@ class PartitionLog(LogState):
             raise storage_error(self, failure) from failure
         self.log_end_offset = self.producers.map_end_offset = end = last_offset + 1
         if produced:
-            if marker is not None:
-                self.producers.apply_marker(header, marker, base_offset)
-            elif not attributes & CONTROL_BIT:
-                self.producers.apply_data(header, base_offset)
-            if attributes & TRANSACTIONAL_BIT:
-                self.update_first_unstable_offset()
+            appending.apply(self, header, marker, base_offset)
         time_ms = header.max_timestamp if attributes & TIMESTAMP_TYPE_BIT else -1
         flushing = end - self.flushing.recovery_point >= self.config.flush_messages
         if flushing:
-            syncing.flush_to(self, end, now_ms)
+            appending.begin_flush(self, end, now_ms)
         fields = (base_offset, last_offset, time_ms, self.log_start_offset, False, flushing)
         return results.new_tuple(AppendResult, fields)
 

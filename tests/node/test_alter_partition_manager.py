@@ -24,6 +24,7 @@ from protocol.messages.replicas import (
     BrokerState,
 )
 from tests.support.controller_channel import Channel, Timers
+from tests.support.failing_calls import fail
 
 ORDERS, LINES = bytes(15) + b"\x07", bytes(15) + b"\x08"
 WANTED = WantedIsr(leader_epoch=3, isr=[(1, 40), (2, -1)], leader_recovery_state=0, partition_epoch=9)
@@ -274,3 +275,16 @@ def test_who_stops_it_while_being_told_is_the_last() -> None:
     assert [key for key, _ in leaders.told] == [(LINES, 0), (ORDERS, 0)]
     assert not leaders.channel.is_busy
     assert leaders.timers.waiting == []
+
+
+def test_what_too_little_memory_keeps_from_being_asked_may_be_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leaders = Leaders()
+    with monkeypatch.context() as patch:
+        fail(patch, leaders.channel, "ask")
+        with pytest.raises(MemoryError):
+            leaders.submit(ORDERS, 0)
+    leaders.submit(ORDERS, 0)
+    assert leaders.asked() == [(ORDERS, 0)]
+    assert leaders.told == []

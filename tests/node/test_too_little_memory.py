@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ async def test_a_marker_that_was_not_written_is_sent_again(
     assert [len(markers(node, index=index)) for index in range(2)] == [1, 1]
 
 
-async def test_a_marker_that_was_written_before_it_failed_changes_nothing_when_it_comes_again(
+async def test_a_marker_whose_commit_could_not_be_told_is_told_of_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await coordinating(tmp_path)
@@ -128,7 +129,10 @@ async def test_a_marker_that_was_written_before_it_failed_changes_nothing_when_i
 
     monkeypatch.setattr(Leader, "advance", failing)
     assert producer.end() is Error.NONE
-    settled(node, producer)
+    assert state(node) == "PrepareCommit"
+    node.housekeeping.flush_due_logs()
+    assert state(node) == "CompleteCommit"
+    assert len(markers(node)) == 1
     partition = node.partitions.get("t", 0)
     assert partition.log.last_stable_offset == partition.log.high_watermark == partition.log.log_end_offset
 
@@ -213,11 +217,28 @@ async def test_a_change_of_the_metadata_is_committed_though_its_sync_had_to_begi
     node.metadata.commit_when_synced()
     with monkeypatch.context() as patch:
         fail(patch, node.metadata.log, "background")
-        with pytest.raises(MemoryError):
-            node.metadata.append(topic("a"))
+        node.metadata.append(topic("a"))
+    assert "a" in node.metadata.written.topics
     assert "a" not in node.metadata.image.topics
     node.housekeeping.flush_due_logs()
     await until(lambda: "a" in node.metadata.image.topics)
+
+
+@pytest.mark.parametrize("name", ["when_flushed", "flush"])
+async def test_what_is_in_the_metadata_log_is_decided_by_whatever_its_sync_fails_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Else the same topic would be created twice, which no start could replay."""
+    node = await coordinating(tmp_path)
+    node.metadata.commit_when_synced()
+    with monkeypatch.context() as patch:
+        fail(patch, PartitionLog, name)
+        with suppress(MemoryError):
+            node.metadata.append(topic("a"))
+    assert "a" in node.metadata.written.topics
+    node.metadata.append(topic("b"))
+    await until(lambda: "b" in node.metadata.image.topics)
+    assert "a" in node.metadata.image.topics
 
 
 async def test_a_failed_directory_is_recorded_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

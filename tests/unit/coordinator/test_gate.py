@@ -9,6 +9,7 @@ import pytest
 from coordinator.gate import Gate
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
+from tests.support.failing_calls import fail
 from tests.unit.coordinator.runtime import FakeRuntime
 
 RECORD = (b"key", b"value")
@@ -161,6 +162,15 @@ def test_one_that_fails_keeps_nobody_behind_it_waiting(
     gate.when_committed(heard("third"))
     assert heard.all == ["second", "third"]
     assert gate.is_open
+
+
+def test_what_is_written_and_can_not_be_waited_for_breaks_an_invariant(
+    gate: Gate, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime.lags = True
+    fail(monkeypatch, runtime, "when_committed")
+    with pytest.raises(BrokenInvariantError):
+        gate.append([RECORD])
 
 
 def test_a_broken_invariant_is_raised_once_all_have_passed(

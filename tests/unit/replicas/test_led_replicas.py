@@ -34,6 +34,7 @@ class Leading:
             )
         self.asked: list[tuple[WantedIsr, Told]] = []
         self.altered = 0
+        self.has_too_little_memory = False
         common = Replication(
             self.image,
             now_ms=lambda: self.now_ms,
@@ -47,6 +48,8 @@ class Leading:
 
     def _alter(self, key: PartitionKey, wanted: WantedIsr, told: Told) -> None:
         assert key == KEY
+        if self.has_too_little_memory:
+            raise MemoryError
         self.asked.append((wanted, told))
 
     def _altered(self) -> None:
@@ -97,6 +100,18 @@ def test_who_has_what_is_needed_is_asked_to_come_in_with_the_epoch_of_its_run() 
     it.fetch(THIRD, 50, needed=50)
     [(wanted, _)] = it.asked
     assert wanted == WantedIsr(5, [(ME, 10), (SECOND, -1), (THIRD, 30)], RECOVERED, 0)
+
+
+def test_what_could_not_be_asked_for_is_asked_for_with_the_next_fetch() -> None:
+    it = Leading()
+    it.has_too_little_memory = True
+    with pytest.raises(MemoryError):
+        it.fetch(THIRD, 100)
+    assert it.others.in_sync.state is IsrState.COMMITTED
+    assert list(it.others.in_sync.maximal_isr) == [ME, SECOND]
+    it.has_too_little_memory = False
+    it.fetch(THIRD, 100)
+    assert it.wanted() == [[ME, SECOND, THIRD]]
 
 
 def test_who_is_in_sync_or_asked_for_isnt_asked_for_again() -> None:

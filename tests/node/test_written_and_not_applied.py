@@ -1,0 +1,72 @@
+"""What is in a log is in force: where it can't be, the node stops, and the next start reads it from there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.replicas.leader import Leader
+from coordinator.group.store import GroupStore
+from coordinator.transaction.transaction_metadata import TransactionMetadata
+from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import Error
+from protocol.messages.producer_ids import InitProducerIdRequest
+from storage.producers.producer_state import ProducerStates
+from tests.node.transactional import Producer, ask, coordinating, state
+from tests.support.failing_calls import fail
+from tests.support.partition_logs import append as append_to
+from tests.support.partition_logs import open_log, produced
+from tests.support.whole_server import started
+
+
+async def test_an_offset_that_is_written_and_not_known_stops_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    fail(monkeypatch, GroupStore, "apply")
+    with pytest.raises(BrokenInvariantError):
+        producer.commit_offsets(5)
+
+
+async def test_a_transaction_whose_record_is_written_and_not_applied_stops_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    with monkeypatch.context() as patch:
+        fail(patch, TransactionMetadata, "apply")
+        with pytest.raises(BrokenInvariantError):
+            producer.end()
+    await node.stop()
+    again = await started(tmp_path)
+    assert state(again) == "CompleteCommit"
+
+
+async def test_what_a_coordinator_wrote_is_told_once_it_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await coordinating(tmp_path)
+    with monkeypatch.context() as patch:
+        fail(patch, Leader, "advance", at=0)
+        answer = ask(node, InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1_000), 5)
+        assert answer.answer() is answer
+        node.housekeeping.flush_due_logs()
+        assert answer.answer() is answer
+    node.housekeeping.flush_due_logs()
+    assert answer.answer().error_code == Error.NONE
+    assert state(node) == "Empty"
+
+
+def test_a_batch_whose_producer_is_not_known_by_it_breaks_an_invariant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its repetition would be written a second time."""
+    log = open_log(tmp_path)
+    append_to(log, produced(0))
+    fail(monkeypatch, ProducerStates, "apply_data")
+    with pytest.raises(BrokenInvariantError):
+        append_to(log, produced(1))
+    assert log.log_end_offset == 2
