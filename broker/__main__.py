@@ -29,8 +29,8 @@ def main() -> int:
     from broker.environment.computing import is_under_way
 
     if is_under_way():
-        # All that counts is closed. What is computed yet counts no more, and while it ends of itself, or unpacks while
-        # the interpreter ends, the process should be gone.
+        # All that counts is closed. What is still computed counts no more, and while it ends of itself, or unpacks
+        # while the interpreter ends, the process should be gone.
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -160,7 +160,7 @@ class Housekeeping:
     ) -> None:
         """Of those that are on their way to another directory both; of some alone, if it `concerns` some. One that the
         disk refuses keeps the others from nothing. Where there are many it goes on in later turns of the loop; what is
-        under way yet isn't begun anew."""
+        still under way isn't begun anew."""
         if what not in self._under_way:
             partitions = self._partitions.all()
             futures = [partition.move.log for partition in partitions if partition.move is not None]

@@ -116,8 +116,8 @@ class LogCleaner:
         self.look()
 
     def clean_now(self, partition: Partition, then: WhenCleaned, *, roll: bool = False) -> None:
-        """Compact the partition at once, whatever its ratio and lags are and though the cleaner be off; with `roll` the
-        active segment, too. `then` is told once all is done that may be: with None, or why it isn't.
+        """Compact the partition at once, whatever its ratio and lags are and even if the cleaner is off; with `roll`
+        the active segment, too. `then` is told once all is done that may be: with None, or why it isn't.
 
         Something that was compacted already is so again, for what has become old enough to go since.
         """

@@ -110,7 +110,7 @@ class HostedShards(Generic[ShardT]):
         reloads_in_new_epoch: bool,
     ) -> None:
         """`partition_count` of the topic once it is made; `make(runtime, leader_epoch)` is an empty shard; `content` is
-        what a log calls that which is in it.
+        how log lines call what is in it.
 
         `unreadable` is what is said of a partition that can't be read: NOT_COORDINATOR of groups, whose
         `CoordinatorRuntime` has failed then; COORDINATOR_LOAD_IN_PROGRESS of transactions, where Kafka's loading never

@@ -188,7 +188,7 @@ class _Work:
 
 
 def is_under_way() -> bool:
-    """Whether any thread computes yet, in whatever name."""
+    """Whether any thread is still computing, in whatever name."""
     return any(thread.name == _THREAD_NAME for thread in threading.enumerate())
 
 

@@ -1,5 +1,5 @@
 """ListPartitionReassignments (46), version 0 (KIP-455): those under way. A single node has none, but for a folder
-that a cluster of several nodes left amid one."""
+that a cluster of several nodes left in the middle of one."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class Later(Generic[R]):
     def abandon(self, on_failure: Callable[[BaseException], object] | None = None) -> None:
         """The client has hung up. An answer that is there already just goes nowhere.
 
-        `on_failure` is told of what the request fails with yet, or failed with before anybody took it.
+        `on_failure` is told of what the request still fails with, or failed with before anybody took it.
         """
         if self._state is _FAILED and self._outcome is not None:
             error = self._take_failure()

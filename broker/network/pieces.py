@@ -137,7 +137,7 @@ def in_pieces(request: Any, entries: EntryList, handle: Callable[[Any], Any]) ->
 
 
 def pieces(request: Any, entries: EntryList) -> Iterator[tuple[Any, bool]]:
-    """Each piece, and whether it begins amid an entry; None where much was left out since the last one."""
+    """Each piece, and whether it begins within an entry; None where much was left out since the last one."""
     repeats = Repeats() if entries.repeats is not None else None
     some: list[Any] = []
     room = entries.at_once

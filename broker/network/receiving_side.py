@@ -218,7 +218,7 @@ class ReceivingSide(SendingSide):
         return size
 
     def _move_into(self, size: int) -> None:
-        """What is left, to the front of another buffer: requests before it may be in use yet."""
+        """What is left, to the front of another buffer: requests before it may still be in use."""
         left = self._end - self._start
         fresh = bytearray(size)
         fresh[:left] = self._view[self._start : self._end]

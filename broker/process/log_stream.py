@@ -29,7 +29,7 @@ class LogStream:
         self._encoding = encoding
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
-        self._lock = threading.RLock()  # amid a line an object may be collected that logs a line
+        self._lock = threading.RLock()  # in the middle of a line an object may be collected that logs a line
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._dropped = 0

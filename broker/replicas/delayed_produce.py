@@ -64,7 +64,7 @@ class AwaitedAppend:
             self._waiter = self._leader.when_committed(self.end_offset, self._committed)
 
     def expire(self) -> None:
-        """It took too long: the records stay, and may be committed yet."""
+        """It took too long: the records stay, and may still be committed."""
         if self.commits:
             self._stop_waiting()
             if self.answer.error_code == Error.NONE:

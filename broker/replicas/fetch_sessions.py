@@ -6,7 +6,7 @@ tells. A request with a wrong epoch changes nothing.
 
 Of many partitions both go in turns of the loop. What a request says is put together beside the session, and taken over
 in one turn, the last: a client that hangs up before has changed nothing. What an answer tells is taken over as it is
-told; who hangs up amid that begins anew, with a full request, since it doesn't know what it missed.
+told; who hangs up during that begins anew, with a full request, since it doesn't know what it missed.
 """
 
 from __future__ import annotations

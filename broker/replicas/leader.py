@@ -36,7 +36,7 @@ def _in_sync(isr: tuple[int, ...]) -> frozenset[int]:
 
 
 class Leader:
-    """The role of a partition that is led here, from its first leader epoch here to the last one in a row."""
+    """The role of a partition for as long as it is led here, be it over several leader epochs."""
 
     __slots__ = (
         "_commits_alone",
@@ -78,7 +78,7 @@ class Leader:
         self._commits_alone = True  # so that a node that has no others pays nothing for the rule
 
     def begin_replication(self, key: PartitionKey, common: Replication) -> None:
-        """There are going to be other replicas. Nothing happens where there are some."""
+        """Other nodes are about to have replicas. Nothing happens where some have."""
         if self.replicas is None:
             from broker.replicas.led_replicas import LedReplicas
 
@@ -137,7 +137,8 @@ class Leader:
 
     @property
     def is_under_min_after_append(self) -> bool:
-        """Whether too few had what was committed just now: who is about to be in sync had it as well."""
+        """Whether too few had what was committed just now. A replica that is about to join the ISR counts, as in
+        Kafka's maximal ISR."""
         others = self.replicas
         return self.is_under_min_isr if others is None else len(others.in_sync.maximal_isr) < self.min_isr
 

@@ -24,7 +24,7 @@ log = logging.getLogger("barnabas.partitions")
 
 
 class LedReplicas:
-    """Of one partition, from its first leader epoch here to the last one in a row."""
+    """Of one partition for as long as it is led here, be it over several leader epochs."""
 
     __slots__ = ("_common", "_key", "_moved", "in_sync", "leader_id", "others")
 

@@ -7,8 +7,8 @@ NO_BROKER_EPOCH = -1  # of a follower that says none, or hasn't fetched
 
 
 class Replica:
-    """How far it is. It has caught up at the time of a fetch that asked for all that the leader had by then, or by the
-    fetch before."""
+    """How far its log is. It has caught up at the time of a fetch that asked for all that the leader had by then, or
+    by the fetch before."""
 
     __slots__ = (
         "broker_epoch",

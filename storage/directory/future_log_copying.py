@@ -64,7 +64,7 @@ def copy(
             raise KafkaError(
                 Error.KAFKA_STORAGE_ERROR, f"{present.directory} has no whole batch at offset {offset}"
             )
-    # no further: should the process end amid the move, the future log is opened with what is checkpointed of it
+    # no further: if the process ends during the move, the future log is opened with what is checkpointed of it
     future.update_high_watermark(present.high_watermark)
     if future.log_start_offset < present.log_start_offset <= future.log_end_offset:
         future.delete_records_before(present.log_start_offset)

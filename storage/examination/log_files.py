@@ -172,7 +172,7 @@ def _segment(
         is_torn = following is None and not expected.clean
         what = f"{segment.size - end} bytes from position {end} on, offset {end_offset}, are no whole batches"
         todo = (
-            "nothing, if the machine went down amid a write: a start cuts them off"
+            "nothing, if the machine went down during a write: a start cuts them off"
             if is_torn
             else FROM_A_COPY
         )

@@ -52,7 +52,7 @@ class Verifications(dict[int, VerificationGuard]):
             del self[producer_id]
 
     def forget_oldest(self, count: int) -> None:
-        """An append that shows one of them yet is refused."""
+        """An append that still shows one of them is refused."""
         for producer_id in [*islice(self, count)]:
             del self[producer_id]
 

@@ -26,6 +26,22 @@ UNTOLD_LINES = 8
 
 SOURCES = sources(*FLOORS, "barnabas")
 
+FUNCTION_LINES = 60
+LONG_FUNCTIONS = {
+    "broker.controller.broker_registration.register": "Kafka's checks of a registration, in their order",
+    "broker.handlers.describe_topic_partitions._described": "one list that a cursor cuts, topic for topic",
+    "broker.handlers.fetch._fetch": "each Fetch: which of five ways it goes on by",
+    "broker.handlers.incremental_alter_configs.handle": "Kafka's checks of the resources, in their order",
+    "broker.handlers.offset_commit.handle": "Kafka's checks of a commit, in their order",
+    "broker.handlers.txn_offset_commit.handle": "Kafka's checks of a commit, in their order",
+    "broker.network.connection._serve": "each request: a call more costs each",
+    "protocol.records.checks.validate": "each batch: Kafka's checks, in their order",
+    "protocol.records.walk.go_on": "each record: a call more costs each",
+    "storage.log.partition_log.append": "each batch: the steps of appending, in their order",
+    "storage.log.recovery._open": "what a start finds of a log, one after the other",
+}
+"""Functions that may be longer, and why."""
+
 VERBS = {"apply", "decode", "encode", "validate"}
 """Functions that are named with their module wherever they are called: `producer_snapshot.encode`."""
 
@@ -46,6 +62,17 @@ def places(found: list[Source]) -> list[str]:
 def test_no_file_is_longer_than_can_be_read_at_once() -> None:
     long = {source.place for source in SOURCES + sources("tests") if source.text.count("\n") > LINES}
     assert long == set()
+
+
+def test_no_function_is_longer_than_can_be_seen_at_once() -> None:
+    long = {
+        f"{source.name}.{node.name}"
+        for source in SOURCES
+        for node in source.nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES
+    }
+    assert long == LONG_FUNCTIONS.keys()
 
 
 def test_every_file_says_what_it_is_for() -> None:
