@@ -56,13 +56,3 @@ def run_in_turn(works: Sequence[Work]) -> list[Exception | None]:
         else:
             failures.append(None)
     return failures
-
-
-def run_at_once(work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
-    """A `Background` with neither threads nor delays: work is done before the call returns."""
-    try:
-        work()
-    except Exception as failure:
-        then(failure)
-    else:
-        then(None)

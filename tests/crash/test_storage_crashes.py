@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.background import run_at_once
 from storage.directory.log_directory import LogDirectory
 from storage.files import OPERATIONS
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import AppendOrigin, PartitionLog
 from tests.support.disk import files
+from tests.support.immediate_background import run_at_once
 from tests.support.killing import WRITES, Killer, run
 from tests.support.log_model import LogModel, Stored, committed_values, stored_batches
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, append, batch, marker

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from storage.background import run_at_once
 from storage.directory.log_directory import LogDirectory
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
 from tests.support.disk import files
+from tests.support.immediate_background import run_at_once
 from tests.support.killing import WRITES, let_go
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, append, batch, produced, values
 

@@ -31,13 +31,13 @@ from protocol.messages.broker_lifecycle import (
     BrokerRegistrationRequest,
     SupportedFeature,
 )
-from storage.background import run_at_once
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.disk_files import DiskFiles
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
 from tests.support import apache_kafka, waiting
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.immediate_background import run_at_once
 from tests.support.requirements import need_apache_kafka
 
 PATIENCE_S = 120.0

@@ -11,11 +11,11 @@ from broker.controller.metadata_log import MetadataLog
 from broker.controller.snapshots import SnapshotPolicy
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
-from storage.background import run_at_once
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
 from tests.support.disk import files
+from tests.support.immediate_background import run_at_once
 from tests.support.manual_clock import ManualClock
 
 NODE = 1

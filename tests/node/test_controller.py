@@ -18,12 +18,12 @@ from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.steps import Steps
 from protocol.wire.schema import Message
-from storage.background import run_at_once
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
 from tests.support.disk import files
+from tests.support.immediate_background import run_at_once
 from tests.support.manual_clock import ManualClock
 from tests.support.submitting import unexpected
 

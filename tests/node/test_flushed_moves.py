@@ -13,9 +13,10 @@ from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from protocol.records.records import build_batch
-from storage.background import Lane, run_at_once
+from storage.background import Lane
 from tests.support.disk import files
 from tests.support.held_syncs import HeldSyncs
+from tests.support.immediate_background import run_at_once
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
 from tests.support.topics import topics_of

@@ -23,12 +23,12 @@ from protocol.messages.topics import (
 )
 from protocol.records.records import build_batch
 from protocol.wire.schema import Message
-from storage.background import run_at_once
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
 from tests.support.disk import files
+from tests.support.immediate_background import run_at_once
 from tests.support.manual_clock import ManualClock
 from tests.support.submitting import unexpected
 

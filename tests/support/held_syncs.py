@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.background import Lane, Then, Work, run_at_once, run_in_turn
+from storage.background import Lane, Then, Work, run_in_turn
+from tests.support.immediate_background import run_at_once
 
 
 class HeldSyncs:

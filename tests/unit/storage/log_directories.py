@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from storage.background import Background, run_at_once
+from storage.background import Background
 from storage.directory.log_directory import LogDirectory
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
 from tests.support.disk import files
+from tests.support.immediate_background import run_at_once
 from tests.support.partition_logs import NOW_MS, TOPIC_ID
 
 UNIQUE = "0123456789abcdef" * 2

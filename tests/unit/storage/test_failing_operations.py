@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from storage.background import run_at_once
 from storage.directory.log_directory import LogDirectory
 from storage.files import LockedError
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
 from tests.support.disk import files
+from tests.support.immediate_background import run_at_once
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, append, batch, values
 from tests.unit.storage.log_directories import UNIQUE
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from storage.background import Background, run_at_once
+from storage.background import Background
 from storage.directory import future_log_copying
 from storage.directory.log_directory import LogDirectory
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
 from tests.support.disk import files
+from tests.support.immediate_background import run_at_once
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, HeldBackground, append, batch, open_log, values
 
 PLENTY = 1 << 20

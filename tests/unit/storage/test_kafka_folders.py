@@ -10,13 +10,13 @@ import pytest
 
 from protocol.records.batch import walk_batches
 from protocol.records.records import ABORT, read_control_type, read_records
-from storage.background import run_at_once
 from storage.checkpoints import HIGH_WATERMARK_FILE, read_offsets, read_partition_metadata
 from storage.directory.log_directory import METADATA_TOPIC, LogDirectory, PartitionFolder
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import AppendOrigin, PartitionLog
 from tests.support import kafka_folders
 from tests.support.disk import files
+from tests.support.immediate_background import run_at_once
 from tests.support.kafka_folders import DOWN, KILL, NAMES, NOW_MS, SNAPSHOT
 
 CONFIG = LogConfig(segment_bytes=1_048_576)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.background import Work, run_at_once, run_in_turn
+from storage.background import Work, run_in_turn
 from storage.directory.log_directory import METADATA_TOPIC, LogDirectory
 from storage.files import LockedError
 from storage.log.recovery import InconsistentTopicIdError
 from tests.support.disk import files
+from tests.support.immediate_background import run_at_once
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, HeldBackground, append, batch, values
 from tests.unit.storage.log_directories import UNIQUE, log_of, opened
 

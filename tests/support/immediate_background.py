@@ -1,0 +1,13 @@
+"""Background work without threads."""
+
+from storage.background import Lane, Then, Work
+
+
+def run_at_once(work: Work, then: Then, /, *, lane: Lane, delay_ms: int = 0) -> None:
+    """A `Background` with neither threads nor delays: work is done before the call returns."""
+    try:
+        work()
+    except Exception as failure:
+        then(failure)
+    else:
+        then(None)
