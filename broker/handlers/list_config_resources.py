@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING
 
 from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
 from broker.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from broker.controller.pause import Pause
 from broker.security.authorizer import Operation
 from broker.security.denials import allows_on_cluster
 from protocol.errors import Error
 from protocol.messages.configs import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -24,28 +30,42 @@ def handle(
     metadata: MetadataLog,
     authorizer: Authorizer,
     node_id: int,
+    turns: Turns,
     context: RequestContext,
     request: ListConfigResourcesRequest,
-) -> ListConfigResourcesResponse:
+) -> ListConfigResourcesResponse | Later[ListConfigResourcesResponse]:
     if not allows_on_cluster(authorizer, context, Operation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
     supported = RESOURCE_TYPES if context.api_version >= 1 else (CLIENT_METRICS_RESOURCE,)
     wanted = request.resource_types or supported
     if any(resource_type not in supported for resource_type in wanted):
         return ListConfigResourcesResponse(error_code=Error.UNSUPPORTED_VERSION)
-    image = metadata.image
-    names = {
-        GROUP_RESOURCE: [name for kind, name in image.configs if kind == GROUP_RESOURCE],
-        CLIENT_METRICS_RESOURCE: [name for kind, name in image.configs if kind == CLIENT_METRICS_RESOURCE],
+    return turns.answer(_listed(metadata.image, node_id, wanted), context)
+
+
+def _listed(
+    image: ClusterImage, node_id: int, wanted: Collection[int]
+) -> RequestSteps[ListConfigResourcesResponse]:
+    pause = Pause()
+    names: dict[int, list[str]] = {
+        GROUP_RESOURCE: [],
+        CLIENT_METRICS_RESOURCE: [],
         BROKER_LOGGER_RESOURCE: [str(node_id)],
         BROKER_RESOURCE: [str(node_id)],
         TOPIC_RESOURCE: [*image.topics],
     }
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_name=name, resource_type=resource_type)
-            for resource_type, found in names.items()
-            if resource_type in wanted
-            for name in found
-        ]
-    )
+    if names.keys() & {GROUP_RESOURCE, CLIENT_METRICS_RESOURCE} & {*wanted}:
+        for kind, name in [*image.configs]:  # which may change in between
+            if pause.is_due():
+                yield None
+            if kind in (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE):
+                names[kind].append(name)
+    response = ListConfigResourcesResponse()
+    for resource_type, found in names.items():
+        if resource_type not in wanted:
+            continue
+        for name in found:
+            if pause.is_due():
+                yield None
+            response.config_resources.append(ConfigResource(resource_name=name, resource_type=resource_type))
+    return response

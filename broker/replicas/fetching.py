@@ -11,6 +11,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.records.batch import CorruptRecordError
 from storage.log.leader_epochs import UNDEFINED_OFFSET
+from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
     from broker.replicas.fetch_targets import FetchTarget
@@ -25,6 +26,10 @@ READ_UNCOMMITTED = 0  # IsolationLevel
 READ_COMMITTED = 1
 MOST_READ_AT_ONCE = 256 * 1024
 """What an answer holds of records until its client takes it; all others stay in their files."""
+MOST_ABORTED = 5_000
+"""Aborted transactions that one answer lists. Where there are more, a reader of committed records is given fewer of
+them, and comes again: the list, unlike the records, is made and encoded in one turn of the loop."""
+ABORTED_OF_EACH = 50  # of each partition at least
 PARTITION_AT_ONCE_BYTES = 64 * 1024  # of one partition that has no more
 FIRST_VERSION_AT_FOLLOWERS = 11  # KIP-392: a consumer may read from any replica
 
@@ -83,6 +88,7 @@ class Reading:
     """
 
     __slots__ = (
+        "_aborted_left",
         "_at_once_left",
         "_left",
         "_partitions",
@@ -183,6 +189,7 @@ class Reading:
         self.must_answer = False
         self._left = self.parameters.max_bytes
         self._at_once_left = MOST_READ_AT_ONCE
+        self._aborted_left = MOST_ABORTED
         self.results: Results = []
 
     def _go_on_from(self, before: Reading) -> None:
@@ -190,6 +197,7 @@ class Reading:
         self.must_answer = before.must_answer
         self._left = before._left
         self._at_once_left = before._at_once_left
+        self._aborted_left = before._aborted_left
 
     def _learn_positions(self) -> None:
         """What a follower asks for tells what it has (Kafka: `Partition.updateFollowerFetchState`)."""
@@ -244,11 +252,15 @@ class Reading:
                 raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
             bound = parameters.bound(partition)
             if offset < bound:
+                aborted_bound = LONG_MAX
+                if parameters.read_committed:
+                    most = self._aborted_left if self._aborted_left > ABORTED_OF_EACH else ABORTED_OF_EACH
+                    aborted_bound = log.bound_by_aborted(offset, most)
                 max_bytes, left, at_once = target.partition_max_bytes, self._left, self._at_once_left
                 read = log.read(
                     offset,
                     max_bytes if max_bytes < left else left,
-                    bound,
+                    min(bound, aborted_bound),
                     min_one_batch=self.bytes_read == 0,
                     at_once=at_once if at_once < PARTITION_AT_ONCE_BYTES else PARTITION_AT_ONCE_BYTES,
                 )
@@ -256,8 +268,9 @@ class Reading:
                 if parameters.read_committed:
                     aborted = [
                         AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
-                        for entry in log.aborted_transactions(offset, read)
+                        for entry in log.aborted_transactions(offset, read, aborted_bound)
                     ]
+                    self._aborted_left -= len(aborted)
                 size = len(records)
                 self._at_once_left = at_once - size
                 if rest is not None:

@@ -161,6 +161,18 @@ class TransactionIndex:
             run, start = run + 1, 0
         return found, False
 
+    def marker_behind(self, offset: int, count: int) -> int | None:
+        """The offset of the last one of so many markers from the offset on; None where there are no more than these."""
+        if self.count <= count:
+            return None
+        read = self._content()
+        run = bisect_left(read.ends, offset)
+        last = run * _RUN + bisect_left(read.run(run), offset, key=_last_offset) + count - 1
+        if last + 1 >= self.count:
+            return None
+        found: int = _RECORD.unpack_from(read.data, last * RECORD_SIZE)[_LAST_OFFSET]
+        return found
+
     def truncate_to(self, offset: int) -> None:
         """Drops the transactions whose marker is at or above the offset."""
         read = self._content()

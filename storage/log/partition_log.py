@@ -33,7 +33,7 @@ from storage.log import (
     syncing,
     truncation,
 )
-from storage.log.log_config import LogConfig
+from storage.log.log_config import LONG_MAX, LogConfig
 from storage.log.log_state import Jitter, LogPorts, LogState
 from storage.log.reads import ALL
 from storage.log.results import AbortedTransaction, AppendOrigin, AppendResult, ReadResult, TimestampOffset
@@ -113,10 +113,9 @@ class PartitionLog(LogState):
         """Appends one batch of format 2, patching its base offset and leader epoch in place.
 
         The batch was checked before (CRC, records, times); `header` is what `read_header` says of it *after* those
-        checks, if the caller has it. `guard` is what `start_verification` gave for a transactional batch; `marker` is
-        what a control batch says, if the caller has it. Where anything else than BrokenInvariantError is raised
-        nothing is changed, except that the log may have rolled, and the leader epoch begun, as in Kafka. The high
-        watermark is the caller's to move.
+        checks, if the caller has it, and `marker` what a control batch says. `guard` is what `start_verification` gave
+        for a transactional batch. Where anything else than BrokenInvariantError is raised nothing is changed, except
+        that the log may have rolled, and the leader epoch begun, as in Kafka. The high watermark is the caller's.
 
         Raises `KafkaError`: RECORD_LIST_TOO_LARGE, INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR. `BrokenInvariantError` where the batch
@@ -215,9 +214,16 @@ class PartitionLog(LogState):
         return reads.available_bytes(self, offset, upper_bound)
 
     @told_to_clients
-    def aborted_transactions(self, fetch_offset: int, result: ReadResult) -> list[AbortedTransaction]:
-        """Those that a read_committed consumer must drop from what was read, in the order of their markers."""
-        return reads.aborted_transactions(self, fetch_offset, result)
+    def bound_by_aborted(self, offset: int, most: int) -> int:
+        """See `reads.bound_by_aborted`."""
+        return reads.bound_by_aborted(self, offset, most)
+
+    @told_to_clients
+    def aborted_transactions(
+        self, fetch_offset: int, result: ReadResult, upper_bound: int = LONG_MAX
+    ) -> list[AbortedTransaction]:
+        """See `reads.aborted_transactions`."""
+        return reads.aborted_transactions(self, fetch_offset, result, upper_bound)
 
     @told_to_clients
     def offset_for_timestamp(self, timestamp_ms: int, effort: Effort = ANY) -> TimestampOffset | None:

@@ -17,6 +17,7 @@ from protocol.records.batch import (
     walk_batches,
 )
 from storage.file_range import FileRange
+from storage.log.log_config import LONG_MAX
 from storage.log.log_state import LogState
 from storage.log.read_positions import ReadPositions
 from storage.log.results import AbortedTransaction, ReadResult, new_tuple
@@ -250,11 +251,22 @@ def _remember_torn_in_file(log: LogState, segment: Segment, position: int, end: 
         _remember(log, next_offset, segment.base_offset, at)
 
 
-def aborted_transactions(log: LogState, fetch_offset: int, result: ReadResult) -> list[AbortedTransaction]:
+def bound_by_aborted(log: LogState, offset: int, most: int) -> int:
+    """Up to where may be read from the offset on, in one segment, so that there are no more than so many markers of
+    aborts below; LONG_MAX where there are no more."""
+    slot = bisect_right(log.segments.base_offsets, offset) - 1
+    marker = log.segments.row[slot].txn_index.marker_behind(offset, most) if slot >= 0 else None
+    return LONG_MAX if marker is None else marker + 1
+
+
+def aborted_transactions(
+    log: LogState, fetch_offset: int, result: ReadResult, upper_bound: int = LONG_MAX
+) -> list[AbortedTransaction]:
     """Those that a read_committed consumer must drop from what was read, in the order of their markers.
 
     The bound is the first index entry behind what was read, since the batches themselves aren't looked at: so
-    transactions may be listed that began behind the last record returned, as in Kafka.
+    transactions may be listed that began behind the last record returned, as in Kafka; but none at or above
+    `upper_bound`.
     """
     slot = bisect_left(log.segments.base_offsets, result.segment_base_offset)
     if result.position < 0 or slot == len(log.segments.row):
@@ -263,6 +275,7 @@ def aborted_transactions(log: LogState, fetch_offset: int, result: ReadResult) -
     if bound is None:
         next_base_offset = log.segments.next_base_offset(slot)
         bound = log.log_end_offset if next_base_offset is None else next_base_offset
+    bound = min(bound, upper_bound)
     aborted = []
     for segment in log.segments.row[slot:]:
         found, complete = segment.txn_index.collect(fetch_offset, bound)

@@ -337,3 +337,16 @@ def test_a_transaction_index_that_makes_no_sense_is_noticed(tmp_path: Path, dama
     path = Path(index.file.path)
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
     assert not TransactionIndex(files, index.file.path).is_sane(0)
+
+
+def test_behind_how_many_markers_a_reader_may_be_stopped(tmp_path: Path) -> None:
+    index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
+    for number in range(1_000):
+        index.append(AbortedTxn(1, 2 * number, 2 * number + 1, 2 * number))
+    assert index.marker_behind(0, 1) == 1
+    assert index.marker_behind(0, 999) == 1_997
+    assert index.marker_behind(2, 300) == 601
+    assert index.marker_behind(1_001, 499) == 1_997
+    assert index.marker_behind(1_001, 500) is None
+    assert index.marker_behind(0, 1_000) is None
+    assert index.marker_behind(5_000, 1) is None
