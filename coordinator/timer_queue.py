@@ -7,10 +7,13 @@ the queue looks again when the old one comes up.
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Callable, Hashable
 
 FORGOTTEN_BEFORE_SWEEP = 256
+
+
+def _never() -> bool:
+    return False
 
 
 class _Timer:
@@ -70,35 +73,27 @@ class TimerQueue:
             self._forgotten -= 1
         return queue[0][0] if queue else None
 
-    def fire_due(self) -> None:
-        """Call back whatever is due; an exception leaves the rest for later.
+    def fire_due(self, is_over: Callable[[], bool] = _never) -> None:
+        """Call back whatever is due, as long as the turn isn't over; an exception leaves the rest for later.
 
         What is scheduled meanwhile waits for the next call, even if it is due at once: timers that bring each other
         about would keep everybody else waiting.
         """
-        due: deque[tuple[Hashable, _Timer]] = deque()
+        last = self._sequence
         while (next_ms := self.next_ms) is not None and next_ms <= self._now_ms():
-            _, _, key, timer = heapq.heappop(self._queue)
-            if timer.deadline_ms > self._now_ms():
+            _, sequence, key, timer = self._queue[0]
+            if sequence > last:
+                return
+            heapq.heappop(self._queue)
+            if timer.deadline_ms > self._now_ms():  # put off
                 timer.queued_ms = timer.deadline_ms
                 self._push(key, timer)
-            else:
-                due.append((key, timer))
-        try:
-            while due:
-                key, timer = due.popleft()
-                if timer.callback is None:  # cancelled by one before it
-                    self._forgotten = max(self._forgotten - 1, 0)
-                elif timer.deadline_ms > self._now_ms():  # put off by one before it
-                    timer.queued_ms = timer.deadline_ms
-                    self._push(key, timer)
-                else:
-                    del self._timers[key]
-                    timer.callback()
-        finally:
-            for key, timer in due:
-                timer.queued_ms = timer.deadline_ms
-                self._push(key, timer)
+                continue
+            del self._timers[key]
+            assert timer.callback is not None  # `next_ms` has dropped those that were cancelled
+            timer.callback()
+            if is_over():
+                return
 
     def _push(self, key: Hashable, timer: _Timer) -> None:
         self._sequence += 1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 
 from broker.environment.clock import Clock
 from broker.environment.scheduler import Scheduled, Scheduler
-from broker.environment.watchdog import LONGEST_HOLD_S, Watchdog
+from broker.environment.watchdog import LONGEST_HOLD_S, TURN_S, Watchdog
 from coordinator.timer_queue import TimerQueue
 from protocol.broken_invariant import stops_the_broker
 
@@ -26,6 +26,7 @@ class LoopTimers:
     ) -> None:
         self._clock = clock
         self._watchdog = watchdog
+        self._monotonic_s = clock.monotonic_s if watchdog is None else watchdog.monotonic_s
         self._call_later = scheduler.call_later
         self._failed = failed
         self._queue = TimerQueue(self._now_ms)
@@ -54,27 +55,34 @@ class LoopTimers:
             self._handle = None
 
     def fire_due(self) -> None:
-        """Call back whatever is due by the clock. A failure of one is logged, and stops none of the others."""
+        """Call back whatever is due by the clock; where that is much, the rest in later turns. A failure of one is
+        logged, and stops none of the others."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
         self._firing = True
-        began_s = self._watchdog.monotonic_s() if self._watchdog is not None else 0.0
+        began_s = self._monotonic_s()
+
+        def is_over() -> bool:
+            return self._monotonic_s() - began_s > TURN_S
+
         try:
             while True:
                 try:
-                    self._queue.fire_due()
+                    self._queue.fire_due(is_over)
                 except Exception as error:
                     log.exception("a timer failed")
                     if stops_the_broker(error):
                         self._failed(error)
                         return
+                    if is_over():
+                        break
                 else:
                     break
         finally:
             self._firing = False
         if self._watchdog is not None:
-            took_s = self._watchdog.monotonic_s() - began_s
+            took_s = self._monotonic_s() - began_s
             if took_s > LONGEST_HOLD_S:
                 self._watchdog.held("A timer", "", took_s)
         self._look_again()

@@ -29,6 +29,7 @@ ABORTS_PER_TURN = 100
 _ABORT = ("abort timed out transactions",)
 _ABORT_REST = ("abort the rest of them",)
 _EXPIRE = ("remove expired transactional ids",)
+_EXPIRE_REST = ("remove the rest of them",)
 
 
 class TransactionExpiry:
@@ -55,6 +56,7 @@ class TransactionExpiry:
         self._manager.runtime.cancel(_ABORT)
         self._manager.runtime.cancel(_ABORT_REST)
         self._manager.runtime.cancel(_EXPIRE)
+        self._manager.runtime.cancel(_EXPIRE_REST)
 
     def _every(self, key: tuple[str], interval_ms: int, step: Callable[[], None]) -> None:
         def go_on() -> None:
@@ -105,19 +107,27 @@ class TransactionExpiry:
     def remove_expired(self) -> None:
         """Forget the ids that nothing has happened to for long, with a tombstone each."""
         limit_ms = self._manager.runtime.now_ms() - self._settings.transactional_id_expiration_ms
+        expired = [each for each in self._manager.transactions.values() if _is_expired(each, limit_ms)]
+        self._bury_some(deque(expired), limit_ms)
+
+    def _bury_some(self, waiting: deque[TransactionMetadata], limit_ms: int) -> None:
+        """With one batch of tombstones; the others have turns of their own."""
         batch: list[TransactionMetadata] = []
         size_bytes = 0
-        for metadata in [*self._manager.transactions.values()]:
-            if not _is_expired(metadata, limit_ms):
-                continue
-            key_bytes = len(encode_key(metadata.transactional_id))
-            if batch and size_bytes + key_bytes > TOMBSTONES_BYTES:
+        try:
+            while waiting:
+                metadata = waiting[0]
+                size_bytes += len(encode_key(metadata.transactional_id))
+                if batch and size_bytes > TOMBSTONES_BYTES:
+                    break
+                waiting.popleft()
+                if _is_expired(metadata, limit_ms):  # still
+                    batch.append(metadata)
+            if batch:
                 self._bury(batch)
-                batch, size_bytes = [], 0
-            batch.append(metadata)
-            size_bytes += key_bytes
-        if batch:
-            self._bury(batch)
+        finally:
+            if waiting and self._is_ticking:  # not where burying the first of them had the shard unloaded
+                self._manager.runtime.schedule(_EXPIRE_REST, 0, partial(self._bury_some, waiting, limit_ms))
 
     def _bury(self, batch: list[TransactionMetadata]) -> None:
         self._manager.bury(batch, partial(_log_burial, len(batch)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.environment.scheduler import LoopScheduler
 from broker.environment.timers import LoopTimers
+from broker.environment.watchdog import TURN_S
 from broker.handlers import HANDLERS
 from broker.network.context import RequestContext
 from broker.server import Server
@@ -282,6 +284,26 @@ async def test_a_timer_that_fails_stops_no_other() -> None:
     timers.fire_due()
 
     assert (fired, failures) == (["b"], [])
+    timers.stop()
+
+
+async def test_timers_that_are_due_together_and_take_long_let_others_in_between() -> None:
+    clock = ManualClock()
+    timers = LoopTimers(clock, LoopScheduler(), lambda error: None)
+    heard: list[str] = []
+
+    def slow(name: str) -> None:
+        heard.append(name)
+        clock.advance_ms(int(TURN_S * 1000) + 1)
+        asyncio.get_running_loop().call_soon(heard.append, "another")
+
+    for name in ("a", "b", "c"):
+        timers.schedule(name, 10, partial(slow, name))
+    clock.advance_ms(10)
+    timers.fire_due()
+    while heard.count("another") < 3:
+        await asyncio.sleep(0)
+    assert heard == ["a", "another", "b", "another", "c", "another"]
     timers.stop()
 
 

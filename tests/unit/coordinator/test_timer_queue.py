@@ -121,6 +121,21 @@ def test_after_a_failure_the_other_timers_still_fire(clockwork: Clockwork) -> No
     assert clockwork.go_to(5) == [("a", 5), ("b", 5)]
 
 
+def test_what_is_left_when_the_turn_is_over_fires_in_the_next_ones_and_ahead_of_what_comes(
+    clockwork: Clockwork,
+) -> None:
+    clockwork.schedule("a", 1, lambda: clockwork.schedule("at once", 0))
+    for key in ("b", "c", "d"):
+        clockwork.schedule(key, 1)
+    clockwork.queue.cancel("c")
+    clockwork.now_ms = 1
+    fired = []
+    while clockwork.queue.next_ms is not None:
+        clockwork.queue.fire_due(lambda: True)
+        fired.append([key for key, _ in clockwork.fired])
+    assert fired == [["a"], ["a", "b"], ["a", "b", "d"], ["a", "b", "d", "at once"]]
+
+
 @pytest.mark.limit("coordinator.timer_queue.FORGOTTEN_BEFORE_SWEEP")
 def test_what_was_cancelled_does_not_pile_up(clockwork: Clockwork) -> None:
     for number in range(10 * FORGOTTEN_BEFORE_SWEEP):

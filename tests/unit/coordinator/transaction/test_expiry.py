@@ -236,6 +236,21 @@ def test_many_tombstones_go_in_batches_of_bounded_size() -> None:
     assert sorted(batches)[-2] <= TOMBSTONES_BYTES
 
 
+def test_ids_that_expire_together_go_a_batch_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "TOMBSTONES_BYTES", 100)
+    it = Coordinator()
+    it.configure(transactional_id_expiration_ms=HOUR_MS)
+    for index in range(20):
+        it.init(name=f"{index:020}")
+    it.runtime.elapsed_ms += 2 * HOUR_MS
+    turns = []
+    it.shard.expiry.remove_expired()
+    while it.shard.transactions:
+        turns.append(len(it.shard.transactions))
+        it.runtime.timers.fire_due(lambda: True)
+    assert [*dict.fromkeys(turns)] == [16, 12, 8, 4]  # the look for timeouts has a turn of its own
+
+
 def test_time_is_not_looked_at_where_there_is_no_id() -> None:
     it = of_many_days()
     it.shard.start()
