@@ -48,7 +48,7 @@ class BrokerMetadataPublisher:
         """At the start: settings first, then the partitions, then what is read from them."""
         to = self._subscribers
         at_once(self._publish_settings())
-        to.groups.follow(to.partitions.open_all(self._metadata.image))
+        at_once(to.groups.follow(to.partitions.open_all(self._metadata.image)))
         to.transactions.follow()  # after the groups: it may end transactions, and their offsets
         self._metadata.on_change = self._publish
 
@@ -58,7 +58,7 @@ class BrokerMetadataPublisher:
     def _publish(self) -> Steps[None]:
         to = self._subscribers
         yield from self._publish_settings()
-        to.groups.follow((yield from to.partitions.follow(self._metadata.image)))
+        yield from to.groups.follow((yield from to.partitions.follow(self._metadata.image)))
         to.transactions.follow()
 
     def _publish_settings(self) -> Steps[None]:

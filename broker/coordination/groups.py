@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from broker.config.group_config import consumer_timeouts
 from broker.controller.image import GROUP_RESOURCE
+from broker.controller.pause import Pause
 from broker.coordination.cluster_topics import ClusterTopics
 from broker.coordination.hosted_shards import HostedShards
 from broker.network.later import Later
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from coordinator.group.member_memory import MemberMemory
     from coordinator.group.settings import GroupSettings
     from coordinator.group.shard import GroupShard
+    from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.coordination")
 
@@ -174,9 +176,9 @@ class Groups:
 
     # --- following the metadata -----------------------------------------------------------------------------
 
-    def follow(self, changes: TopicChanges) -> None:
+    def follow(self, changes: TopicChanges) -> Steps[None]:
         """The metadata changed, and the partitions with it: shards come and go, learn of the topics that changed, and
-        forget the offsets of those that were removed."""
+        forget the offsets of those that were removed. No topic of such a name is created before that is over."""
         self._shards.follow()
         names, created = self._topics.follow(changes)
         changed = frozenset(names)  # once: there may be a shard for each of thousands of them
@@ -184,7 +186,8 @@ class Groups:
             self._shards.tell(lambda shard: shard.topics_changed(changed, created=created))
         if changes.removed:
             gone = [(each.name, each.topic_id) for each in changes.removed]
-            self._shards.tell(lambda shard: self._forget(shard, gone))
+            pause = Pause()
+            yield from self._shards.tell_in_steps(lambda shard: self._forget(shard, gone, pause))
 
     def stop_loading(self) -> None:
         """What isn't loaded yet won't be."""
@@ -197,9 +200,11 @@ class Groups:
             steps.close()
 
     @staticmethod
-    def _forget(shard: GroupShard, topics: Sequence[tuple[str, bytes]]) -> None:
+    def _forget(shard: GroupShard, topics: Sequence[tuple[str, bytes]], pause: Pause) -> Steps[None]:
         try:
-            shard.forget_topics(topics)
+            for keys in shard.forget_topics(topics):
+                if pause.is_due(keys):
+                    yield
         except KafkaError as error:
             log.warning("the offsets of deleted topics stay: %s", error)
 

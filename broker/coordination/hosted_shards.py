@@ -26,6 +26,7 @@ from broker.replicas.leader import Leader
 from coordinator.java.hashes import partition_of_key
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
+from protocol.steps import Steps, at_once
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
@@ -178,6 +179,14 @@ class HostedShards(Generic[ShardT]):
                 what(hosted.shard)
             elif hosted.is_loading:
                 hosted.to_tell.append(what)
+
+    def tell_in_steps(self, what: Callable[[ShardT], Steps[None]]) -> Steps[None]:
+        """As `tell`, for what may be long; a shard that isn't loaded yet is told at once when it is."""
+        for hosted in [*self._hosted.values()]:
+            if hosted.shard is not None:
+                yield from what(hosted.shard)
+            elif hosted.is_loading:
+                hosted.to_tell.append(lambda shard: at_once(what(shard)))
 
     # --- following the partitions ---------------------------------------------------------------------------
 

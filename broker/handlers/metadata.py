@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.assigned_directories import offline_replicas
 from broker.controller.image import NO_LEADER, PartitionImage, TopicImage
+from broker.controller.pause import Pause
 from broker.controller.topic_names import invalid_name_reason, is_internal
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, in_turns, portions
@@ -42,6 +43,12 @@ if TYPE_CHECKING:
     from broker.security.authorizer import Authorizer
 
 
+PARTITIONS_PER_TURN = 5_000
+"""So many partitions are described in one turn of the loop, at some 2.5 µs each."""
+TOPIC_COST = 5
+"""What a topic counts as beside its partitions."""
+
+
 class _Topics(NamedTuple):
     """What answers are made of."""
 
@@ -53,20 +60,16 @@ class _Topics(NamedTuple):
     context: RequestContext
 
     def all(self) -> RequestSteps[_Described]:
-        found = _Described()
-
-        def describe(some: Sequence[TopicImage]) -> None:
-            found.known.extend(self._described(topic) for topic in some if self._allows(DESCRIBE, topic.name))
-
-        yield from in_turns([*self.metadata.image.topics.values()], describe)
+        found, pause = _Described(), Pause(PARTITIONS_PER_TURN)
+        for topic in [*self.metadata.image.topics.values()]:
+            if self._allows(DESCRIBE, topic.name):
+                found.known.append(self._described(topic))
+                if pause.is_due(TOPIC_COST + len(topic.partitions)):
+                    yield None
         return found
 
     def by_id(self, ids: Sequence[bytes]) -> RequestSteps[_Described]:
-        found = _Described()
-        yield from in_turns(ids, lambda some: self._find_by_id(some, found))
-        return found
-
-    def _find_by_id(self, ids: Sequence[bytes], found: _Described) -> None:
+        found, pause = _Described(), Pause(PARTITIONS_PER_TURN)
         for topic_id in ids:
             topic = self.metadata.image.topics_by_id.get(topic_id)
             if topic is None:
@@ -75,13 +78,16 @@ class _Topics(NamedTuple):
                 found.known.append(self._described(topic))
             else:
                 found.refused.append(_refused(Error.TOPIC_AUTHORIZATION_FAILED, None, topic_id))
+            if pause.is_due(TOPIC_COST if topic is None else TOPIC_COST + len(topic.partitions)):
+                yield None
+        return found
 
     def by_name(self, names: Sequence[str], *, create: bool) -> RequestSteps[_Described]:
         """What is missing is created, a portion at a time, and told once that is committed: whoever is told of it finds
         it there."""
-        found = _Described()
+        found, pause = _Described(), Pause(PARTITIONS_PER_TURN)
         for some in portions(names):
-            missing = self._find_by_name(some, found)
+            missing = yield from self._find_by_name(some, found, pause)
             if missing and create:
                 missing = yield from self._create(missing, found)
             self._tell_missing(missing, found)
@@ -89,7 +95,9 @@ class _Topics(NamedTuple):
                 yield None
         return found
 
-    def _find_by_name(self, names: Sequence[str], found: _Described) -> Sequence[str]:
+    def _find_by_name(
+        self, names: Sequence[str], found: _Described, pause: Pause
+    ) -> RequestSteps[Sequence[str]]:
         """Returns those that are missing."""
         missing = []
         for name in names:
@@ -100,6 +108,8 @@ class _Topics(NamedTuple):
                 missing.append(name)  # for this answer it stays so
             else:
                 found.known.append(self._described(topic))
+                if pause.is_due(len(topic.partitions)):
+                    yield None
         return missing
 
     def _create(self, missing: Sequence[str], found: _Described) -> RequestSteps[Sequence[str]]:

@@ -10,7 +10,7 @@ reads too, waits at the gate: `ask` and `ask_for_later` see to that for one that
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
@@ -243,9 +243,9 @@ class GroupShard:
         """All that the group has committed."""
         return fetching_offsets.fetch_all_offsets(self.offsets, group_id, require_stable=require_stable)
 
-    def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> None:
-        """Topics (name, id) were deleted: their offsets go. Raises KafkaError where that can't be recorded."""
-        self._expiry.forget_topics(topics)
+    def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> Iterator[int]:
+        """See `OffsetExpiry.forget_topics`."""
+        return self._expiry.forget_topics(topics)
 
     # --- administration -------------------------------------------------------------------------------------
 

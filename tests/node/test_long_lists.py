@@ -5,14 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-from broker.controller.image import GROUP_RESOURCE
+import pytest
+
+from broker.controller.image import GROUP_RESOURCE, TopicChanges
 from broker.controller.pause import PER_STEP
-from broker.handlers import list_config_resources
+from broker.handlers import list_config_resources, metadata
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.security.principal import ANONYMOUS
+from coordinator.group.offsets import store
+from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from protocol.messages import metadata_records as records
 from protocol.messages.configs import ListConfigResourcesRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.topics import CreatableTopic
+from tests.node.transactional import coordinating
+from tests.support.topics import topics_of
 from tests.support.whole_server import started, take_turns
 
 
@@ -41,3 +49,40 @@ async def test_config_resources_are_listed_in_turns_where_there_are_many(tmp_pat
     assert turns >= 3
     take_turns(node)
     assert [each.resource_name for each in later.answer().config_resources] == names
+
+
+@pytest.mark.parametrize("named", ["all", "by name", "by id"])
+async def test_a_turn_of_metadata_ends_by_the_partitions_that_it_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setattr(metadata, "PARTITIONS_PER_TURN", 50)
+    node = await started(tmp_path)
+    for name in ("a", "b", "c"):
+        topics_of(node).create([CreatableTopic(name=name, num_partitions=40, replication_factor=1)])
+    known = node.metadata.image.topics
+    asked = {
+        "all": None,
+        "by name": [MetadataRequestTopic(name=name) for name in known],
+        "by id": [MetadataRequestTopic(name=None, topic_id=topic.topic_id) for topic in known.values()],
+    }[named]
+    context = SimpleNamespace(api_version=12, listener_name="PLAINTEXT", principal=ANONYMOUS)
+    later = with_ports(metadata.handle, node)(context, MetadataRequest(topics=asked))
+    assert isinstance(later, Later)
+    take_turns(node)
+    assert [len(topic.partitions) for topic in later.answer().topics] == [40, 40, 40]
+
+
+async def test_the_offsets_of_a_deleted_topic_go_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "KEYS_AT_ONCE", 10)
+    node = await coordinating(tmp_path)
+    [shard] = node.groups.all_shards()
+    offset = CommittedOffset(0, -1, "", 0)
+    keys = [OffsetKey(f"g{number}", "t", 0) for number in range(4 * PER_STEP)]
+    shard.journal.write_in_parts(OffsetRecord(key, offset) for key in keys)
+    left: list[int] = []
+    gone = TopicChanges({}, [node.metadata.image.topics["t"]])
+    for _ in node.groups.follow(gone):
+        left.append(len(shard.offsets.committed))
+    assert left == [3 * PER_STEP, 2 * PER_STEP, PER_STEP, 0]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from coordinator.group.kinds import Group
+from coordinator.group.offsets.store import KEYS_AT_ONCE
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord, OffsetKey, OffsetRecord
 from protocol.errors import KafkaError
@@ -101,10 +102,12 @@ class OffsetExpiry:
                     all_expired = False
         return keys, all_expired
 
-    def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> None:
-        """Topics (name, id) were deleted: their offsets go at once. Raises KafkaError where that can't be recorded."""
+    def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> Iterator[int]:
+        """Topics (name, id) were deleted: their offsets go. Others may be served after each step, and what it yields is
+        how many keys that was about. Raises KafkaError where that can't be recorded."""
         gone: dict[str, list[bytes]] = {}
         for name, topic_id in topics:
             gone.setdefault(name, []).append(topic_id)
-        keys = self._store.offsets.keys_of_topics(gone)
-        self._journal.write_in_parts(OffsetRecord(key, None) for key in keys)
+        for keys in self._store.offsets.keys_of_topics(gone):
+            self._journal.write_in_parts(OffsetRecord(key, None) for key in keys)
+            yield len(keys) or KEYS_AT_ONCE

@@ -5,9 +5,14 @@ Only records change it: `apply`, and `end_transaction` for a marker.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
+from itertools import islice
 
 from coordinator.group.records import CommittedOffset, OffsetKey
+
+KEYS_AT_ONCE = 500
+GROUPS_AT_ONCE = 2_000
+"""Of groups that are looked through, and keys that are found in them, others being served in between."""
 
 OffsetsByTopic = dict[str, dict[int, CommittedOffset]]
 
@@ -48,24 +53,39 @@ class OffsetStore:
         pending = (OffsetKey(group_id, *place) for place in self._open.get(group_id, {}))
         return keys + [key for key in pending if self.get(key) is None]
 
-    def keys_of_topics(self, gone: Mapping[str, Container[bytes]]) -> list[OffsetKey]:
-        """The keys whose offsets are of topics that go, by name and ids: those with such an id, and those with none."""
-        found: dict[OffsetKey, None] = {}
-        if not self.committed and not self._pending:
-            return []  # as in most of the shards, each of which is told of thousands of topics at once
+    def keys_of_topics(self, gone: Mapping[str, Container[bytes]]) -> Iterator[list[OffsetKey]]:
+        """The keys whose offsets are of topics that go, by name and ids: those with such an id, and those with none.
+        Some at a time, which may be taken away before the next ones are asked for; perhaps none, where many groups have
+        none."""
         zero = bytes(16)
-        for group_id, topics in self.committed.items():
-            for topic in gone if len(gone) < len(topics) else topics:  # whichever are fewer
+
+        def goes(topic: str, offset: CommittedOffset) -> bool:
+            return offset.topic_id == zero or offset.topic_id in gone[topic]
+
+        found: list[OffsetKey] = []
+        looked_at = 0
+        for group_id in [*self.committed]:
+            topics = self.of_group(group_id)
+            for topic in [*gone] if len(gone) < len(topics) else [*topics]:  # whichever are fewer
                 if topic not in topics or topic not in gone:
                     continue
-                for partition, offset in topics[topic].items():
-                    if offset.topic_id == zero or offset.topic_id in gone[topic]:
-                        found[OffsetKey(group_id, topic, partition)] = None
-        for pending in self._pending.values():
-            for key, offset in pending.items():
-                if key.topic in gone and (offset.topic_id == zero or offset.topic_id in gone[key.topic]):
-                    found[key] = None
-        return [*found]
+                for partition, offset in [*topics[topic].items()]:
+                    if goes(topic, offset):
+                        found.append(OffsetKey(group_id, topic, partition))
+                    if len(found) >= KEYS_AT_ONCE:
+                        yield found
+                        found, looked_at = [], 0
+            looked_at += 1
+            if looked_at >= GROUPS_AT_ONCE:
+                yield found
+                found, looked_at = [], 0
+        if found:
+            yield found
+        pending = [(key, offset) for each in self._pending.values() for key, offset in each.items()]
+        keys = {key: None for key, offset in pending if key.topic in gone and goes(key.topic, offset)}
+        rest = iter(keys)
+        while some := [*islice(rest, KEYS_AT_ONCE)]:
+            yield some
 
     def apply(self, key: OffsetKey, value: CommittedOffset | None, producer_id: int = -1) -> None:
         """One record of the log; of a transaction, where it has a producer id. No value takes everything away."""
