@@ -36,6 +36,10 @@ MOST_DECIDED = 50_000
 10,000 records that it may come to (Kafka: `QuorumController.MAX_RECORDS_PER_USER_OP`) ever need. What is answered in
 pieces has it too where nobody asks for more: to let go of 200,000 entries takes a turn of 60 ms by itself."""
 
+MOST_JOINED = 10_000
+"""Protocols of a JoinGroup that is longer than 64 KiB: each is looked at by all that is decided of the member. Clients
+have as many as assignors, a few."""
+
 MOST_FETCHED = 30_000
 """Entries of all lists of a Fetch that is longer than 64 KiB: it reads them all, or waits for them all."""
 
@@ -47,11 +51,12 @@ MOST_ENTRIES_BY_API: dict[str, int] = {
             *("CreatePartitions", "CreateTopics", "DeleteAcls", "DeleteTopics", "DescribeLogDirs"),
             *("DescribeProducers", "DescribeQuorum", "DescribeTopicPartitions"),
             *("DescribeUserScramCredentials", "ElectLeaders", "IncrementalAlterConfigs"),
-            *("ListPartitionReassignments", "OffsetFetch", "UpdateFeatures"),
+            *("ListPartitionReassignments", "OffsetFetch", "SyncGroup", "UpdateFeatures"),
         ),
         MOST_DECIDED,
     ),
     "Fetch": MOST_FETCHED,
+    "JoinGroup": MOST_JOINED,
     "Produce": MOST_PRODUCED,
 }
 """By the names of APIs that have a bound of their own."""

@@ -30,6 +30,7 @@ MOST_MEMBER_BYTES = 256 * 1024 * 1024
 MEMBER_BYTES = (
     1_000  # of each of a classic group, beside what it says of itself; its assignment, up to as much, too
 )
+CLASSIC_GROUP_BYTES = 1_500  # of each of these groups, beside its id
 PROTOCOL_BYTES = 300  # of each of its protocols, beside name and metadata
 GROUP_BYTES = 2_400  # of each consumer group
 CONSUMER_BYTES = 2_000  # of each of its members
@@ -69,8 +70,14 @@ def assignments_bytes(assignments: Iterable[bytes]) -> int:
     return sum([max(len(each) - MEMBER_BYTES, 0) for each in assignments])
 
 
+def classic_group_bytes(group_id: str) -> int:
+    """Of a group without members: a join that is refused leaves one, until what has expired is looked for."""
+    return CLASSIC_GROUP_BYTES + getsizeof(group_id)
+
+
 def _classic_bytes(group: ClassicGroup) -> int:
-    held_bytes = sum([MEMBER_BYTES + len(member_id) for member_id in group.pending_joins])
+    held_bytes = classic_group_bytes(group.group_id)
+    held_bytes += sum([MEMBER_BYTES + len(member_id) for member_id in group.pending_joins])
     for member in group.members.values():
         held_bytes += MEMBER_BYTES + len(member.member_id) + _protocols_bytes(member.protocols)
     return held_bytes + assignments_bytes([member.assignment for member in group.members.values()])
@@ -209,12 +216,17 @@ class MemberMemory:
         return True
 
     def _count_anew(self, now_ms: int) -> None:
-        """Consumer groups that everybody has left go soon, unless there are offsets of theirs: then they don't count,
-        as classic ones."""
+        """Groups that everybody has left go soon, unless there are offsets of theirs: then they don't count."""
         self._counted_bytes = 0
         for store in self._stores:
             committed = store.offsets.committed
-            self._counted_bytes += sum([_classic_bytes(group) for group in store.classic.values()])
+            self._counted_bytes += sum(
+                [
+                    _classic_bytes(group)
+                    for group_id, group in store.classic.items()
+                    if group.members or group.pending_joins or group_id not in committed
+                ]
+            )
             self._counted_bytes += sum(
                 [
                     _consumer_bytes(group)

@@ -15,6 +15,12 @@ from broker.network.routes import Route, framed_in_steps
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from protocol.messages.groups_classic import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 from protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsTopic,
@@ -135,6 +141,7 @@ async def test_nonsense_behind_a_long_beginning_closes_the_connection(node: Serv
 
 @pytest.mark.limit("broker.network.pieces.MOST_DECIDED")
 @pytest.mark.limit("broker.network.pieces.MOST_FETCHED")
+@pytest.mark.limit("broker.network.pieces.MOST_JOINED")
 @pytest.mark.limit("broker.network.frames.MOST_PRODUCED")
 async def test_what_is_decided_or_answered_as_one_has_fewer_entries(
     node: Server, monkeypatch: pytest.MonkeyPatch
@@ -149,10 +156,16 @@ async def test_what_is_decided_or_answered_as_one_has_fewer_entries(
         partitions = [PartitionProduceData(index=number) for number in range(entries - 1)]
         produced = [TopicProduceData(name="nowhere", partition_data=partitions)]
         described = [DescribeTopicPartitionsTopic(name=topic.name or "") for topic in deleted]
+        protocols = [JoinGroupRequestProtocol(name=topic.name or "", metadata=b"") for topic in deleted]
+        assigned = [
+            SyncGroupRequestAssignment(member_id=topic.name or "", assignment=b"") for topic in deleted
+        ]
         for request, version in (
             (DeleteTopicsRequest(topics=deleted, timeout_ms=1000), 6),
             (DescribeTopicPartitionsRequest(topics=described), 0),
             (ProduceRequest(acks=1, timeout_ms=1000, topic_data=produced), 9),
+            (JoinGroupRequest(group_id="g", session_timeout_ms=1, protocols=protocols), 7),
+            (SyncGroupRequest(group_id="g", assignments=assigned), 5),
         ):
             asked = Client(Straight(node)).answer(request, version)
             if is_served:

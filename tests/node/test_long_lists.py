@@ -51,6 +51,7 @@ async def test_config_resources_are_listed_in_turns_where_there_are_many(tmp_pat
     assert [each.resource_name for each in later.answer().config_resources] == names
 
 
+@pytest.mark.limit("broker.handlers.metadata.PARTITIONS_PER_TURN")
 @pytest.mark.parametrize("named", ["all", "by name", "by id"])
 async def test_a_turn_of_metadata_ends_by_the_partitions_that_it_described(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str

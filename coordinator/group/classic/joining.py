@@ -22,7 +22,7 @@ from coordinator.group.classic.states import (
     Request,
     answer_of,
 )
-from coordinator.group.member_memory import brought_by_join
+from coordinator.group.member_memory import brought_by_join, classic_group_bytes
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord, GroupRecord
 from protocol.errors import Error, KafkaError
@@ -53,19 +53,21 @@ class Joining:
         if join.group_id in self._store.other:
             return join.refuse("", Error.INCONSISTENT_GROUP_PROTOCOL)
         group = self._store.classic.get(join.group_id)
-        if group is None:
-            if join.member_id:
-                return join.refuse(join.member_id, Error.UNKNOWN_MEMBER_ID)
-            group = self._create(join.group_id)
-        if not self._has_room(group, join.member_id):
+        if group is None and join.member_id:
+            return join.refuse(join.member_id, Error.UNKNOWN_MEMBER_ID)
+        if group is not None and not self._has_room(group, join.member_id):
             # Not only refused: who is one too many and joins again is out.
             group.remove(join.member_id)
             return join.refuse("", Error.GROUP_MAX_SIZE_REACHED)
         name = join.member_id or join.instance_id or join.client.client_id
-        known = group.members.get(join.member_id)
+        known = None if group is None else group.members.get(join.member_id)
         brought_bytes = brought_by_join(join.request, name, known)
+        if group is None:
+            brought_bytes += classic_group_bytes(join.group_id)
         if not self._member_memory.admits(brought_bytes, self._runtime.now_ms()):
             return join.refuse(join.member_id, Error.GROUP_MAX_SIZE_REACHED)
+        if group is None:
+            group = self._create(join.group_id)
         if join.member_id:
             return self._join_known(join, group)
         return self._join_new(join, group)

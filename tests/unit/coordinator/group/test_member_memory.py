@@ -90,6 +90,21 @@ def test_ids_that_were_given_out_count() -> None:
     assert {*given[count:]} == {Error.GROUP_MAX_SIZE_REACHED}
 
 
+@pytest.mark.usefixtures("_a_mebibyte")
+def test_groups_that_nobody_could_join_count_and_those_past_the_bound_are_not_made() -> None:
+    groups = Groups()
+    refused = [
+        groups.join(version=3, group=f"{number:030000}", protocols=[], protocol_type="consumer").error
+        for number in range(50)
+    ]
+    made = len(groups.shard.groups.classic)
+    assert 20 < made <= 1024 * KIB // 30_000
+    assert refused == [Error.INCONSISTENT_GROUP_PROTOCOL] * made + [Error.GROUP_MAX_SIZE_REACHED] * (
+        50 - made
+    )
+    assert len(groups.shard.groups.classic) == made
+
+
 def assigned(groups: Groups, assignment: bytes, member_id: str = "") -> tuple[str, Error]:
     """The only member of the group joins, and assigns that to itself."""
     joined = groups.join(member_id, version=3)
