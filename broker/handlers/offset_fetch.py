@@ -7,6 +7,7 @@ topic ids instead of names.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,7 @@ def handle(
 ) -> OffsetFetchResponse | Later[OffsetFetchResponse]:
     fetch = _Fetch(groups, metadata, authorizer, context, Repeats(), require_stable=request.require_stable)
     if context.api_version >= BATCH_VERSION:
-        if len(request.groups) > MOST_OF_PIECE or any(map(_is_long, request.groups)):
+        if len(request.groups) > MOST_OF_PIECE or any(map(fetch.is_long, request.groups)):
             return turns.answer(_in_pieces(fetch, request.groups, _of_groups), context)
         return gathered([fetch.answer(group) for group in fetch.answered(request.groups)], _of_groups)
     topics = None
@@ -71,13 +72,9 @@ def handle(
     def respond(found: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
         return _of_one_group(asked, found[0], context.api_version)
 
-    if _is_long(asked):
+    if fetch.is_long(asked):
         return turns.answer(_in_pieces(fetch, [asked], respond), context)
     return gathered([fetch.answer(asked)], respond)
-
-
-def _is_long(group: OffsetFetchRequestGroup) -> bool:
-    return is_long(group, _TOPICS_OF_GROUP)
 
 
 def _in_pieces(
@@ -88,8 +85,13 @@ def _in_pieces(
     """Group by group, and a group's topics piece by piece."""
     answers = []
     for group in fetch.answered(groups):
-        if _is_long(group):
-            answers.append((yield from in_pieces(group, _TOPICS_OF_GROUP, fetch.answer)))
+        if fetch.is_long(group):
+            named = fetch.named(group)
+            if named.topics:
+                answers.append((yield from in_pieces(named, _TOPICS_OF_GROUP, fetch.answer)))
+                continue
+            answer = fetch.answer(named)  # the client may see none of them
+            answers.append((yield answer) if isinstance(answer, Later) else answer)
         else:
             answer = fetch.answer(group)
             answers.append((yield answer) if isinstance(answer, Later) else answer)
@@ -145,6 +147,37 @@ class _Fetch:
     def answered(self, groups: Sequence[OffsetFetchRequestGroup]) -> Sequence[OffsetFetchRequestGroup]:
         """All but those that are asked for everything once more, too often."""
         return [group for group in groups if group.topics is not None or self.repeats.admits(group.group_id)]
+
+    def is_long(self, asked: OffsetFetchRequestGroup) -> bool:
+        """Whether it is answered in turns: many offsets are asked for, by name or as all that there are."""
+        if asked.topics is not None:
+            return is_long(asked, _TOPICS_OF_GROUP)
+        return self._held(asked.group_id) > MOST_OF_PIECE
+
+    def _held(self, group_id: str) -> int:
+        try:
+            return self.groups.shard_of(group_id).offsets.held(group_id)
+        except KafkaError:
+            return 0
+
+    def named(self, asked: OffsetFetchRequestGroup) -> OffsetFetchRequestGroup:
+        """One for all that there is names what the group has, as far as the client may see it."""
+        if asked.topics is not None:
+            return asked
+        image = self.metadata.image
+        by_id = self.context.api_version >= TOPIC_ID_VERSION
+        offsets = self.groups.shard_of(asked.group_id).offsets.of_group(asked.group_id)
+        named = copy.copy(asked)
+        named.topics = [
+            OffsetFetchRequestTopics(
+                name=name,
+                topic_id=image.topics[name].topic_id if by_id else ZERO_UUID,
+                partition_indexes=[*partitions],
+            )
+            for name, partitions in offsets.items()
+            if self._may_see(name) and (name in image.topics or not by_id)
+        ]
+        return named
 
     def answer(
         self, asked: OffsetFetchRequestGroup

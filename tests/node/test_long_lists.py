@@ -9,17 +9,19 @@ import pytest
 
 from broker.controller.image import GROUP_RESOURCE, TopicChanges
 from broker.controller.pause import PER_STEP
-from broker.handlers import list_config_resources, metadata
+from broker.handlers import list_config_resources, metadata, offset_fetch
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.security.principal import ANONYMOUS
 from coordinator.group.offsets import store
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
+from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from protocol.messages.configs import ListConfigResourcesRequest
+from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.topics import CreatableTopic
-from tests.node.transactional import coordinating
+from tests.node.transactional import Producer, coordinating
 from tests.support.topics import topics_of
 from tests.support.whole_server import started, take_turns
 
@@ -87,3 +89,35 @@ async def test_the_offsets_of_a_deleted_topic_go_in_turns(
     for _ in node.groups.follow(gone):
         left.append(len(shard.offsets.committed))
     assert left == [3 * PER_STEP, 2 * PER_STEP, PER_STEP, 0]
+
+
+@pytest.mark.parametrize("version", [7, 9, 10])
+async def test_all_offsets_of_a_group_are_fetched_in_turns_and_are_those_that_one_turn_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    node = await coordinating(tmp_path, partitions=150)
+    producer = Producer(node).begin()
+    assert producer.commit_offsets(7) == [Error.NONE]  # in an open transaction
+    [shard] = node.groups.all_shards()
+    keys = [OffsetKey("g", topic, index) for topic in ("t", "elsewhere") for index in range(150)]
+    shard.journal.write_in_parts(
+        OffsetRecord(key, CommittedOffset(number, -1, "", 0)) for number, key in enumerate(keys)
+    )
+    fields = {"require_stable": True}
+    if version < 8:
+        request = OffsetFetchRequest(group_id="g", topics=None, **fields)
+    else:
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)], **fields)
+    context = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", principal=ANONYMOUS)
+    later = with_ports(offset_fetch.handle, node)(context, request)
+    assert isinstance(later, Later)
+    take_turns(node)
+    with monkeypatch.context() as patch:
+        patch.setattr(offset_fetch, "MOST_OF_PIECE", 10_000)
+        at_once = with_ports(offset_fetch.handle, node)(context, request)
+    assert not isinstance(at_once, Later)
+    assert later.answer() == at_once
+    topics = at_once.topics if version < 8 else at_once.groups[0].topics
+    assert [len(topic.partitions) for topic in topics] == [150] * (1 if version == 10 else 2)
+    errors = {each.error_code for topic in topics for each in topic.partitions}
+    assert errors == {Error.NONE, Error.UNSTABLE_OFFSET_COMMIT}

@@ -66,7 +66,7 @@ class OffsetExpiry:
             group = self._store.find(waiting.popleft())
             if group is None:
                 continue
-            offsets_left -= 1 + sum(map(len, self._store.offsets.of_group(group.group_id).values()))
+            offsets_left -= 1 + self._store.offsets.held(group.group_id)
             keys, all_expired = self._expired(group)
             records += [OffsetRecord(key, None) for key in keys]
             if all_expired and group.is_empty:

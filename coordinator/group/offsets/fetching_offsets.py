@@ -28,11 +28,12 @@ def fetch_offsets(
     """The offsets of the partitions asked for. An offset of an older topic of the same name doesn't count for the
     new one's id (KAFKA-19154)."""
     by_topic = offsets.of_group(group_id)
+    all_unstable = offsets.unstable_partitions(group_id) if require_stable else {}
     found = []
     for topic in topics:
         name, topic_id = topic.name, topic.topic_id
         committed = by_topic.get(name, _NOTHING)
-        unstable = offsets.unstable_partitions(group_id, name) if require_stable else ()
+        unstable = all_unstable.get(name, ())
         partitions = [
             _none(index, Error.UNSTABLE_OFFSET_COMMIT)
             if index in unstable

@@ -36,9 +36,16 @@ class OffsetStore:
         """Whether an open transaction may change it (KIP-447)."""
         return (key.topic, key.partition) in self._open.get(key.group_id, {})
 
-    def unstable_partitions(self, group_id: str, topic: str) -> frozenset[int]:
-        """Those of a topic whose offsets an open transaction may change (KIP-447)."""
-        return frozenset(index for name, index in self._open.get(group_id, ()) if name == topic)
+    def unstable_partitions(self, group_id: str) -> dict[str, set[int]]:
+        """By topic, those whose offsets an open transaction may change (KIP-447)."""
+        found: dict[str, set[int]] = {}
+        for topic, partition in self._open.get(group_id, ()):
+            found.setdefault(topic, set()).add(partition)
+        return found
+
+    def held(self, group_id: str) -> int:
+        """How many offsets the group has committed."""
+        return sum(map(len, self.of_group(group_id).values()))
 
     def has_open_transaction(self, group_id: str) -> bool:
         return group_id in self._open
