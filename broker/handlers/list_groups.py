@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.network.later import Later
+from broker.network.turns import portions
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import KafkaError
 from protocol.messages.groups_admin import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -44,18 +45,19 @@ def _listed(
     request: ListGroupsRequest,
     may_see: Callable[[ListedGroup], bool],
 ) -> RequestSteps[ListGroupsResponse]:
-    def listed_by(shard: GroupShard) -> list[ListedGroup]:
-        return shard.list_groups(request.states_filter, request.types_filter)
+    def listed_of(group_ids: Sequence[str]) -> Callable[[GroupShard], list[ListedGroup]]:
+        return lambda shard: shard.list_groups(request.states_filter, request.types_filter, group_ids)
 
     response = ListGroupsResponse()
     for shard in shards:
-        asked: Later[list[ListedGroup] | KafkaError] = Later()
-        shard.ask(listed_by, asked.reply)
-        answer = asked.answer()
-        found: list[ListedGroup] | KafkaError = (yield answer) if isinstance(answer, Later) else answer
-        if isinstance(found, KafkaError):
-            return ListGroupsResponse(error_code=found.error)
-        response.groups += filter(may_see, found)
-        if turns.is_over:
-            yield None
+        for some in portions(shard.group_ids()):
+            asked: Later[list[ListedGroup] | KafkaError] = Later()
+            shard.ask(listed_of(some), asked.reply)
+            answer = asked.answer()
+            found: list[ListedGroup] | KafkaError = (yield answer) if isinstance(answer, Later) else answer
+            if isinstance(found, KafkaError):
+                return ListGroupsResponse(error_code=found.error)
+            response.groups += filter(may_see, found)
+            if turns.is_over:
+                yield None
     return response

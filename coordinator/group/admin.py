@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.classic.states import DEAD, STABLE
 from coordinator.group.consumer.description import describe_consumer_group
+from coordinator.group.kinds import Group
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord, OffsetRecord
 from protocol.errors import Error, KafkaError
@@ -26,13 +27,19 @@ class Administration:
         self._default_assignor = parts.settings.consumer_assignors[0]
         self._rebalancing = rebalancing
 
-    def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
-        """Groups in any of the states and of any of the types; no filter lets all through. Case doesn't matter."""
+    def list_groups(
+        self, states: Collection[str], types: Collection[str], group_ids: Sequence[str] | None = None
+    ) -> list[ListedGroup]:
+        """Groups in any of the states and of any of the types; no filter lets all through. Case doesn't matter.
+        `group_ids`: of these alone, as far as they are there."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {group_type.lower() for group_type in types}
+        groups: Iterable[Group] = self._store.all()
+        if group_ids is not None:
+            groups = [group for group in map(self._store.find, group_ids) if group is not None]
         return [
             listed
-            for listed in (group.listed() for group in self._store.all())
+            for listed in (group.listed() for group in groups)
             if (not wanted_states or listed.group_state.lower() in wanted_states)
             and (not wanted_types or listed.group_type in wanted_types)
         ]

@@ -249,9 +249,14 @@ class GroupShard:
 
     # --- administration -------------------------------------------------------------------------------------
 
-    def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
-        """Groups in any of the states and of any of the types; no filter lets all through."""
-        return self._administration.list_groups(states, types)
+    def group_ids(self) -> list[str]:
+        return [group.group_id for group in self.groups.all()]
+
+    def list_groups(
+        self, states: Collection[str], types: Collection[str], group_ids: Sequence[str] | None = None
+    ) -> list[ListedGroup]:
+        """See `Administration.list_groups`."""
+        return self._administration.list_groups(states, types, group_ids)
 
     def describe_group(self, group_id: str, *, api_version: int) -> DescribedGroup:
         """A classic group."""

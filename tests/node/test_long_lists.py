@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from broker.controller.image import GROUP_RESOURCE, TopicChanges
 from broker.controller.pause import PER_STEP
 from broker.handlers import list_config_resources, metadata, offset_fetch
+from broker.network import turns
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.security.principal import ANONYMOUS
+from coordinator.group.admin import Administration
 from coordinator.group.offsets import store
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from protocol.messages.configs import ListConfigResourcesRequest
+from protocol.messages.groups_admin import ListGroupsRequest
+from protocol.messages.groups_classic import JoinGroupRequest
 from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.topics import CreatableTopic
-from tests.node.transactional import Producer, coordinating
+from tests.node.transactional import Producer, ask, coordinating
 from tests.support.topics import topics_of
 from tests.support.whole_server import started, take_turns
 
@@ -44,11 +49,11 @@ async def test_config_resources_are_listed_in_turns_where_there_are_many(tmp_pat
     request = ListConfigResourcesRequest(resource_types=[GROUP_RESOURCE])
     later = with_ports(list_config_resources.handle, node)(context, request)
     assert isinstance(later, Later)
-    turns = 0
+    taken = 0
     while later.answer() is later:
         node.turns._take_turn()
-        turns += 1
-    assert turns >= 3
+        taken += 1
+    assert taken >= 3
     take_turns(node)
     assert [each.resource_name for each in later.answer().config_resources] == names
 
@@ -121,3 +126,28 @@ async def test_all_offsets_of_a_group_are_fetched_in_turns_and_are_those_that_on
     assert [len(topic.partitions) for topic in topics] == [150] * (1 if version == 10 else 2)
     errors = {each.error_code for topic in topics for each in topic.partitions}
     assert errors == {Error.NONE, Error.UNSTABLE_OFFSET_COMMIT}
+
+
+async def test_the_groups_of_one_shard_are_listed_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "PER_TURN", 10)
+    node = await coordinating(tmp_path)
+    [shard] = node.groups.all_shards()
+    names = [f"g{number}" for number in range(25)]
+    shard.journal.write_in_parts(
+        OffsetRecord(OffsetKey(name, "t", 0), CommittedOffset(0, -1, "", 0)) for name in names
+    )
+    for name in names:
+        ask(node, JoinGroupRequest(group_id=name, session_timeout_ms=10_000, protocol_type="consumer"), 3)
+    asked: list[int] = []
+    list_groups = Administration.list_groups
+
+    def counted(self: Administration, states: Any, types: Any, group_ids: Any = None) -> Any:
+        asked.append(len(group_ids))
+        return list_groups(self, states, types, group_ids)
+
+    monkeypatch.setattr(Administration, "list_groups", counted)
+    answer = ask(node, ListGroupsRequest(), 4)
+    assert sorted(group.group_id for group in answer.groups) == sorted(names)
+    assert asked == [10, 10, 5]

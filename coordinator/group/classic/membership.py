@@ -7,7 +7,7 @@ import logging
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.classic.group_record import group_record
 from coordinator.group.classic.member import SyncReply
-from coordinator.group.classic.rebalancing import Rebalancing, assignment_of
+from coordinator.group.classic.rebalancing import Rebalancing, assignment_of, some_of
 from coordinator.group.classic.states import ANSWERS, DEAD, PREPARING, Effect, Request, answer_of
 from coordinator.group.member_memory import assignments_bytes
 from coordinator.group.parts import ShardParts
@@ -117,7 +117,7 @@ class Membership:
         if gone:
             found = answer_of(Request.LEAVE, group.state)
             if found is Effect.REBALANCE:
-                self._rebalancing.prepare_rebalance(group, f"{gone} left")
+                self._rebalancing.prepare_rebalance(group, f"{some_of(gone)} left")
             elif found is Effect.COMPLETE_JOIN:
                 assert group.state is PREPARING
                 self._rebalancing.complete_join_if_all_joined(group)

@@ -8,6 +8,7 @@ expireClassicGroupMemberHeartbeat).
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 
 from coordinator.group.classic.group import ClassicGroup
@@ -41,6 +42,17 @@ def assignment_of(group: ClassicGroup, member: ClassicMember) -> SyncGroupRespon
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )
+
+
+MOST_NAMED = 10
+"""Of members, in a line of the log: an id may have 32 KB."""
+
+
+def some_of(member_ids: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    named = ", ".join(member_ids[:MOST_NAMED])
+    more = len(member_ids) - MOST_NAMED
+    return named if more <= 0 else f"{named} and {more} more"
 
 
 class Rebalancing:
@@ -230,4 +242,4 @@ class Rebalancing:
         for member_id in late:
             group.remove(member_id)
             self.sessions.end(group.group_id, member_id)
-        self.prepare_rebalance(group, f"{late} didn't sync")
+        self.prepare_rebalance(group, f"{some_of(late)} didn't sync")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from coordinator.group.classic.rebalancing import MOST_NAMED, some_of
 from coordinator.group.records import GroupRecord
 from protocol.errors import Error
 from tests.unit.coordinator.runtime import Groups
@@ -347,3 +350,9 @@ def test_the_end_of_a_shard_sends_everybody_who_waits_elsewhere() -> None:
     syncing = groups.sync(second, 3)
     groups.shard.unload()
     assert syncing.error is Error.NOT_COORDINATOR
+
+
+@pytest.mark.limit("coordinator.group.classic.rebalancing.MOST_NAMED")
+def test_a_line_of_the_log_names_some_members_alone() -> None:
+    assert some_of(["a", "b"]) == "a, b"
+    assert some_of([f"m{number}" for number in range(MOST_NAMED + 5)]).endswith("m9 and 5 more")
