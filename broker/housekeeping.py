@@ -42,6 +42,8 @@ FLUSH_CHECK_MS = 1_000
 DELETED_CHECK_MS = 1_000  # Kafka notices when it can't write its checkpoint of high watermarks, every 5 s
 MOST_LOGS_AT_ONCE = 1_000  # in one turn of the loop; fewer where that takes 10 ms
 METADATA_CLEANING_MS = 60_000  # KafkaRaftClient.RaftMetadataLogCleanerManager
+MAKE_UP_MS = 5_000
+"""How often all logs are gone over for what too little memory has kept from being synced, or told."""
 GO_ON_MS = 60_000
 """How often those are woken that go on by themselves, unless too little memory has kept them from it."""
 
@@ -111,6 +113,7 @@ class Housekeeping:
             self.record_failed_directories,
         )
         self._every("deleted directories", DELETED_CHECK_MS, self._log_dirs.find_deleted)
+        self._every("made up", MAKE_UP_MS, self.make_up)
         self._every("going on", GO_ON_MS, self.wake)
         max_idle_ms = config.get_int("connections.max.idle.ms")
         if max_idle_ms > 0:
@@ -212,17 +215,17 @@ class Housekeeping:
         self._each_directory("log start offsets", lambda directory: directory.checkpoint_log_starts())
 
     def flush_due_logs(self) -> None:
-        """flush.ms: logs with records that have waited so long are synced. So is what too little memory kept from
-        being so, of any log."""
+        """flush.ms: logs with records that have waited so long are synced."""
         now_ms = self._clock.now_ms()
+        self._each_log(
+            "flush", lambda log: log.flush_if_due(now_ms), lambda log: log.config.flush_ms != LONG_MAX
+        )
+
+    def make_up(self) -> None:
+        """What too little memory has kept from being done: logs are synced as far as is wanted, and high watermarks
+        follow."""
         self._metadata_log.go_on_flushing()
-
-        def flush(log: PartitionLog) -> None:
-            log.go_on_flushing()
-            if log.config.flush_ms != LONG_MAX:
-                log.flush_if_due(now_ms)
-
-        self._each_log("flush", flush, attrgetter("awaits_flush"))  # each second, and most logs never do
+        self._each_log("made up", lambda log: log.go_on_flushing(), attrgetter("awaits_flush"))
         if "high watermarks behind" not in self._under_way:
             self._under_way.add("high watermarks behind")
             behind = [

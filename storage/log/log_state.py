@@ -14,7 +14,7 @@ from storage.cleaning.plan import CleanedSegment
 from storage.files import Files
 from storage.log.flushing import Flushing
 from storage.log.leader_epochs import LeaderEpochs
-from storage.log.log_config import LONG_MAX, LogConfig
+from storage.log.log_config import LogConfig
 from storage.log.read_positions import ReadPositions
 from storage.log.segments import Segments
 from storage.producers.producer_snapshot import Snapshots
@@ -167,14 +167,9 @@ class LogState:
 
     @property
     def awaits_flush(self) -> bool:
-        """Whether `PartitionLog.go_on_flushing` or `flush_if_due` may find anything to do."""
+        """Whether `PartitionLog.go_on_flushing` may find anything to do."""
         flushing = self.flushing
-        return (
-            self.config.flush_ms != LONG_MAX
-            or flushing.wanted_to > flushing.recovery_point
-            or flushing.has_waiters
-            or bool(self.out_of_use)
-        )
+        return flushing.wanted_to > flushing.recovery_point or flushing.has_waiters or bool(self.out_of_use)
 
     def closed_error(self) -> OSError:
         """What is told to those who come to a closed log, or wait for it."""

@@ -130,7 +130,7 @@ async def test_a_marker_whose_commit_could_not_be_told_is_told_of_later(
     monkeypatch.setattr(Leader, "advance", failing)
     assert producer.end() is Error.NONE
     assert state(node) == "PrepareCommit"
-    node.housekeeping.flush_due_logs()
+    node.housekeeping.make_up()
     assert state(node) == "CompleteCommit"
     assert len(markers(node)) == 1
     partition = node.partitions.get("t", 0)
@@ -220,7 +220,7 @@ async def test_a_change_of_the_metadata_is_committed_though_its_sync_had_to_begi
         node.metadata.append(topic("a"))
     assert "a" in node.metadata.written.topics
     assert "a" not in node.metadata.image.topics
-    node.housekeeping.flush_due_logs()
+    node.housekeeping.make_up()
     await until(lambda: "a" in node.metadata.image.topics)
 
 

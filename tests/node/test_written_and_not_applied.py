@@ -53,9 +53,9 @@ async def test_what_a_coordinator_wrote_is_told_once_it_is_committed(
         fail(patch, Leader, "advance", at=0)
         answer = ask(node, InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1_000), 5)
         assert answer.answer() is answer
-        node.housekeeping.flush_due_logs()
+        node.housekeeping.make_up()
         assert answer.answer() is answer
-    node.housekeeping.flush_due_logs()
+    node.housekeeping.make_up()
     assert answer.answer().error_code == Error.NONE
     assert state(node) == "Empty"
 
