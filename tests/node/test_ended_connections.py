@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from broker.environment.scheduler import LoopScheduler
-from broker.environment.watchdog import IN_A_ROW_S
+from broker.environment.watchdog import TURN_S
 from broker.network.connection import Connection
 from broker.network.memory import Memory
 from tests.node.test_connection import MAX_FRAME_BYTES, Client, FakeDispatcher, FakeListener, frame
@@ -35,7 +35,7 @@ def of_turns() -> Client:
     """One request takes a turn."""
     client = Client().connect()
     client.transport.protocol = client.connection
-    client.dispatcher.takes_s = IN_A_ROW_S * 1.1
+    client.dispatcher.takes_s = TURN_S * 1.1
     return client
 
 
@@ -105,7 +105,7 @@ async def test_who_has_ended_its_side_and_reads_nothing_is_served_no_further_unt
 
 async def test_after_a_reset_requests_are_carried_out_up_to_the_first_that_is_answered() -> None:
     client = of_turns()
-    client.dispatcher.takes_s = IN_A_ROW_S * 0.6
+    client.dispatcher.takes_s = TURN_S * 0.6
     sent = [silent(number) for number in range(7)] + [b"\0\0a", silent(7)]
     client.send(b"".join(map(frame, sent)))
     client.connection.connection_lost(RESET)
@@ -198,7 +198,7 @@ def test_all_that_a_client_sends_before_it_closes_is_served(run: Callable[..., A
     async def sent() -> None:
         loop = asyncio.get_running_loop()
         dispatcher, listener, gone = FakeDispatcher(), FakeListener(), asyncio.Event()
-        dispatcher.takes_s = IN_A_ROW_S * 1.1
+        dispatcher.takes_s = TURN_S * 1.1
         forget = listener.forget
         listener.forget = lambda connection: (forget(connection), gone.set())  # type: ignore[assignment,func-returns-value]
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker.environment.scheduler import LoopScheduler
 from broker.environment.timers import LoopTimers
-from broker.environment.watchdog import IN_A_ROW_S, LONGEST_HOLD_S, QUIET_S, Watchdog
+from broker.environment.watchdog import IN_A_ROW_S, LONGEST_HOLD_S, QUIET_S, TURN_S, Watchdog
 from broker.network.turns import RequestSteps, Turns
 from broker.server import Server
 from protocol.messages.metadata import MetadataRequest
@@ -127,7 +127,7 @@ async def test_what_a_turn_brings_about_of_another_request_is_a_part_of_it(
 
 async def test_a_connection_that_has_sent_much_lets_others_in_between() -> None:
     client = Fed().connect()
-    client.dispatcher.takes_s = IN_A_ROW_S * 0.6
+    client.dispatcher.takes_s = TURN_S * 0.6
     client.send(b"".join(frame(b"%d" % number) for number in range(5)))
     assert client.dispatcher.served == [b"0", b"1"]
     client.send(frame(b"5"))
@@ -137,10 +137,20 @@ async def test_a_connection_that_has_sent_much_lets_others_in_between() -> None:
     assert not client.connection.reading_paused
 
 
+async def test_where_there_are_many_connections_each_is_served_for_less() -> None:
+    client = Fed().connect()
+    client.listener.connections |= {Fed().connect().connection for _ in range(4)}
+    client.dispatcher.takes_s = IN_A_ROW_S * 0.6
+    client.send(b"".join(frame(b"%d" % number) for number in range(5)))
+    assert client.dispatcher.served == [b"0", b"1"]
+    await turns_of_the_loop()
+    assert client.dispatcher.served == [b"0", b"1", b"2", b"3", b"4"]
+
+
 async def test_what_the_loop_reads_before_it_looks_at_others_is_of_one_turn() -> None:
     """libuv reads on where a read has filled the room for it."""
     client = Fed().connect()
-    client.dispatcher.takes_s = IN_A_ROW_S * 0.6
+    client.dispatcher.takes_s = TURN_S * 0.6
     sent = [b"%d" % number + bytes(9_000) for number in range(8)]
     client.send(b"".join(map(frame, sent[:4])))  # reads of 16 KiB, and of what a frame lacks
     assert client.dispatcher.served == sent[:2]
@@ -166,7 +176,7 @@ async def test_what_comes_in_a_later_turn_is_not_counted_with_what_was_read_befo
 
 async def test_who_sends_a_request_at_a_time_needs_no_other_turn() -> None:
     client = Fed().connect()
-    client.dispatcher.takes_s = IN_A_ROW_S * 0.6
+    client.dispatcher.takes_s = TURN_S * 0.6
     for number in range(5):
         client.send(frame(b"%d" % number + bytes(9_000)))
         assert len(client.dispatcher.served) == number + 1
@@ -174,7 +184,7 @@ async def test_who_sends_a_request_at_a_time_needs_no_other_turn() -> None:
 
 async def test_who_waits_for_its_turn_is_read_on_into_the_room_that_there_is() -> None:
     client = Fed().connect()
-    client.dispatcher.takes_s = IN_A_ROW_S * 0.6
+    client.dispatcher.takes_s = TURN_S * 0.6
     client.send(frame(bytes(40_000)) * 3)
     assert len(client.dispatcher.served) == 2
     assert not client.connection.reading_paused
@@ -182,7 +192,7 @@ async def test_who_waits_for_its_turn_is_read_on_into_the_room_that_there_is() -
 
 async def test_what_waits_for_its_turn_is_bounded() -> None:
     client = Fed().connect()
-    client.dispatcher.takes_s = IN_A_ROW_S
+    client.dispatcher.takes_s = TURN_S
     many = b"".join(frame(bytes(1000)) for _ in range(16))
     for _ in range(3):  # more than the buffer has room for, once it has grown
         client.send(many)
