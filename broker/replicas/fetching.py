@@ -27,8 +27,8 @@ READ_COMMITTED = 1
 MOST_READ_AT_ONCE = 256 * 1024
 """What an answer holds of records until its client takes it; all others stay in their files."""
 MOST_ABORTED = 5_000
-"""Aborted transactions that one answer lists. Where there are more, a reader of committed records is given fewer of
-them, and comes again: the list, unlike the records, is made and encoded in one turn of the loop."""
+"""Markers of aborts that lie in what one answer gives. Where there are more, a reader of committed records is given
+fewer records, and comes again: the list of the transactions is made and encoded in one turn of the loop."""
 ABORTED_OF_EACH = 50  # of each partition at least
 PARTITION_AT_ONCE_BYTES = 64 * 1024  # of one partition that has no more
 FIRST_VERSION_AT_FOLLOWERS = 11  # KIP-392: a consumer may read from any replica
