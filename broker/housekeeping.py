@@ -224,13 +224,13 @@ class Housekeeping:
     def make_up(self) -> None:
         """What too little memory has kept from being done: logs are synced as far as is wanted, and high watermarks
         follow."""
-        self._metadata_log.go_on_flushing()
-        self._each_log("made up", lambda log: log.go_on_flushing(), attrgetter("awaits_flush"))
+        with suppress(MemoryError):
+            self._metadata_log.go_on_flushing()
+        self._each_log("made up", _go_on_flushing, attrgetter("awaits_flush"))
         if "high watermarks behind" not in self._under_way:
+            roles = [each.role for each in self._partitions.all()]
+            behind = [role for role in roles if isinstance(role, Leader) and role.is_behind]
             self._under_way.add("high watermarks behind")
-            behind = [
-                each for each in self._partitions.all() if each.log.high_watermark < each.log.log_end_offset
-            ]
             self._go_on("high watermarks behind", _catch_up, behind, 0)
 
     def enforce_retention(self) -> None:
@@ -256,8 +256,9 @@ class Housekeeping:
     def shrink_isrs(self) -> None:
         """Replicas that have lagged for longer than replica.lag.time.max.ms are asked to leave their ISRs."""
         if "isr" not in self._under_way:
+            replicated = self._partitions.replicated()
             self._under_way.add("isr")
-            self._go_on("isr", _shrink_isr, self._partitions.replicated(), 0)
+            self._go_on("isr", _shrink_isr, replicated, 0)
 
     def expire_producers(self) -> None:
         now_ms = self._clock.now_ms()
@@ -283,11 +284,14 @@ class Housekeeping:
             listener.close_idle(before_s, max_idle_ms)
 
 
-def _catch_up(partition: Partition) -> None:
-    role = partition.role
-    if isinstance(role, Leader):
-        with suppress(MemoryError):  # it is asked again
-            role.catch_up()
+def _go_on_flushing(log: PartitionLog) -> None:
+    with suppress(MemoryError):  # of the others, too
+        log.go_on_flushing()
+
+
+def _catch_up(leader: Leader) -> None:
+    with suppress(MemoryError):  # it is asked again
+        leader.catch_up()
 
 
 def _shrink_isr(partition: Partition) -> None:

@@ -55,7 +55,6 @@ class LongFetch:
         """Of its wait, whatever there is to read."""
         self._reading = reading
         self._scheduler = scheduler
-        self.call_soon = scheduler.call_soon
         self._turns = turns
         self._moved: dict[int, None] = {}
         self._told: Later[None] | None = None

@@ -62,10 +62,12 @@ class _Topics(NamedTuple):
     def all(self) -> RequestSteps[_Described]:
         found, pause = _Described(), Pause(PARTITIONS_PER_TURN)
         for topic in [*self.metadata.image.topics.values()]:
+            cost = TOPIC_COST
             if self._allows(DESCRIBE, topic.name):
                 found.known.append(self._described(topic))
-                if pause.is_due(TOPIC_COST + len(topic.partitions)):
-                    yield None
+                cost += len(topic.partitions)
+            if pause.is_due(cost):
+                yield None
         return found
 
     def by_id(self, ids: Sequence[bytes]) -> RequestSteps[_Described]:

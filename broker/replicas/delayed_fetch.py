@@ -26,7 +26,7 @@ class DelayedFetch:
     """A fetch that waits: `reply` is told the results once there is enough or its time is over, or `fail` why there
     are none. Neither is called once it was abandoned."""
 
-    __slots__ = ("_fail", "_readable", "_reading", "_reply", "_timer", "call_soon", "is_over")
+    __slots__ = ("_fail", "_readable", "_reading", "_reply", "_timer", "is_over")
 
     def __init__(
         self,
@@ -38,7 +38,6 @@ class DelayedFetch:
         self._reading = reading
         self._reply = reply
         self._fail = fail
-        self.call_soon = scheduler.call_soon
         self.is_over = False
         found = reading.found
         reading.forget()

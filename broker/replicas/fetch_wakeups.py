@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Protocol
-
-WOKEN_PER_TURN = 100
-"""Fetches that one move of a partition answers in one turn of the loop, at some 40 µs each."""
 
 
 class WaitingFetch(Protocol):
@@ -17,10 +12,6 @@ class WaitingFetch(Protocol):
 
     def recheck(self, place: int) -> None:
         """The partition moved that is at this place among those of the fetch. Raises nothing."""
-        ...
-
-    def call_soon(self, callback: Callable[[], object]) -> object:
-        """In a turn of its own."""
         ...
 
 
@@ -39,13 +30,5 @@ class WaitingFetches(dict[WaitingFetch, int]):
         self.pop(fetch, None)
 
     def wake(self) -> None:
-        """Where very many wait, some now, and the others in turns of their own."""
-        _wake([*self.items()])
-
-
-def _wake(waiting: Sequence[tuple[WaitingFetch, int]]) -> None:
-    if len(waiting) > WOKEN_PER_TURN:
-        waiting, rest = waiting[:WOKEN_PER_TURN], waiting[WOKEN_PER_TURN:]
-        rest[0][0].call_soon(partial(_wake, rest))
-    for fetch, place in waiting:
-        fetch.recheck(place)
+        for fetch, place in [*self.items()]:
+            fetch.recheck(place)

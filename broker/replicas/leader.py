@@ -43,6 +43,7 @@ class Leader:
         "_failed",
         "_fetches",
         "_is_resigned",
+        "_lags",
         "_syncs_by_messages",
         "_waiters",
         "_waits_for_sync",
@@ -74,7 +75,7 @@ class Leader:
         self._fetches = fetches
         self._failed = failed
         self._waiters: CommitWaiters | None = None  # until somebody has to wait
-        self._syncs_by_messages = self._waits_for_sync = self._is_resigned = False
+        self._syncs_by_messages = self._waits_for_sync = self._is_resigned = self._lags = False
         self._commits_alone = True  # so that a node that has no others pays nothing for the rule
 
     def begin_replication(self, key: PartitionKey, common: Replication) -> None:
@@ -177,16 +178,24 @@ class Leader:
             marker=marker,
         )
         if not appended.duplicate:
-            try:  # noqa: SIM105 (`suppress` costs each append a third of a microsecond)
+            try:
                 self.advance()
             except MemoryError:
-                pass  # the batch is written, and nobody may take it for lost: `catch_up` advances
+                self._lags = (
+                    True  # the batch is written, and nobody may take it for lost: `catch_up` advances
+                )
         return appended
 
     def catch_up(self) -> None:
-        """Advance where too little memory kept it from being done with the last append."""
-        if self.log.high_watermark < self.log.log_end_offset:
+        """Advance where too little memory kept it from being done, or from being done whole, with an append."""
+        if self.is_behind:
             self.advance()
+            self._lags = False
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether `catch_up` may find anything to do."""
+        return self._lags or self.log.high_watermark < self.log.log_end_offset
 
     # --- what is committed ----------------------------------------------------------------------------------
 

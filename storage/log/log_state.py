@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from protocol.errors import KafkaError
 from protocol.records.batch import CorruptRecordError
 from protocol.topic_partition import TopicPartition
 from storage.background import Background, Then
@@ -253,5 +254,5 @@ class LogState:
         """Of the batch that holds the offset; the offset itself where it can't be read."""
         try:
             return self.segments.base_offset_of(offset)
-        except (OSError, CorruptRecordError):
+        except (OSError, KafkaError, CorruptRecordError):
             return offset

@@ -151,3 +151,31 @@ async def test_the_groups_of_one_shard_are_listed_in_turns(
     answer = ask(node, ListGroupsRequest(), 4)
     assert sorted(group.group_id for group in answer.groups) == sorted(names)
     assert asked == [10, 10, 5]
+
+
+async def test_no_offset_of_a_deleted_topic_stays_though_its_transaction_ends_meanwhile(
+    tmp_path: Path,
+) -> None:
+    node = await coordinating(tmp_path)
+    [shard] = node.groups.all_shards()
+    producer = Producer(node).begin()
+    assert producer.commit_offsets(42) == [Error.NONE]
+    offset = CommittedOffset(0, -1, "", 0)
+    keys = [OffsetKey(f"g{number}", "t", 0) for number in range(2 * PER_STEP)]
+    shard.journal.write_in_parts(OffsetRecord(key, offset) for key in keys)
+    steps = node.groups.follow(TopicChanges({}, [node.metadata.image.topics["t"]]))
+    next(steps)
+    assert producer.end() is Error.NONE
+    for _ in steps:
+        pass
+    assert shard.offsets.committed == {}
+
+
+async def test_the_groups_of_many_shards_are_looked_through_in_turns(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    [shard] = node.groups.all_shards()
+    offset = CommittedOffset(0, -1, "", 0)
+    keys = [OffsetKey(f"g{number}", "elsewhere", 0) for number in range(store.GROUPS_AT_ONCE - 1)]
+    shard.journal.write_in_parts(OffsetRecord(key, offset) for key in keys)
+    gone = [("t", bytes(16))]
+    assert sum(shard.forget_topics(gone)) == PER_STEP - 1

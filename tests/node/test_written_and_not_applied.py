@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.replicas.leader import Leader
+from broker.replicas.partitions import Partitions
 from coordinator.group.store import GroupStore
 from coordinator.transaction.transaction_metadata import TransactionMetadata
 from protocol.broken_invariant import BrokenInvariantError
@@ -16,7 +17,7 @@ from storage.producers.producer_state import ProducerStates
 from tests.node.transactional import Producer, ask, coordinating, state
 from tests.support.failing_calls import fail
 from tests.support.partition_logs import append as append_to
-from tests.support.partition_logs import open_log, produced
+from tests.support.partition_logs import batch, open_log, produced
 from tests.support.whole_server import started
 
 
@@ -70,3 +71,33 @@ def test_a_batch_whose_producer_is_not_known_by_it_breaks_an_invariant(
     with pytest.raises(BrokenInvariantError):
         append_to(log, produced(1))
     assert log.log_end_offset == 2
+
+
+async def test_what_is_made_up_for_is_tried_again_where_that_had_too_little_memory_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await coordinating(tmp_path)
+    with monkeypatch.context() as patch:
+        fail(patch, Partitions, "all", at=2)
+        with pytest.raises(MemoryError):
+            node.housekeeping.make_up()
+    with monkeypatch.context() as patch:
+        fail(patch, Leader, "advance", at=0)
+        answer = ask(node, InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1_000), 5)
+    assert answer.answer() is answer
+    node.housekeeping.make_up()
+    assert answer.answer() is not answer
+
+
+def test_a_damaged_batch_before_the_log_start_keeps_no_transaction_from_being_written(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append_to(log, produced(0, transactional=True))
+    damaged_at = log.segments.active.size
+    for _ in range(2):
+        append_to(log, batch())
+    log.delete_records_before(2)
+    with open(log.segments.active.log.path, "r+b") as file:
+        file.seek(damaged_at + 16)
+        file.write(b"\x07")
+    append_to(log, produced(0, producer_id=8, transactional=True))
+    assert log.log_end_offset == 4

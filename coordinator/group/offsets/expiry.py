@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from coordinator.group.kinds import Group
-from coordinator.group.offsets.store import KEYS_AT_ONCE
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord, OffsetKey, OffsetRecord
 from protocol.errors import KafkaError
@@ -104,10 +103,10 @@ class OffsetExpiry:
 
     def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> Iterator[int]:
         """Topics (name, id) were deleted: their offsets go. Others may be served after each step, and what it yields is
-        how many keys that was about. Raises KafkaError where that can't be recorded."""
+        what it cost, in keys. Raises KafkaError where that can't be recorded."""
         gone: dict[str, list[bytes]] = {}
         for name, topic_id in topics:
             gone.setdefault(name, []).append(topic_id)
-        for keys in self._store.offsets.keys_of_topics(gone):
+        for keys, cost in self._store.offsets.keys_of_topics(gone):
             self._journal.write_in_parts(OffsetRecord(key, None) for key in keys)
-            yield len(keys) or KEYS_AT_ONCE
+            yield cost

@@ -60,15 +60,23 @@ class OffsetStore:
         pending = (OffsetKey(group_id, *place) for place in self._open.get(group_id, {}))
         return keys + [key for key in pending if self.get(key) is None]
 
-    def keys_of_topics(self, gone: Mapping[str, Container[bytes]]) -> Iterator[list[OffsetKey]]:
+    def keys_of_topics(self, gone: Mapping[str, Container[bytes]]) -> Iterator[tuple[list[OffsetKey], int]]:
         """The keys whose offsets are of topics that go, by name and ids: those with such an id, and those with none.
-        Some at a time, which may be taken away before the next ones are asked for; perhaps none, where many groups have
-        none."""
+        Some at a time, which may be taken away before the next ones are asked for, and what it cost to find them, in
+        keys.
+
+        Those of open transactions come first, in one step: one that ends later adds to what is committed, and may do so
+        behind the walk over that."""
         zero = bytes(16)
 
         def goes(topic: str, offset: CommittedOffset) -> bool:
             return offset.topic_id == zero or offset.topic_id in gone[topic]
 
+        pending = [(key, offset) for each in self._pending.values() for key, offset in each.items()]
+        keys = {key: None for key, offset in pending if key.topic in gone and goes(key.topic, offset)}
+        rest = iter(keys)
+        while some := [*islice(rest, KEYS_AT_ONCE)]:
+            yield some, len(some)
         found: list[OffsetKey] = []
         looked_at = 0
         for group_id in [*self.committed]:
@@ -80,19 +88,14 @@ class OffsetStore:
                     if goes(topic, offset):
                         found.append(OffsetKey(group_id, topic, partition))
                     if len(found) >= KEYS_AT_ONCE:
-                        yield found
-                        found, looked_at = [], 0
+                        yield found, len(found)
+                        found = []
             looked_at += 1
             if looked_at >= GROUPS_AT_ONCE:
-                yield found
+                yield found, KEYS_AT_ONCE
                 found, looked_at = [], 0
-        if found:
-            yield found
-        pending = [(key, offset) for each in self._pending.values() for key, offset in each.items()]
-        keys = {key: None for key, offset in pending if key.topic in gone and goes(key.topic, offset)}
-        rest = iter(keys)
-        while some := [*islice(rest, KEYS_AT_ONCE)]:
-            yield some
+        if found or looked_at:
+            yield found, len(found) + looked_at * KEYS_AT_ONCE // GROUPS_AT_ONCE
 
     def apply(self, key: OffsetKey, value: CommittedOffset | None, producer_id: int = -1) -> None:
         """One record of the log; of a transaction, where it has a producer id. No value takes everything away."""
