@@ -202,8 +202,8 @@ class Groups:
     @staticmethod
     def _forget(shard: GroupShard, topics: Sequence[tuple[str, bytes]], pause: Pause) -> Steps[None]:
         try:
-            for keys in shard.forget_topics(topics):
-                if pause.is_due(keys):
+            for cost in shard.forget_topics(topics):
+                if pause.is_due(cost):
                     yield
         except KafkaError as error:
             log.warning("the offsets of deleted topics stay: %s", error)

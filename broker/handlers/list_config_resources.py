@@ -54,11 +54,12 @@ def _listed(
         BROKER_RESOURCE: [str(node_id)],
         TOPIC_RESOURCE: [*image.topics],
     }
-    if names.keys() & {GROUP_RESOURCE, CLIENT_METRICS_RESOURCE} & {*wanted}:
+    kinds = {GROUP_RESOURCE, CLIENT_METRICS_RESOURCE}.intersection(wanted)
+    if kinds:
         for kind, name in [*image.configs]:  # which may change in between
             if pause.is_due():
                 yield None
-            if kind in (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE):
+            if kind in kinds:
                 names[kind].append(name)
     response = ListConfigResourcesResponse()
     for resource_type, found in names.items():

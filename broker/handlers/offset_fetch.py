@@ -85,15 +85,12 @@ def _in_pieces(
     """Group by group, and a group's topics piece by piece."""
     answers = []
     for group in fetch.answered(groups):
-        if fetch.is_long(group):
-            named = fetch.named(group)
-            if named.topics:
-                answers.append((yield from in_pieces(named, _TOPICS_OF_GROUP, fetch.answer)))
-                continue
-            answer = fetch.answer(named)  # the client may see none of them
-            answers.append((yield answer) if isinstance(answer, Later) else answer)
+        is_long = fetch.is_long(group)
+        asked = fetch.named(group) if is_long else group
+        if is_long and asked.topics:  # else the client may see none of them
+            answers.append((yield from in_pieces(asked, _TOPICS_OF_GROUP, fetch.answer)))
         else:
-            answer = fetch.answer(group)
+            answer = fetch.answer(asked)
             answers.append((yield answer) if isinstance(answer, Later) else answer)
             if len(answers) % MOST_OF_PIECE == 0:
                 yield None

@@ -181,9 +181,8 @@ class Leader:
             try:
                 self.advance()
             except MemoryError:
-                self._lags = (
-                    True  # the batch is written, and nobody may take it for lost: `catch_up` advances
-                )
+                # The batch is written, and nobody may take it for lost: `catch_up` advances.
+                self._lags = True
         return appended
 
     def catch_up(self) -> None:

@@ -34,8 +34,10 @@ class Administration:
         `group_ids`: of these alone, as far as they are there."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {group_type.lower() for group_type in types}
-        groups: Iterable[Group] = self._store.all()
-        if group_ids is not None:
+        groups: Iterable[Group]
+        if group_ids is None:
+            groups = self._store.all()
+        else:  # a portion of many: the others aren't gone over for it
             groups = [group for group in map(self._store.find, group_ids) if group is not None]
         return [
             listed

@@ -42,10 +42,8 @@ class DirectoryState:
         self.writer = CheckpointWriter(path, files, background, self.report)
         self.offsets = OffsetCheckpoints(self.writer, self._checkpointed)
         self.cleaner_offsets = CleanerCheckpoint(self.writer)
-        self._told_by_logs = (
-            self.report,
-            self.cleaner_offsets.lower,
-        )  # once for all of them: each would have its own
+        # Once for all logs: each would have bound methods of its own.
+        self._told_by_logs = (self.report, self.cleaner_offsets.lower)
 
     def path_of(self, name: str) -> str:
         """Of a file or folder in the directory."""

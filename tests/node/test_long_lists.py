@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ from broker.network import turns
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.security.principal import ANONYMOUS
+from broker.server import Server
 from coordinator.group.admin import Administration
 from coordinator.group.offsets import store
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
+from coordinator.group.shard import GroupShard
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from protocol.messages.configs import ListConfigResourcesRequest
@@ -29,6 +32,16 @@ from protocol.messages.topics import CreatableTopic
 from tests.node.transactional import Producer, ask, coordinating
 from tests.support.topics import topics_of
 from tests.support.whole_server import started, take_turns
+
+
+def begun(node: Server, handler: ModuleType, version: int, request: Any) -> Any:
+    """What the handler answers, or the `Later` whose turns are still to come."""
+    context = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", principal=ANONYMOUS)
+    return with_ports(handler.handle, node)(context, request)
+
+
+def commit(shard: GroupShard, keys: Iterable[OffsetKey]) -> None:
+    shard.journal.write_in_parts(OffsetRecord(key, CommittedOffset(0, -1, "", 0)) for key in keys)
 
 
 async def test_config_resources_are_listed_in_turns_where_there_are_many(tmp_path: Path) -> None:
@@ -45,9 +58,8 @@ async def test_config_resources_are_listed_in_turns_where_there_are_many(tmp_pat
             for name in names
         ]
     )
-    context = SimpleNamespace(api_version=1, listener_name="PLAINTEXT", principal=ANONYMOUS)
     request = ListConfigResourcesRequest(resource_types=[GROUP_RESOURCE])
-    later = with_ports(list_config_resources.handle, node)(context, request)
+    later = begun(node, list_config_resources, 1, request)
     assert isinstance(later, Later)
     taken = 0
     while later.answer() is later:
@@ -73,8 +85,7 @@ async def test_a_turn_of_metadata_ends_by_the_partitions_that_it_described(
         "by name": [MetadataRequestTopic(name=name) for name in known],
         "by id": [MetadataRequestTopic(name=None, topic_id=topic.topic_id) for topic in known.values()],
     }[named]
-    context = SimpleNamespace(api_version=12, listener_name="PLAINTEXT", principal=ANONYMOUS)
-    later = with_ports(metadata.handle, node)(context, MetadataRequest(topics=asked))
+    later = begun(node, metadata, 12, MetadataRequest(topics=asked))
     assert isinstance(later, Later)
     take_turns(node)
     assert [len(topic.partitions) for topic in later.answer().topics] == [40, 40, 40]
@@ -86,9 +97,8 @@ async def test_the_offsets_of_a_deleted_topic_go_in_turns(
     monkeypatch.setattr(store, "KEYS_AT_ONCE", 10)
     node = await coordinating(tmp_path)
     [shard] = node.groups.all_shards()
-    offset = CommittedOffset(0, -1, "", 0)
     keys = [OffsetKey(f"g{number}", "t", 0) for number in range(4 * PER_STEP)]
-    shard.journal.write_in_parts(OffsetRecord(key, offset) for key in keys)
+    commit(shard, keys)
     left: list[int] = []
     gone = TopicChanges({}, [node.metadata.image.topics["t"]])
     for _ in node.groups.follow(gone):
@@ -113,13 +123,12 @@ async def test_all_offsets_of_a_group_are_fetched_in_turns_and_are_those_that_on
         request = OffsetFetchRequest(group_id="g", topics=None, **fields)
     else:
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)], **fields)
-    context = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", principal=ANONYMOUS)
-    later = with_ports(offset_fetch.handle, node)(context, request)
+    later = begun(node, offset_fetch, version, request)
     assert isinstance(later, Later)
     take_turns(node)
     with monkeypatch.context() as patch:
         patch.setattr(offset_fetch, "MOST_OF_PIECE", 10_000)
-        at_once = with_ports(offset_fetch.handle, node)(context, request)
+        at_once = begun(node, offset_fetch, version, request)
     assert not isinstance(at_once, Later)
     assert later.answer() == at_once
     topics = at_once.topics if version < 8 else at_once.groups[0].topics
@@ -135,9 +144,7 @@ async def test_the_groups_of_one_shard_are_listed_in_turns(
     node = await coordinating(tmp_path)
     [shard] = node.groups.all_shards()
     names = [f"g{number}" for number in range(25)]
-    shard.journal.write_in_parts(
-        OffsetRecord(OffsetKey(name, "t", 0), CommittedOffset(0, -1, "", 0)) for name in names
-    )
+    commit(shard, [OffsetKey(name, "t", 0) for name in names])
     for name in names:
         ask(node, JoinGroupRequest(group_id=name, session_timeout_ms=10_000, protocol_type="consumer"), 3)
     asked: list[int] = []
@@ -160,9 +167,8 @@ async def test_no_offset_of_a_deleted_topic_stays_though_its_transaction_ends_me
     [shard] = node.groups.all_shards()
     producer = Producer(node).begin()
     assert producer.commit_offsets(42) == [Error.NONE]
-    offset = CommittedOffset(0, -1, "", 0)
     keys = [OffsetKey(f"g{number}", "t", 0) for number in range(2 * PER_STEP)]
-    shard.journal.write_in_parts(OffsetRecord(key, offset) for key in keys)
+    commit(shard, keys)
     steps = node.groups.follow(TopicChanges({}, [node.metadata.image.topics["t"]]))
     next(steps)
     assert producer.end() is Error.NONE
@@ -174,8 +180,7 @@ async def test_no_offset_of_a_deleted_topic_stays_though_its_transaction_ends_me
 async def test_the_groups_of_many_shards_are_looked_through_in_turns(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     [shard] = node.groups.all_shards()
-    offset = CommittedOffset(0, -1, "", 0)
     keys = [OffsetKey(f"g{number}", "elsewhere", 0) for number in range(store.GROUPS_AT_ONCE - 1)]
-    shard.journal.write_in_parts(OffsetRecord(key, offset) for key in keys)
+    commit(shard, keys)
     gone = [("t", bytes(16))]
     assert sum(shard.forget_topics(gone)) == PER_STEP - 1

@@ -72,16 +72,20 @@ class OffsetStore:
         def goes(topic: str, offset: CommittedOffset) -> bool:
             return offset.topic_id == zero or offset.topic_id in gone[topic]
 
-        pending = [(key, offset) for each in self._pending.values() for key, offset in each.items()]
-        keys = {key: None for key, offset in pending if key.topic in gone and goes(key.topic, offset)}
-        rest = iter(keys)
+        pending = {
+            key: None
+            for each in self._pending.values()
+            for key, offset in each.items()
+            if key.topic in gone and goes(key.topic, offset)
+        }
+        rest = iter(pending)
         while some := [*islice(rest, KEYS_AT_ONCE)]:
             yield some, len(some)
         found: list[OffsetKey] = []
         looked_at = 0
         for group_id in [*self.committed]:
             topics = self.of_group(group_id)
-            for topic in [*gone] if len(gone) < len(topics) else [*topics]:  # whichever are fewer
+            for topic in gone if len(gone) < len(topics) else [*topics]:  # whichever are fewer
                 if topic not in topics or topic not in gone:
                     continue
                 for partition, offset in [*topics[topic].items()]:
