@@ -137,7 +137,7 @@ class Groups:
         try:
             shard = self.shard_of(group_id)
         except KafkaError as error:
-            return respond(error)
+            return respond(error.as_value())
         found: A | KafkaError
         try:
             found = question(shard)
@@ -156,7 +156,7 @@ class Groups:
         try:
             shard = self._shards.of(group_id)
         except KafkaError as error:
-            reply(error)
+            reply(error.as_value())
         else:
             shard.ask(question, reply)
 
@@ -170,7 +170,7 @@ class Groups:
         try:
             shard = self._shards.of(group_id)
         except KafkaError as error:
-            reply(error)
+            reply(error.as_value())
         else:
             shard.ask_for_later(question, reply)
 

@@ -85,6 +85,10 @@ class WorkerProcesses:
         return _WorkerProcess(process, ours, received, ended)
 
 
+def _nobody(*_: object) -> None:
+    """Who hears of a process that we have done with."""
+
+
 class _WorkerProcess:
     def __init__(
         self,
@@ -138,9 +142,9 @@ class _WorkerProcess:
         except OSError:
             data = b""
         if not data:
+            self._gone = self._ended
             self._close()
             self._process.kill()  # it may be there without its end of the socket
-            self._gone = self._ended
             self._reap()
             return
         self._unread += data
@@ -170,6 +174,7 @@ class _WorkerProcess:
 
     def _close(self) -> None:
         self._closed = True
+        self._received = self._ended = _nobody  # who holds this
         fd = self._socket.fileno()
         self._loop.remove_reader(fd)
         self._loop.remove_writer(fd)

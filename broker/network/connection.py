@@ -64,6 +64,7 @@ class Connection(ReceivingSide):
 
     __slots__ = (
         "_has_ended",
+        "_left_behind",
         "_max_frame_bytes",
         "_next_turn",
         "_throttle",
@@ -83,6 +84,9 @@ class Connection(ReceivingSide):
         self._next_turn: Scheduled | None = None  # where frames are at hand that others go before
         self._turn_began_s = 0.0  # where the loop reads on before it looks at others
         self._has_ended = False  # the client's side
+        self._left_behind: LeftBehind | None = (
+            None  # from when the client is gone until what it left is carried out
+        )
 
     # --- asyncio's side -------------------------------------------------------------------------------------
 
@@ -117,7 +121,11 @@ class Connection(ReceivingSide):
         )
 
     def _is_over(self) -> None:
-        """Nothing is in work any more of what came."""
+        """Nothing is in work any more of what came. The buffer goes now, whoever still holds this."""
+        self._left_behind = None
+        self._buffer = bytearray()
+        self._view = memoryview(self._buffer)
+        self._start = self._end = 0
         self._memory.requests.forget(self)
         self.listener.forget(self)
 

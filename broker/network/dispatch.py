@@ -80,11 +80,12 @@ class PendingRequest:
 
     def abandon(self) -> None:
         """The client has hung up. What changes something goes on, and must not fail unnoticed."""
-        self.later.abandon(self._failed_unheard)
+        self.later.abandon(partial(_failed_unheard, self._dispatcher, self.context.connection))
 
-    def _failed_unheard(self, error: BaseException) -> None:
-        if not isinstance(error, CodecError | CloseConnectionError):
-            self._dispatcher.failed(self.context.connection, error)
+
+def _failed_unheard(dispatcher: Dispatcher, connection: Connection, error: BaseException) -> None:
+    if not isinstance(error, CodecError | CloseConnectionError):
+        dispatcher.failed(connection, error)
 
 
 class DecodingRequest:

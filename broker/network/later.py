@@ -55,6 +55,7 @@ class Later(Generic[R]):
         """This is the answer. Raises BrokenInvariantError where there is one already."""
         if self._state is not _OPEN or self._on_answer is not None:
             if self._state is _ABANDONED:
+                self._on_failure = None
                 return
             self._settle(_REPLIED, response)
             self._tell()
@@ -104,7 +105,7 @@ class Later(Generic[R]):
             else:
                 other.reply(self._outcome)
 
-        other.on_abandon = lambda: self.abandon_with(other)
+        other.waits_for(lambda: self.abandon_with(other))
         self.when_answered(then)
 
     def abandon_with(self, other: Later[Any]) -> None:
@@ -124,8 +125,10 @@ class Later(Generic[R]):
         self.on_abandon = None
 
     def _tell(self) -> None:
-        if self._on_answer is not None:
-            self._on_answer()
+        # who is told most often holds this, and no cycle is to stay
+        told, self._on_answer = self._on_answer, None
+        if told is not None:
+            told()
 
     # --- for the handler ------------------------------------------------------------------------------------
 
@@ -140,9 +143,10 @@ class Later(Generic[R]):
 
     def when_answered(self, then: Callable[[], object]) -> None:
         """`then` is called inside `reply` or `fail`, or now: it must do no more than take note."""
-        self._on_answer = then
         if self._state is _REPLIED or self._state is _FAILED:
             then()
+        elif self._state is _OPEN:
+            self._on_answer = then
 
     def result(self) -> R:
         """The response that has come. Raises what `fail` was given, once."""
@@ -177,6 +181,7 @@ class Later(Generic[R]):
         if self._state is not _OPEN:
             return
         self._on_failure = on_failure
+        self._on_answer = None
         self._state = _ABANDONED
         on_abandon, self.on_abandon = self.on_abandon, None
         if on_abandon is not None:

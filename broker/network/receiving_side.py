@@ -7,17 +7,18 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.network.connection_states import ConnectionState
 from broker.network.frames import MAX_CONTROL_REQUEST_BYTES, MOST_PRODUCED
 from broker.network.sending_side import Requests, SendingSide
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
     from broker.network.answers import PendingAnswer
-    from broker.network.left_behind import LeftBehind
     from broker.network.memory import Memory
 
 _SIZE = struct.Struct(">i")
 _PRODUCE = bytes(2)  # as the api key
+_GONE = ConnectionState.GONE
 
 INITIAL_BUFFER_BYTES = 16 * 1024  # what each idle connection holds
 RETAINED_BUFFER_BYTES = 4 * 1024 * 1024  # a buffer that once held a larger frame is let go
@@ -41,7 +42,6 @@ class ReceivingSide(SendingSide):
         "_buffer",
         "_end",
         "_held_bytes",
-        "_left_behind",
         "_object_bytes",
         "_pending",
         "_room_end",
@@ -63,7 +63,6 @@ class ReceivingSide(SendingSide):
         self._end = 0  # where the bytes received end
         self._room_end = 0  # where they end if they fill what was given for them
         self._pending: PendingAnswer | None = None
-        self._left_behind: LeftBehind | None = None  # once the client is gone
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Room for more bytes: up to the end of the frame at hand, where that is known."""
@@ -85,7 +84,7 @@ class ReceivingSide(SendingSide):
     @property
     def is_receiving(self) -> bool:
         """Whether a part of a request is there, and the rest is up to the client."""
-        return self._pending is None and self._left_behind is None and self._end > self._start
+        return self._pending is None and self._state is not _GONE and self._end > self._start
 
     def _is_too_large(self, size: int) -> bool:
         """Whether the frame at hand can be refused by its size alone, without any memory for it."""
@@ -180,7 +179,7 @@ class ReceivingSide(SendingSide):
 
     def shrink(self) -> None:
         """Give back what is held for requests to come."""
-        if self._pending is not None or self._left_behind is not None or self._object_bytes:
+        if self._pending is not None or self._state is _GONE or self._object_bytes:
             return
         size = self._room_for_what_is_left()
         if size < len(self._buffer):

@@ -94,8 +94,8 @@ class AwaitedAppend:
     def _flushed(self, failure: Exception | None) -> None:
         self._flushes = False
         answer = self.answer
-        if failure is not None and answer.error_code == Error.NONE:
-            answer.error_code = Error.KAFKA_STORAGE_ERROR
+        if failure is not None:  # as in Kafka, where a sync is part of the append
+            answer.error_code = answer.error_code or Error.KAFKA_STORAGE_ERROR
             answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
         self._tell_if_over()
 

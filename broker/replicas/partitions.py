@@ -256,7 +256,8 @@ class Partitions:
             return
         if self.by_name.get(hosted.name) is hosted:
             del self.by_name[hosted.name]
-        for partition in [*hosted.partitions.values()]:
+        for index in [*hosted.partitions]:
+            partition = hosted.partitions.pop(index)  # else they hold each other, and the log with them
             partition.give_up(Error.NOT_LEADER_OR_FOLLOWER)  # first: else who waits is told of a closed log
             self._delete(partition)
             if pause.is_due():

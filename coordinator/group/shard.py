@@ -154,7 +154,7 @@ class GroupShard:
         try:
             question(self, answered)
         except KafkaError as error:
-            answered(error)
+            answered(error.as_value())
 
     def let_out(self, answer: A | KafkaError, reply: Callable[[A | KafkaError], None]) -> None:
         """Give an answer of now to `reply` once it may be known, see `ask`."""

@@ -29,7 +29,7 @@ def add_partitions(
         metadata = manager.get(producer.transactional_id)
         is_there = _check(metadata, producer, partitions)
     except KafkaError as refused:
-        then(refused)
+        then(refused.as_value())
         return
     if is_there:
         then(None)

@@ -63,7 +63,7 @@ class Ending:
             else:
                 transit = None
         except KafkaError as refused:
-            reply(refused)
+            reply(refused.as_value())
             return
         if transit is None:  # it has ended so before
             is_told = version >= 2
@@ -83,7 +83,7 @@ class Ending:
         try:
             transit = self._prepare(metadata, PREPARE_ABORT, version)
         except KafkaError as error:
-            then(error)
+            then(error.as_value())
             return
 
         def reply(answer: ProducerIdAndEpoch | KafkaError) -> None:

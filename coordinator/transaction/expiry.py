@@ -59,16 +59,16 @@ class TransactionExpiry:
         self._manager.runtime.cancel(_EXPIRE_REST)
 
     def _every(self, key: tuple[str], interval_ms: int, step: Callable[[], None]) -> None:
-        def go_on() -> None:
-            try:
-                step()
-            finally:  # a failure that nobody thought of must not be the last look
-                if self._manager.transactions:
-                    self._manager.runtime.schedule(key, interval_ms, go_on)
-                else:
-                    self.stop()
+        self._manager.runtime.schedule(key, interval_ms, partial(self._look, key, interval_ms, step))
 
-        self._manager.runtime.schedule(key, interval_ms, go_on)
+    def _look(self, key: tuple[str], interval_ms: int, step: Callable[[], None]) -> None:
+        try:
+            step()
+        finally:  # a failure that nobody thought of must not be the last look
+            if self._manager.transactions:
+                self._every(key, interval_ms, step)
+            else:
+                self.stop()
 
     # ---- timeouts
 

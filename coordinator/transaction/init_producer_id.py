@@ -62,7 +62,7 @@ class Initializing:
             is_open = _has_transaction(metadata, producer)
             transit = None if is_open else self._next_epoch(metadata, timeout_ms, producer)
         except KafkaError as refused:
-            reply(refused)
+            reply(refused.as_value())
             return
         if transit is None:
             # Whoever asks has to ask again, once what was open is aborted.

@@ -87,7 +87,7 @@ class TransactionShard:
                 keep_prepared_txn=keep_prepared_txn,
             )
         except KafkaError as refused:
-            reply(refused)
+            reply(refused.as_value())
             return
         self._initializing.init_producer_id(producer, timeout_ms, reply)
         self.expiry.tick()

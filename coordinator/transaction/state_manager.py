@@ -66,7 +66,7 @@ class TransactionStateManager:
         try:
             metadata.propose(transit.state, transit.producer_epoch)
         except KafkaError as error:
-            then(error)
+            then(error.as_value())
         else:
             self.log(metadata, transit, then)
 
@@ -87,7 +87,7 @@ class TransactionStateManager:
         except KafkaError as error:
             if error.error not in retried:
                 metadata.take_back()
-            then(error)
+            then(error.as_value())
             return
         except BaseException:  # what nobody thought of must not leave it pending for ever
             if not retried:
@@ -124,7 +124,7 @@ class TransactionStateManager:
         try:
             self._gate.append(records)
         except KafkaError as error:
-            committed(error)
+            committed(error.as_value())
         except BaseException:  # what nobody thought of must not leave them pending for ever
             for metadata in batch:
                 metadata.take_back()

@@ -113,12 +113,17 @@ class LeaderEpochs:
         self._replace([])
 
     def unsynced_path(self) -> str | None:
-        """The file, if it was written since the last call: the caller syncs it and its name, which is a new one each
-        time."""
-        if not self._unsynced:
-            return None
+        """The file, if it was written since the last `sync_begun`: the caller syncs it and its name, which is a new one
+        each time."""
+        return self._path if self._unsynced else None
+
+    def sync_begun(self) -> None:
+        """What `unsynced_path` says is synced now, or the log is given up, unless it's called off."""
         self._unsynced = False
-        return self._path
+
+    def sync_called_off(self) -> None:
+        """It can't begin, and is tried again."""
+        self._unsynced = self._written
 
     def take_over(self, other: "LeaderEpochs") -> None:
         """Says what the other one says, which is of a log with the same batches."""

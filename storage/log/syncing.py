@@ -49,10 +49,12 @@ def _start(log: LogState) -> None:
         if not flushing.running:
             _start(log)
 
+    log.leader_epochs.sync_begun()
     try:
         log.background(work, then, lane=flushing.lane)
     except MemoryError:
         flushing.stop()
+        log.leader_epochs.sync_called_off()
         raise
 
 
@@ -126,6 +128,7 @@ def sync_all(files: Files, paths: list[str], directories: list[str]) -> None:
 def sync_now(log: LogState) -> None:
     """Waits for the disk until all that was appended is synced; no flush may be running. Raises `OSError`."""
     paths, directories = unsynced(log, log.log_end_offset)
+    log.leader_epochs.sync_begun()
     try:
         sync_all(log.files, paths, directories)
     except OSError as failure:

@@ -31,7 +31,7 @@ from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
 from tests.compare.plain import message_from
-from tests.support.cycles import no_traceback_in_a_cycle
+from tests.support.cycles import nothing_in_a_cycle
 from tests.support.denying import Asked, DenyingAuthorizer
 from tests.support.topics import topics_of
 from tests.support.whole_server import handled, started
@@ -309,7 +309,7 @@ async def test_a_change_of_settings_that_is_refused_leaves_no_cycle(
     if kind == BROKER_CONFIG:
         setting = ("log.retention.ms", "1000")
     fields = {"resources": [resource(kind, name, setting)], "validate_only": True}
-    with no_traceback_in_a_cycle():
+    with nothing_in_a_cycle():
         (result,) = ask(node, incremental_alter_configs, 44, 1, fields).responses
     assert result.error_code in (DENIED_CLUSTER, DENIED_TOPIC)
 

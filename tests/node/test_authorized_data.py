@@ -27,7 +27,7 @@ from protocol.messages.topics import (
 from protocol.messages.transactions_admin import DescribeProducersRequest, DescribeProducersTopic
 from protocol.records.records import build_batch
 from tests.node.transactional import ask
-from tests.support.cycles import no_traceback_in_a_cycle
+from tests.support.cycles import nothing_in_a_cycle
 from tests.support.denying import Asked, DenyingAuthorizer
 from tests.support.topics import topics_of
 from tests.support.whole_server import crash, started
@@ -174,7 +174,7 @@ async def test_producers_are_described_to_those_who_may_read(tmp_path: Path) -> 
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.READ, TOPIC)
     topics = [DescribeProducersTopic(name=name, partition_indexes=[0]) for name in ("open", "none", "?")]
-    with no_traceback_in_a_cycle():
+    with nothing_in_a_cycle():
         response = ask(node, DescribeProducersRequest(topics=topics), 0)
     assert [topic.partitions[0].error_code for topic in response.topics] == [
         DENIED,

@@ -176,6 +176,16 @@ def test_a_moved_high_watermark_is_news_once() -> None:
     assert sessions.answer(sessions.fetch(session_id, 2), high_watermark=4)[1] == []
 
 
+def test_a_partition_without_records_keeps_its_place_whatever_is_news_of_it() -> None:
+    sessions = Sessions()
+    session_id = sessions.open(("a", 0), ("b", 0))
+    plan = sessions.fetch(session_id, 1)
+    answers = [(each, PartitionData(high_watermark=4 if each.topic == "a" else 0)) for each in plan.targets]
+    _, listed = sessions.sessions.finish(plan, answers, 0)
+    assert [target.topic for target, _ in listed] == ["a"]
+    assert [target.topic for target in sessions.fetch(session_id, 2).targets] == ["a", "b"]
+
+
 def test_a_failed_partition_is_listed_each_time_and_once_more_when_healthy() -> None:
     sessions = Sessions()
     session_id = sessions.open(("a", 0))
@@ -355,6 +365,16 @@ def test_who_has_the_slot_of_a_session_that_cant_be_keeps_it(monkeypatch: pytest
     others = [sessions.open(("a", 0)) for _ in range(SLOTS - 1)]
     assert sessions.open(("a", 0), ("a", 1), ("a", 2)) == 0  # the stale one leaves room for two
     assert [sessions.fetch(each, 1).error for each in (stale, *others)] == [Error.NONE] * SLOTS
+
+
+def test_who_takes_the_slot_of_another_takes_its_partitions_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MOST_SESSION_PARTITIONS", SLOTS)
+    sessions = Sessions()
+    stale = sessions.open(("a", 0))
+    sessions.now_ms = EVICTION_MS + 1
+    others = [sessions.open(("a", 0)) for _ in range(SLOTS - 1)]
+    assert sessions.open(("a", 0)) == stale  # the ids of a slot are the same here
+    assert [sessions.fetch(each, 1).error for each in others] == [Error.NONE] * (SLOTS - 1)
 
 
 def test_no_session_is_kept_of_names_that_no_topic_can_have() -> None:

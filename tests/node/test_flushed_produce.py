@@ -123,6 +123,18 @@ async def test_a_batch_that_is_sent_again_is_not_acknowledged_before_the_disk_ha
     crash(node)
 
 
+async def test_what_the_disk_refuses_has_no_offset(tmp_path: Path) -> None:
+    node, _backgrounds = await syncing(tmp_path, 1)
+    waiting = asyncio.ensure_future(produce(node, (0,)))
+    await settle()
+    node.partitions.get("orders", 0).log.give_up(OSError(5, "broken"))
+    await settle()
+    [answer] = waiting.result().responses[0].partition_responses
+    assert answer.error_code == Error.KAFKA_STORAGE_ERROR
+    assert (answer.base_offset, answer.log_append_time_ms, answer.log_start_offset) == (-1, -1, -1)
+    crash(node)
+
+
 async def test_a_producer_that_waits_for_a_deleted_topic_is_answered(tmp_path: Path) -> None:
     node, _backgrounds = await syncing(tmp_path, 1)
     waiting = asyncio.ensure_future(produce(node, (0,)))

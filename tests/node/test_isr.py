@@ -60,6 +60,28 @@ async def test_a_replica_that_has_all_comes_in_and_then_acks_all_waits_for_it(tm
     crash(node)
 
 
+async def test_a_replica_comes_in_once_it_has_all_that_was_there_when_this_one_came_to_lead(
+    tmp_path: Path,
+) -> None:
+    """Though less than that is committed yet (Kafka: `Partition.isFollowerInSync`)."""
+    node = await alone(tmp_path)
+    third = OTHER + 1
+    node.metadata.append([RegisterBrokerRecord(broker_id=third, broker_epoch=EPOCH, fenced=False)])
+    change(node, replicas=[ME, OTHER, third], isr=[ME, third])
+    for _ in range(3):
+        produce(node, acks=1)
+    change(node, leader=ME)  # anew, in an epoch of its own
+    leader = leader_of(node)
+    assert (leader.log.high_watermark, leader.leader_epoch_start_offset) == (0, 3)
+    follow(node, 2)
+    await turns()
+    assert isr(node) == [ME, third]
+    follow(node, 3)
+    await turns()
+    assert isr(node) == [ME, third, OTHER]
+    crash(node)
+
+
 async def test_a_replica_that_lags_leaves_and_nothing_waits_for_it_then(tmp_path: Path) -> None:
     node = await alone(tmp_path)
     follow(node, 0)

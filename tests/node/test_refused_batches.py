@@ -20,7 +20,7 @@ from protocol.records.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, Z
 from protocol.records.effort import ANY, LITTLE, MODERATE, Effort, TooMuchEffortError
 from protocol.records.rules import RecordRules
 from tests.node.admin_requests import create
-from tests.support.cycles import no_traceback_in_a_cycle
+from tests.support.cycles import nothing_in_a_cycle
 from tests.support.record_bytes import NOW_MS, batch, record
 from tests.support.straight import Straight
 from tests.support.wire import Client, Outcome
@@ -55,7 +55,7 @@ def test_no_refusal_of_a_check_leaves_a_cycle(codec: int, effort: Effort) -> Non
     rules = RecordRules(max_message_bytes=8 << 20, before_max_ms=1000)
     wrong = 0
     batches = [*refused(codec)]
-    with no_traceback_in_a_cycle():
+    with nothing_in_a_cycle():
         for each in batches:
             try:
                 validate(each, rules, NOW_MS, "t", 0, effort)
@@ -97,7 +97,7 @@ REQUESTS = {
 async def test_no_refused_request_leaves_a_cycle(node: Server, kind: str, acks: int) -> None:
     create(node, ("t", 1))
     request = produce(*REQUESTS[kind], acks=acks)
-    with no_traceback_in_a_cycle():
+    with nothing_in_a_cycle():
         client = Client(Straight(node))
         sent = client.send(request, 9)
         while (answer := client.receive(sent, within_s=0)) is Outcome.SILENCE:
@@ -121,7 +121,7 @@ async def test_a_step_that_fails_because_of_what_it_waited_for_leaves_no_cycle(n
         assert isinstance(awaited, Later)
         yield awaited
 
-    with no_traceback_in_a_cycle():
+    with nothing_in_a_cycle():
         answer = node.turns.answer(waits())
         assert isinstance(answer, Later)
         told: list[str] = []

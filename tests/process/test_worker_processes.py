@@ -14,6 +14,7 @@ import pytest
 
 from broker.environment.framing import framed, taken
 from broker.environment.workers import LONGEST_WAIT_S, Worker, WorkerProcesses
+from tests.support.cycles import nothing_in_a_cycle
 
 ROOT = Path(__file__).parents[2]
 ECHO = "tests.support.echo_worker"
@@ -149,3 +150,29 @@ def test_messages_are_taken_once_they_are_whole() -> None:
         unread.append(byte)
         found += taken(unread)
     assert (found, unread) == (["a", [1]], b"")
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+async def test_nothing_of_one_that_is_gone_is_left_in_a_cycle(by_itself: bool) -> None:
+    class Desk(Heard):
+        """Holds the worker, which tells it."""
+
+        worker: Worker
+
+        def received(self, message: Any) -> None:
+            self.messages.put_nowait(message)
+
+        def ended(self) -> None:
+            self.gone.set()
+
+    with nothing_in_a_cycle():
+        desk = Desk()
+        desk.worker = WorkerProcesses().start(ECHO, desk.received, desk.ended)
+        desk.worker.send("pid")
+        pid = await desk.get()
+        if by_itself:
+            os.kill(pid, signal.SIGKILL)
+        else:
+            desk.worker.kill(desk.ended)
+        await desk.until_gone()
+        del desk

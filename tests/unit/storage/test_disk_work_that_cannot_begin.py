@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage.background import Lane, Then, Work
+from storage.checkpoints import LEADER_EPOCH_FILE
 from storage.directory.checkpoint_writer import CheckpointWriter
 from storage.log import syncing
 from storage.log.flushing import Flushing
@@ -36,6 +37,27 @@ def test_a_flush_that_could_not_begin_begins_later(tmp_path: Path) -> None:
     background.run_all()
     assert told == [None]
     assert not log.flushing.running
+
+
+def test_a_flush_that_could_not_begin_syncs_the_epochs_when_it_does(tmp_path: Path) -> None:
+    background = Refusing()
+    log = open_log(tmp_path, flush_messages=1, background=background)
+    synced: list[str] = []
+    background.refuses = True
+    append(log, batch(), leader_epoch=7)
+    background.refuses = False
+    files.set_fault_hook(lambda name, path, _size: synced.append(Path(path).name) if name == "sync" else None)
+    try:
+        log.go_on_flushing()
+        background.run_all()
+        assert LEADER_EPOCH_FILE in synced
+        synced.clear()
+        append(log, batch(), leader_epoch=7)
+        background.run_all()
+        assert synced
+        assert LEADER_EPOCH_FILE not in synced
+    finally:
+        files.set_fault_hook(None)
 
 
 def test_a_flush_behind_another_that_could_not_begin_begins_later(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
+from coordinator.group.classic import rebalancing
 from coordinator.group.classic.rebalancing import MOST_NAMED, some_of
 from coordinator.group.records import GroupRecord
 from protocol.errors import Error
@@ -350,6 +353,26 @@ def test_the_end_of_a_shard_sends_everybody_who_waits_elsewhere() -> None:
     syncing = groups.sync(second, 3)
     groups.shard.unload()
     assert syncing.error is Error.NOT_COORDINATOR
+
+
+def test_who_makes_a_rebalance_is_named_in_the_log_but_for_the_many(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebalancing, "MOST_NAMED", 1)
+    caplog.set_level(logging.INFO)
+    groups = Groups()
+    first, second, _ = groups.stable(3)
+    groups.leave(first, second)
+    assert f"{first} and 1 more left" in caplog.text
+    assert second not in caplog.text.rpartition(first)[2]
+
+    groups = Groups()
+    leader, *late = groups.stable(3, rebalance_ms=5_000)
+    for each in (*late, leader):
+        groups.join(each, protocols=[("range", b"new")], rebalance_ms=5_000)
+    groups.sync(leader, 3, {})
+    groups.runtime.pass_ms(5_000)
+    assert "and 1 more didn't sync" in caplog.text
 
 
 @pytest.mark.limit("coordinator.group.classic.rebalancing.MOST_NAMED")

@@ -9,6 +9,7 @@ from coordinator.transaction.expiry import TOMBSTONES_BYTES
 from coordinator.transaction.states import ONGOING
 from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from protocol.errors import Error
+from tests.support.cycles import nothing_in_a_cycle
 from tests.unit.coordinator.transaction.coordinator import T0, TIMEOUT_MS, Coordinator, names
 
 DAY_MS = 86_400_000
@@ -313,3 +314,11 @@ def test_what_has_ended_before_its_turn_is_not_aborted(monkeypatch: pytest.Monke
     before = len(it.records())
     it.runtime.timers.fire_due()
     assert len(it.records()) == before
+
+
+def test_no_look_is_left_in_a_cycle() -> None:
+    it = Coordinator()
+    with nothing_in_a_cycle():
+        it.begun()
+        it.runtime.pass_ms(DAY_MS)
+        it.shard.expiry.stop()

@@ -8,6 +8,7 @@ from coordinator.group.consumer import long_heartbeat
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.records import ConsumerGroupRecord
 from protocol.errors import Error
+from protocol.messages.group_records_consumer import ConsumerGroupCurrentMemberAssignmentValue
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 
 SESSION_MS = 45_000
@@ -242,6 +243,13 @@ def test_a_static_member_that_leaves_for_a_while_comes_back_to_what_it_had() -> 
     assert (answer.member_epoch, groups.group.epoch) == (3, epoch)
     assert groups.refused("one", 3, instance="i") is Error.FENCED_INSTANCE_ID
     assert groups.state == "Stable"
+    epochs = [
+        (record.value.member_epoch, record.value.previous_member_epoch)
+        for record in groups.runtime.written()
+        if isinstance(record.value, ConsumerGroupCurrentMemberAssignmentValue)
+        and getattr(record.key, "member_id") == "three"  # noqa: B009 - each of its kind has it
+    ]
+    assert epochs == [(0, 0), (3, 0)]
 
 
 def test_a_static_member_that_stays_away_is_fenced() -> None:

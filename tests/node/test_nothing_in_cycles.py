@@ -1,0 +1,169 @@
+"""What a client sent goes with the answer or with the client: none of it stays in a cycle of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.environment.scheduler import LoopScheduler
+from broker.handlers import HANDLERS
+from broker.network.connection import Connection
+from broker.network.dispatch import LONG_FRAME_BYTES
+from broker.network.memory import Memory
+from broker.network.receiving_side import INITIAL_BUFFER_BYTES
+from broker.network.turns import PER_TURN
+from broker.server import Server
+from protocol.apis import APIS
+from protocol.wire.schema import Message
+from storage.background import Lane
+from tests.node.admin_requests import create
+from tests.node.computing import SHORT, produce
+from tests.node.test_connection import MAX_FRAME_BYTES, FakeDispatcher, FakeListener, frame
+from tests.node.test_encrypted_answers import context
+from tests.node.test_unsent_answers import RUNS
+from tests.node.transactional import delete
+from tests.support.cycles import nothing_in_a_cycle
+from tests.support.large_requests import large_requests
+from tests.support.straight import Straight
+from tests.support.wire import Client, Outcome, request_frame
+from tests.support.wire import frame as framed
+
+HANDLED_IN_TURNS = PER_TURN + 1
+DECODED_IN_TURNS = LONG_FRAME_BYTES // 4
+
+
+async def is_idle(node: Server) -> None:
+    """What is under way comes to its end, but for what waits for its time."""
+    for _ in range(3):
+        for lane in Lane:
+            await node.background.passed(lane)
+        while node.turns._waiting:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+async def answered(node: Server, request: Message, version: int) -> None:
+    client = Client(Straight(node))
+    sent = client.send(request, version)
+    while client.receive(sent, within_s=0) is Outcome.SILENCE:
+        await asyncio.sleep(0)
+    client.close()
+
+
+async def hung_up_on(node: Server, request: Message, version: int) -> None:
+    client = Client(Straight(node))
+    client.send(request, version)
+    client.close()
+
+
+async def nonsense(node: Server, request: Message, version: int) -> None:
+    client = Client(Straight(node))
+    whole = request_frame(request, version)
+    client.send_bytes(framed(whole[4:-1]))
+    client.close()
+
+
+async def broken_off(node: Server, request: Message, version: int) -> None:
+    client = Client(Straight(node))
+    client.send_bytes(request_frame(request, version)[:-1])
+    client.close()
+
+
+ENDS = (answered, hung_up_on, nonsense, broken_off)
+
+
+@pytest.mark.parametrize("name", [APIS[key].name for key in HANDLERS])
+async def test_no_request_is_left_in_a_cycle(node: Server, name: str) -> None:
+    with nothing_in_a_cycle() as look:
+        for end in ENDS:
+            for large in large_requests(1, only={name}):
+                await end(node, large.message, large.version)
+            await is_idle(node)
+            look()
+
+
+@pytest.mark.parametrize("name", [APIS[key].name for key in HANDLERS])
+async def test_no_request_that_takes_turns_is_left_in_a_cycle(node: Server, name: str) -> None:
+    with nothing_in_a_cycle() as look:
+        for end in (answered, hung_up_on):
+            for large in large_requests(HANDLED_IN_TURNS, only={name}):
+                if not large.path.endswith("repeated"):
+                    await end(node, large.message, large.version)
+            await is_idle(node)
+            look()
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    "name", ["AddPartitionsToTxn", "DeleteTopics", "Metadata", "OffsetCommit", "Produce"]
+)
+async def test_no_request_that_is_decoded_in_turns_is_left_in_a_cycle(
+    node: Server, name: str, end: Callable[..., Any]
+) -> None:
+    with nothing_in_a_cycle():
+        large = next(large_requests(DECODED_IN_TURNS, only={name}))
+        assert len(request_frame(large.message, large.version)) > LONG_FRAME_BYTES
+        await end(node, large.message, large.version)
+        await is_idle(node)
+
+
+async def test_no_deleted_topic_is_left_in_a_cycle(node: Server) -> None:
+    with nothing_in_a_cycle():
+        create(node, ("t", 3))
+        client = Client(Straight(node))
+        await client.answer(produce((0, SHORT), (2, SHORT)), 9)
+        client.close()
+        delete(node, "t")
+        await is_idle(node)
+
+
+@pytest.mark.parametrize("encrypted", [pytest.param(False, id="plain"), pytest.param(True, id="encrypted")])
+@pytest.mark.parametrize("resets", [pytest.param(False, id="ended"), pytest.param(True, id="reset")])
+@pytest.mark.parametrize("run", RUNS)
+def test_no_connection_keeps_its_buffer_when_its_client_is_gone(
+    run: Callable[..., Any], resets: bool, encrypted: bool
+) -> None:
+    """Whatever the loop's transport still holds."""
+
+    async def served() -> None:
+        loop = asyncio.get_running_loop()
+        scheduler = LoopScheduler()
+        listener = FakeListener()
+        made: list[Connection] = []
+
+        def connection() -> Connection:
+            memory = Memory.of(scheduler, MAX_FRAME_BYTES, -1)
+            made.append(Connection(listener, FakeDispatcher(), scheduler, memory))  # type: ignore[arg-type]
+            return made[-1]
+
+        server = await loop.create_server(
+            connection, "127.0.0.1", 0, ssl=context(ssl.PROTOCOL_TLS_SERVER) if encrypted else None
+        )
+        _, writer = await asyncio.open_connection(
+            *server.sockets[0].getsockname(),
+            ssl=context(ssl.PROTOCOL_TLS_CLIENT) if encrypted else None,
+            server_hostname="" if encrypted else None,
+        )
+        writer.write(frame(bytes(4 * INITIAL_BUFFER_BYTES))[:-1])
+        while not (made and len(made[0]._buffer) > 4 * INITIAL_BUFFER_BYTES and made[0].is_receiving):
+            await asyncio.sleep(0)
+        buffer = weakref.ref(made[0]._view)
+        if resets:
+            client = writer.get_extra_info("socket")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+        else:
+            writer.close()
+        while listener.connections:
+            await asyncio.sleep(0)
+        assert buffer() is None
+        server.close()
+
+    run(served())
