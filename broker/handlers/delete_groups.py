@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from broker.coordination.gathering import Gathering
 from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
@@ -14,15 +13,32 @@ from protocol.messages.groups_admin import DeletableGroupResult, DeleteGroupsReq
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
+OFFSETS_PER_BATCH = 1_000
+"""Offsets that go with their groups in one batch, and in one turn of the loop: those of the last group may be more."""
+
 
 def handle(
-    groups: Groups, authorizer: Authorizer, context: RequestContext, request: DeleteGroupsRequest
+    groups: Groups,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse | Later[DeleteGroupsResponse]:
-    """A group that is named twice is answered once, groups that may not be deleted last. The groups of a shard go in
-    one batch, or not at all."""
+    """A group that is named twice is answered once, groups that may not be deleted last."""
+    return turns.answer(_deleted(groups, authorizer, turns, context, request), context, to_the_end=True)
+
+
+def _deleted(
+    groups: Groups,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: DeleteGroupsRequest,
+) -> RequestSteps[DeleteGroupsResponse]:
     errors: dict[str, Error] = {}
     denied: dict[str, Error] = {}
     of_shards: dict[GroupShard, list[str]] = {}
@@ -37,25 +53,39 @@ def handle(
             errors[group_id] = error.error
         else:
             of_shards.setdefault(shard, []).append(group_id)
-    later: Later[DeleteGroupsResponse] = Later()
+    asked: list[tuple[Sequence[str], list[Error] | KafkaError | Later[list[Error] | KafkaError]]] = []
+    for shard, of_shard in of_shards.items():
+        for group_ids, is_full in _batches(shard, of_shard):
+            later: Later[list[Error] | KafkaError] = Later()
+            groups.ask(group_ids[0], _deletion(group_ids), later.reply)
+            asked.append((group_ids, later.answer()))
+            if is_full or turns.is_over:
+                yield None
+    for group_ids, answer in asked:
+        if isinstance(answer, Later):
+            answer = yield answer
+        of_groups = [answer.error] * len(group_ids) if isinstance(answer, KafkaError) else answer
+        errors.update(zip(group_ids, of_groups, strict=True))
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=group_id, error_code=error)
+            for group_id, error in {**errors, **denied}.items()
+        ]
+    )
 
-    def reply(found: list[list[Error] | KafkaError]) -> None:
-        for group_ids, answer in zip(of_shards.values(), found, strict=True):
-            of_groups = [answer.error] * len(group_ids) if isinstance(answer, KafkaError) else answer
-            errors.update(zip(group_ids, of_groups, strict=True))
-        later.reply(
-            DeleteGroupsResponse(
-                results=[
-                    DeletableGroupResult(group_id=group_id, error_code=error)
-                    for group_id, error in {**errors, **denied}.items()
-                ]
-            )
-        )
 
-    gathering = Gathering(len(of_shards), reply)
-    for index, (shard, group_ids) in enumerate(of_shards.items()):
-        shard.ask(_deletion(group_ids), gathering.place(index))
-    return later.answer()
+def _batches(shard: GroupShard, group_ids: Iterable[str]) -> Iterator[tuple[Sequence[str], bool]]:
+    """The groups that go together, or not at all (Kafka's are all those of a shard), and whether they are many."""
+    batch: list[str] = []
+    offsets = 0
+    for group_id in group_ids:
+        batch.append(group_id)
+        offsets += shard.offsets.keys_held(group_id)
+        if offsets >= OFFSETS_PER_BATCH:
+            yield batch, True
+            batch, offsets = [], 0
+    if batch:
+        yield batch, False
 
 
 def _deletion(group_ids: Sequence[str]) -> Callable[[GroupShard], list[Error]]:

@@ -3,9 +3,11 @@ still await their marker."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.network.repeats import answered
+from broker.network.turns import in_turns
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.transaction.states import STATE_NAMES
 from protocol.errors import Error, KafkaError
@@ -19,15 +21,28 @@ from protocol.messages.transactions_admin import (
 if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
 
 
 def handle(
     transactions: Transactions,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: DescribeTransactionsRequest,
-) -> DescribeTransactionsResponse:
+) -> DescribeTransactionsResponse | Later[DescribeTransactionsResponse]:
+    return turns.answer(_all(transactions, authorizer, turns, context, request), context)
+
+
+def _all(
+    transactions: Transactions,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: DescribeTransactionsRequest,
+) -> RequestSteps[DescribeTransactionsResponse]:
     described = []
     for transactional_id in answered(request.transactional_ids, str):
         resource = (ResourceType.TRANSACTIONAL_ID, transactional_id)
@@ -35,32 +50,39 @@ def handle(
             denied = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             described.append(DescribedTransaction(error_code=denied, transactional_id=transactional_id))
             continue
-        found = _described(transactions, transactional_id)
+        found = yield from _described(transactions, transactional_id)
         found.topics = [
             topic
             for topic in found.topics
             if authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
         ]
         described.append(found)
+        if turns.is_over:
+            yield None
     return DescribeTransactionsResponse(transaction_states=described)
 
 
-def _described(transactions: Transactions, transactional_id: str) -> DescribedTransaction:
+def _described(transactions: Transactions, transactional_id: str) -> RequestSteps[DescribedTransaction]:
     try:
         if not transactional_id:
             raise KafkaError(Error.INVALID_REQUEST)
         metadata = transactions.shard_of(transactional_id).describe(transactional_id)
     except KafkaError as error:
         return DescribedTransaction(error_code=error.error, transactional_id=transactional_id)
-    topics: dict[str, DescribedTransactionTopic] = {}
-    for name, index in metadata.partitions:
-        topics.setdefault(name, DescribedTransactionTopic(topic=name)).partitions.append(index)
-    return DescribedTransaction(
+    found = DescribedTransaction(
         transactional_id=transactional_id,
         transaction_state=STATE_NAMES[metadata.state],
         transaction_timeout_ms=metadata.timeout_ms,
         transaction_start_time_ms=metadata.start_timestamp_ms,
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
-        topics=[*topics.values()],
     )
+    topics: dict[str, DescribedTransactionTopic] = {}
+
+    def take(partitions: Sequence[tuple[str, int]]) -> None:
+        for name, index in partitions:
+            topics.setdefault(name, DescribedTransactionTopic(topic=name)).partitions.append(index)
+
+    yield from in_turns([*metadata.partitions], take)
+    found.topics = [*topics.values()]
+    return found

@@ -8,7 +8,8 @@ from typing import Generic, TypeVar
 from broker.quotas.rates import Rate, TokenBucket
 
 IDLE_MS = 3_600_000  # ClientQuotaManager.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
-MEASURES_BEFORE_SWEEP = 1000
+MOST_MEASURED = 5_000
+"""Clients of one quota: who comes is measured, and who was idle for the longest isn't any more."""
 
 M = TypeVar("M", Rate, TokenBucket)
 
@@ -16,27 +17,22 @@ M = TypeVar("M", Rate, TokenBucket)
 class Measures(Generic[M]):
     """What each client used lately."""
 
-    __slots__ = ("_by_client", "_make", "_sweep_at", "sweeps")
+    __slots__ = ("_by_client", "_make")
 
     def __init__(self, make: Callable[[], M]) -> None:
         self._make: Callable[[], M] = make
-        self._by_client: dict[Hashable, tuple[M, int]] = {}
-        self._sweep_at = MEASURES_BEFORE_SWEEP
-        self.sweeps = 0
+        self._by_client: dict[Hashable, tuple[M, int]] = {}  # who was idle for the longest comes first
 
     def __len__(self) -> int:
         return len(self._by_client)
 
     def of(self, client: Hashable, now_ms: int) -> M:
         """The measure of a client; those that weren't looked at for an hour are forgotten in time."""
-        found = self._by_client.get(client)
-        if found is None and len(self._by_client) >= self._sweep_at:
-            self._by_client = {
-                key: each for key, each in self._by_client.items() if now_ms - each[1] < IDLE_MS
-            }
-            self.sweeps += 1
-            # Where most are in use, looking at all of them again would find as little.
-            self._sweep_at = max(MEASURES_BEFORE_SWEEP, 2 * len(self._by_client))
+        clients = self._by_client
+        found = clients.pop(client, None)
         measure = self._make() if found is None else found[0]
-        self._by_client[client] = measure, now_ms
+        clients[client] = measure, now_ms
+        idle = next(iter(clients))
+        if now_ms - clients[idle][1] >= IDLE_MS or len(clients) > MOST_MEASURED:
+            del clients[idle]
         return measure

@@ -11,7 +11,13 @@ import pytest
 
 from broker.controller.image import GROUP_RESOURCE, TopicChanges
 from broker.controller.pause import PER_STEP
-from broker.handlers import list_config_resources, metadata, offset_fetch
+from broker.handlers import (
+    delete_groups,
+    describe_transactions,
+    list_config_resources,
+    metadata,
+    offset_fetch,
+)
 from broker.network import turns
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
@@ -24,11 +30,12 @@ from coordinator.group.shard import GroupShard
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from protocol.messages.configs import ListConfigResourcesRequest
-from protocol.messages.groups_admin import ListGroupsRequest
+from protocol.messages.groups_admin import DeleteGroupsRequest, ListGroupsRequest
 from protocol.messages.groups_classic import JoinGroupRequest
 from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.topics import CreatableTopic
+from protocol.messages.transactions_admin import DescribeTransactionsRequest
 from tests.node.transactional import Producer, ask, coordinating
 from tests.support.topics import topics_of
 from tests.support.whole_server import started, take_turns
@@ -68,6 +75,45 @@ async def test_config_resources_are_listed_in_turns_where_there_are_many(tmp_pat
     assert taken >= 3
     take_turns(node)
     assert [each.resource_name for each in later.answer().config_resources] == names
+
+
+@pytest.mark.limit("broker.handlers.delete_groups.OFFSETS_PER_BATCH")
+async def test_groups_with_many_offsets_are_deleted_in_turns(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    ids = [f"g{number}" for number in range(5)]
+    shard = node.groups.shard_of("g0")
+    for group_id in ids:
+        count = delete_groups.OFFSETS_PER_BATCH // 2
+        commit(node.groups.shard_of(group_id), (OffsetKey(group_id, "t", index) for index in range(count)))
+    assert shard.offsets.keys_held("g0") == count
+    later = begun(node, delete_groups, 2, DeleteGroupsRequest(groups_names=[*ids, "none"]))
+    assert isinstance(later, Later)
+    left = [sum(node.groups.shard_of(each).offsets.held(each) for each in ids)]
+    while later.answer() is later:
+        node.turns._take_turn()
+        left.append(sum(node.groups.shard_of(each).offsets.held(each) for each in ids))
+    assert len({*left}) >= 3, "some go in each turn"
+    assert left[-1] == 0
+    errors = {each.group_id: each.error_code for each in later.answer().results}
+    assert errors == {**dict.fromkeys(ids, Error.NONE), "none": Error.GROUP_ID_NOT_FOUND}
+
+
+async def test_a_transaction_of_many_partitions_is_described_in_turns(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path, partitions=2 * turns.PER_TURN)
+    producer = Producer(node).begin()
+    partitions = [("t", index) for index in range(2 * turns.PER_TURN)]
+    producer.add(*partitions)
+    request = DescribeTransactionsRequest(transactional_ids=[producer.transactional_id])
+    later = begun(node, describe_transactions, 0, request)
+    assert isinstance(later, Later)
+    taken = 0
+    while later.answer() is later:
+        node.turns._take_turn()
+        taken += 1
+    assert taken >= 2
+    [described] = later.answer().transaction_states
+    [topic] = described.topics
+    assert {("t", index) for index in topic.partitions} == {*partitions}
 
 
 @pytest.mark.limit("broker.handlers.metadata.PARTITIONS_PER_TURN")

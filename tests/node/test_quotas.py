@@ -17,7 +17,7 @@ from broker.network.addresses import HostNames
 from broker.network.connection import Connection
 from broker.quotas.client_quotas import UNLIMITED, ClientQuotas, MutationQuota, RateQuota
 from broker.quotas.limits import MISSING, Limits
-from broker.quotas.measures import IDLE_MS, MEASURES_BEFORE_SWEEP, Measures
+from broker.quotas.measures import IDLE_MS, MOST_MEASURED, Measures
 from broker.quotas.rates import MAX_THROTTLE_MS, Rate, TokenBucket, Windows
 from broker.security.principal import ANONYMOUS, Principal
 from broker.server import Server
@@ -90,15 +90,27 @@ def test_a_limit_that_is_none_throttles_nobody(limit: float) -> None:
     assert rate.throttle_ms(limit, NOW_MS) == 0
 
 
-@pytest.mark.limit("broker.quotas.measures.MEASURES_BEFORE_SWEEP")
-def test_clients_are_not_looked_through_again_while_all_of_them_are_in_use() -> None:
+def test_who_is_idle_for_an_hour_is_forgotten_as_others_come() -> None:
     measures = Measures(lambda: Rate(WINDOWS))
-    for number in range(5 * MEASURES_BEFORE_SWEEP):
+    idle = [measures.of(number, NOW_MS) for number in range(3)]
+    for later_ms in (IDLE_MS - 1, IDLE_MS, IDLE_MS):
+        measures.of("new", NOW_MS + later_ms)
+    assert len(measures) == 2
+    assert measures.of(2, NOW_MS + IDLE_MS - 1) is idle[2]
+    assert measures.of(0, NOW_MS + IDLE_MS) is not idle[0]
+
+
+@pytest.mark.limit("broker.quotas.measures.MOST_MEASURED")
+def test_of_too_many_clients_who_was_idle_for_the_longest_is_forgotten() -> None:
+    measures = Measures(lambda: Rate(WINDOWS))
+    first, second = measures.of("first", NOW_MS), measures.of("second", NOW_MS)
+    for number in range(MOST_MEASURED - 2):
         measures.of(number, NOW_MS)
-    assert measures.sweeps == 3  # at 1,000, 2,000 and 4,000
-    for number in range(5 * MEASURES_BEFORE_SWEEP):
-        measures.of(("new", number), NOW_MS + IDLE_MS)
-    assert len(measures) == 5 * MEASURES_BEFORE_SWEEP
+    assert measures.of("first", NOW_MS) is first
+    measures.of("one too many", NOW_MS)
+    assert len(measures) == MOST_MEASURED
+    assert measures.of("first", NOW_MS) is first
+    assert measures.of("second", NOW_MS) is not second
 
 
 # From the most to the least specific, with who shares it.

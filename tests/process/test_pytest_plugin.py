@@ -66,6 +66,16 @@ def test_a_setting_without_a_value_is_a_usage_error(session: pytest.Pytester) ->
     assert str(result.stderr).count("is key=value") == 1
 
 
+def test_a_misspelt_setting_is_an_error_that_names_the_one_that_was_meant(session: pytest.Pytester) -> None:
+    session.makeconftest("")  # the broker itself says it
+    session.makepyfile("def test_it(kafka_broker): pass")
+    result = session.runpytest_subprocess(*PLUGIN, "--barnabas-config", "num.partitons=3")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["*num.partitons is no setting of a Kafka broker; did you mean num.partitions[?]*"]
+    )
+
+
 def test_a_parameter_of_a_broker_is_its_further_settings(session: pytest.Pytester) -> None:
     session.makepyfile(
         """

@@ -47,6 +47,10 @@ class OffsetStore:
         """How many offsets the group has committed."""
         return sum(map(len, self.of_group(group_id).values()))
 
+    def keys_held(self, group_id: str) -> int:
+        """How many keys `keys_of_group` has, or more: what is committed and pending counts twice."""
+        return self.held(group_id) + len(self._open.get(group_id, ()))
+
     def has_open_transaction(self, group_id: str) -> bool:
         return group_id in self._open
 
