@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
-OFFSETS_PER_BATCH = 1_000
+MOST_DELETED_OFFSETS = 1_000
 """Offsets that go with their groups in one batch, and in one turn of the loop: those of the last group may be more."""
 
 
@@ -81,7 +81,7 @@ def _batches(shard: GroupShard, group_ids: Iterable[str]) -> Iterator[tuple[Sequ
     for group_id in group_ids:
         batch.append(group_id)
         offsets += shard.offsets.keys_held(group_id)
-        if offsets >= OFFSETS_PER_BATCH:
+        if offsets >= MOST_DELETED_OFFSETS:
             yield batch, True
             batch, offsets = [], 0
     if batch:

@@ -77,13 +77,13 @@ async def test_config_resources_are_listed_in_turns_where_there_are_many(tmp_pat
     assert [each.resource_name for each in later.answer().config_resources] == names
 
 
-@pytest.mark.limit("broker.handlers.delete_groups.OFFSETS_PER_BATCH")
+@pytest.mark.limit("broker.handlers.delete_groups.MOST_DELETED_OFFSETS")
 async def test_groups_with_many_offsets_are_deleted_in_turns(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     ids = [f"g{number}" for number in range(5)]
     shard = node.groups.shard_of("g0")
     for group_id in ids:
-        count = delete_groups.OFFSETS_PER_BATCH // 2
+        count = delete_groups.MOST_DELETED_OFFSETS // 2
         commit(node.groups.shard_of(group_id), (OffsetKey(group_id, "t", index) for index in range(count)))
     assert shard.offsets.keys_held("g0") == count
     later = begun(node, delete_groups, 2, DeleteGroupsRequest(groups_names=[*ids, "none"]))

@@ -6,13 +6,13 @@ Source: `GroupCoordinatorShard.cleanupGroupMetadata`, `OffsetMetadataManager.cle
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 
 from coordinator.group.kinds import Group
 from coordinator.group.parts import ShardParts
-from coordinator.group.records import AnyRecord, OffsetKey, OffsetRecord
+from coordinator.group.records import AnyRecord, CommittedOffset, OffsetKey, OffsetRecord
 from protocol.errors import KafkaError
 
 log = logging.getLogger("barnabas.groups")
@@ -37,69 +37,106 @@ class OffsetExpiry:
         self._runtime.schedule(_EXPIRY, self._interval_ms, self._due)
 
     def _due(self) -> None:
-        self._go_on(deque(), is_first=True)
+        self._go_on(self._expire())
 
-    def _go_on(self, waiting: deque[str], *, is_first: bool = False) -> None:
-        """With some of the groups; the others have turns of their own."""
+    def _go_on(self, steps: Iterator[None]) -> None:
+        """With some of it; the rest has turns of its own."""
+        is_over = True
         try:
-            if is_first:
-                waiting.extend(group.group_id for group in self._store.all())
-            self._expire(waiting)
+            for _ in steps:
+                is_over = False
+                break
         except KafkaError as error:
             log.warning("expired offsets can't be deleted: %s", error)
-            waiting.clear()
         finally:  # a failure that nobody thought of must not be the last look
-            if waiting:
-                self._runtime.schedule(_EXPIRY, 0, partial(self._go_on, waiting))
-            else:
+            if is_over:
                 self.start()
+            else:
+                self._runtime.schedule(_EXPIRY, 0, partial(self._go_on, steps))
 
-    def _expire(self, waiting: deque[str]) -> None:
-        """Delete what `offsets.retention.minutes` says, and the groups that are left with nothing and nobody.
-
-        Raises KafkaError where that can't be recorded.
-        """
+    def _expire(self) -> Iterator[None]:
+        """Delete what `offsets.retention.minutes` says, and the groups that are left with nothing and nobody. Others
+        may be served after each step. Raises KafkaError where that can't be recorded."""
         records: list[AnyRecord] = []
-        offsets_left = OFFSETS_PER_TURN
-        while waiting and offsets_left > 0:
-            group = self._store.find(waiting.popleft())
+        left = OFFSETS_PER_TURN
+        for group_id in [group.group_id for group in self._store.all()]:
+            held = self._store.offsets.held(group_id)
+            if held > OFFSETS_PER_TURN:
+                yield from self._expire_many(group_id)
+                continue
+            group = self._store.find(group_id)
             if group is None:
                 continue
-            offsets_left -= 1 + self._store.offsets.held(group.group_id)
-            keys, all_expired = self._expired(group)
-            records += [OffsetRecord(key, None) for key in keys]
-            if all_expired and group.is_empty:
-                records += group.tombstones()
+            records += self._expired(group)
+            left -= 1 + held
+            if left <= 0:
+                self._write(records)
+                yield
+                records, left = [], OFFSETS_PER_TURN
+        self._write(records)
+
+    def _expire_many(self, group_id: str) -> Iterator[None]:
+        """The same of a group with many offsets, which it needn't lose in one step."""
+        offsets = self._store.offsets
+        keys = iter(offsets.committed_keys(group_id))
+        while some := [*islice(keys, OFFSETS_PER_TURN)]:
+            group = self._store.find(group_id)
+            if group is None:
+                return
+            expired = self._expires(group)
+            if expired is None:
+                return
+            found = ((key, offsets.get(key)) for key in some)
+            self._write(
+                [OffsetRecord(key, None) for key, each in found if each is not None and expired(key, each)]
+            )
+            yield
+        group = self._store.find(group_id)
+        if group is not None and not offsets.held(group_id):
+            self._write(self._expired(group))
+
+    def _write(self, records: Sequence[AnyRecord]) -> None:
         if records:
             log.info("%d offsets and groups expired", len(records))
         self._journal.write_in_parts(records)
 
-    def _expired(self, group: Group) -> tuple[list[OffsetKey], bool]:
-        """The expired keys, of topics that nobody subscribes to, and whether they are all that there is."""
+    def _expired(self, group: Group) -> Sequence[AnyRecord]:
+        """The tombstones of what has expired of a group, and its own where it is left with nothing and nobody."""
         offsets = self._store.offsets
-        topics = offsets.of_group(group.group_id)
+        records: list[AnyRecord] = []
         all_expired = not offsets.has_open_transaction(group.group_id)
-        if not topics:
-            return [], all_expired
-        retention_start = group.retention_start()
-        if retention_start is None:
-            return [], False
-        now_ms = self._runtime.now_ms()
-        keys = []
-        for topic, partitions in topics.items():
-            if group.is_subscribed_to(topic):
-                all_expired = False
-                continue
-            for partition, offset in partitions.items():
-                key = OffsetKey(group.group_id, topic, partition)
-                expires_ms = offset.expire_timestamp_ms
-                if expires_ms == -1:
-                    expires_ms = retention_start(offset) + self._retention_ms
-                if now_ms >= expires_ms and not offsets.is_unstable(key):
-                    keys.append(key)
+        if offsets.held(group.group_id):
+            expired = self._expires(group)
+            if expired is None:
+                return []
+            for key in offsets.committed_keys(group.group_id):
+                offset = offsets.get(key)
+                if offset is not None and expired(key, offset):
+                    records.append(OffsetRecord(key, None))
                 else:
                     all_expired = False
-        return keys, all_expired
+        if all_expired and group.is_empty:
+            records += group.tombstones()
+        return records
+
+    def _expires(self, group: Group) -> Callable[[OffsetKey, CommittedOffset], bool] | None:
+        """Says of an offset of the group whether it has expired: none does of a topic that somebody subscribes to. None
+        where none of the group does."""
+        retention_start = group.retention_start()
+        if retention_start is None:
+            return None
+        now_ms = self._runtime.now_ms()
+        is_unstable = self._store.offsets.is_unstable
+
+        def expired(key: OffsetKey, offset: CommittedOffset) -> bool:
+            if group.is_subscribed_to(key.topic):
+                return False
+            expires_ms = offset.expire_timestamp_ms
+            if expires_ms == -1:
+                expires_ms = retention_start(offset) + self._retention_ms
+            return now_ms >= expires_ms and not is_unstable(key)
+
+        return expired
 
     def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> Iterator[int]:
         """Topics (name, id) were deleted: their offsets go. Others may be served after each step, and what it yields is

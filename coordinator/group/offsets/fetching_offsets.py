@@ -28,15 +28,14 @@ def fetch_offsets(
     """The offsets of the partitions asked for. An offset of an older topic of the same name doesn't count for the
     new one's id (KAFKA-19154)."""
     by_topic = offsets.of_group(group_id)
-    all_unstable = offsets.unstable_partitions(group_id) if require_stable else {}
+    unstable = offsets.unstable_partitions(group_id) if require_stable else ()
     found = []
     for topic in topics:
         name, topic_id = topic.name, topic.topic_id
         committed = by_topic.get(name, _NOTHING)
-        unstable = all_unstable.get(name, ())
         partitions = [
             _none(index, Error.UNSTABLE_OFFSET_COMMIT)
-            if index in unstable
+            if unstable and (name, index) in unstable
             else _partition(index, committed.get(index), topic_id)
             for index in topic.partition_indexes
         ]

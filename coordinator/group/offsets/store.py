@@ -5,7 +5,7 @@ Only records change it: `apply`, and `end_transaction` for a marker.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from itertools import islice
 
 from coordinator.group.records import CommittedOffset, OffsetKey
@@ -36,12 +36,9 @@ class OffsetStore:
         """Whether an open transaction may change it (KIP-447)."""
         return (key.topic, key.partition) in self._open.get(key.group_id, {})
 
-    def unstable_partitions(self, group_id: str) -> dict[str, set[int]]:
-        """By topic, those whose offsets an open transaction may change (KIP-447)."""
-        found: dict[str, set[int]] = {}
-        for topic, partition in self._open.get(group_id, ()):
-            found.setdefault(topic, set()).add(partition)
-        return found
+    def unstable_partitions(self, group_id: str) -> Collection[tuple[str, int]]:
+        """Those whose offsets an open transaction may change (KIP-447): topics and partitions. Not to be changed."""
+        return self._open.get(group_id, {}).keys()
 
     def held(self, group_id: str) -> int:
         """How many offsets the group has committed."""
@@ -54,13 +51,14 @@ class OffsetStore:
     def has_open_transaction(self, group_id: str) -> bool:
         return group_id in self._open
 
+    def committed_keys(self, group_id: str) -> Iterator[OffsetKey]:
+        """Of what the group has committed by now: it may be taken away meanwhile."""
+        places = [(topic, [*partitions]) for topic, partitions in self.of_group(group_id).items()]
+        return (OffsetKey(group_id, topic, each) for topic, partitions in places for each in partitions)
+
     def keys_of_group(self, group_id: str) -> list[OffsetKey]:
         """Everything stored for a group: what is committed, then what is only pending."""
-        keys = [
-            OffsetKey(group_id, topic, partition)
-            for topic, partitions in self.of_group(group_id).items()
-            for partition in partitions
-        ]
+        keys = [*self.committed_keys(group_id)]
         pending = (OffsetKey(group_id, *place) for place in self._open.get(group_id, {}))
         return keys + [key for key in pending if self.get(key) is None]
 

@@ -79,6 +79,50 @@ def test_groups_are_looked_at_in_turns(groups: Groups, monkeypatch: pytest.Monke
     assert counts == [3, 2, 1, 0]
 
 
+def test_the_offsets_of_one_group_expire_in_turns_and_the_group_goes_last(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "OFFSETS_PER_TURN", 3)
+    for first in (0, 3, 6):
+        groups.commit(*(("t", first + number, 1) for number in range(3)))
+    groups.runtime.elapsed_ms += RETENTION_MS
+    left = []
+    while "g" in groups.shard.groups.classic:
+        groups.runtime.timers.fire_due()
+        left.append(groups.shard.offsets.held("g"))
+    assert left == [6, 3, 0, 0]
+    assert groups.restarted().shard.groups.classic == {}
+
+
+def test_what_is_committed_between_two_turns_of_the_expiry_stays_and_so_does_its_group(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "OFFSETS_PER_TURN", 2)
+    for first in (0, 2):
+        groups.commit(*(("t", first + number, 1) for number in range(2)))
+    groups.runtime.elapsed_ms += RETENTION_MS
+    groups.runtime.timers.fire_due()
+    assert groups.shard.offsets.held("g") == 2
+    groups.commit(("t", 0, 5), ("t", 3, 6))
+    for _ in range(3):
+        groups.runtime.timers.fire_due()
+    assert [groups.committed("t", number) for number in range(4)] == [5, -1, -1, 6]
+    assert "g" in groups.shard.groups.classic
+
+
+def test_who_joins_between_two_turns_of_the_expiry_keeps_the_rest(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "OFFSETS_PER_TURN", 2)
+    groups.commit(*(("t", number, 1) for number in range(4)))
+    groups.runtime.elapsed_ms += RETENTION_MS
+    groups.runtime.timers.fire_due()
+    groups.join(version=3)
+    for _ in range(3):
+        groups.runtime.timers.fire_due()
+    assert groups.shard.offsets.held("g") == 2
+
+
 def test_a_group_goes_with_its_last_offset(groups: Groups) -> None:
     groups.commit(("t", 0, 1))
     groups.runtime.pass_ms(RETENTION_MS)
