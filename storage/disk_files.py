@@ -113,7 +113,10 @@ class DiskFiles(Files):
             raise TornWriteError(
                 failure.errno, f"can't take back a failed write: {failure}", file.path
             ) from error
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame, and that the bytes
 
     def read(self, file: File, size: int, position: int) -> bytes:
         descriptor = file.descriptor

@@ -174,8 +174,8 @@ class Controller:
         )
 
 
-def _tell_failure(error: Exception, failed: Failed) -> None:
+def _tell_failure(broken: Exception, failed: Failed) -> None:
     """Raises a broken invariant, which is the node's to know, too: nothing more is decided."""
-    failed(error)
-    if stops_the_broker(error):
-        raise error
+    failed(broken)
+    if stops_the_broker(broken):
+        raise broken

@@ -378,5 +378,7 @@ class Observer:
         except Exception as error:
             self.failed(error)
             return
+        finally:
+            del failure  # its traceback holds this frame
         self.high_watermark = self._log.log_end_offset
         self.resume(AfterAnswer.ASK)

@@ -102,7 +102,8 @@ def sender_in_turns(
         except RequestFailedError as failure:
             if failure.error is not SEVERAL_SENDERS:
                 raise
-            several = failure  # a batch that ends too soon comes before it, wherever it is
+            # A batch that ends too soon comes before it, wherever it is.
+            several = RequestFailedError(failure.error, failure.message)
         else:
             if found is not None:
                 if sender is not None and found[0] != sender:
@@ -111,7 +112,10 @@ def sender_in_turns(
                 sequences.update(found[1])
         yield None
     if several is not None:
-        raise several
+        try:
+            raise several
+        finally:
+            del several  # its traceback holds this frame, and that the batches
     return None if sender is None else (sender, sequences)
 
 

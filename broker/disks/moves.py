@@ -132,6 +132,8 @@ class LogDirMoves:
                 log.error(
                     "the move of %s-%d can't be given up: %s", partition.topic.name, partition.index, failure
                 )
+            finally:
+                del error  # its traceback holds this frame
 
         if self._assign(partition, self._log_dirs.id_of(partition.directory), answered_later):
             self._give_up(partition, move)
@@ -316,5 +318,9 @@ class LogDirMoves:
         is_later = True
         for error in answers:
             if error is not None:
-                raise error
+                answers.clear()
+                try:
+                    raise error
+                finally:
+                    del error  # its traceback holds this frame
         return bool(answers)

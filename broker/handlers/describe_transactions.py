@@ -4,6 +4,7 @@ still await their marker."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.repeats import answered
@@ -51,15 +52,24 @@ def _all(
             described.append(DescribedTransaction(error_code=denied, transactional_id=transactional_id))
             continue
         found = yield from _described(transactions, transactional_id)
-        found.topics = [
-            topic
-            for topic in found.topics
-            if authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
-        ]
+        topics, found.topics = found.topics, []
+        yield from in_turns(topics, partial(_show, authorizer, context, found.topics))
         described.append(found)
         if turns.is_over:
             yield None
     return DescribeTransactionsResponse(transaction_states=described)
+
+
+def _show(
+    authorizer: Authorizer,
+    context: RequestContext,
+    shown: list[DescribedTransactionTopic],
+    topics: Sequence[DescribedTransactionTopic],
+) -> None:
+    """Those that the client may know of."""
+    for topic in topics:
+        if authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic):
+            shown.append(topic)
 
 
 def _described(transactions: Transactions, transactional_id: str) -> RequestSteps[DescribedTransaction]:

@@ -349,7 +349,7 @@ class Producing:
                 later.reply(answer)
 
         delayed = DelayedProduce(appends.awaited, then, later.fail, self._turns)
-        later.on_abandon = delayed.abandon
+        later.waits_for(delayed.abandon)
         delayed.start(self._scheduler, self._request.timeout_ms)
 
     def _told(self, answers: Answers) -> ProduceAnswer:

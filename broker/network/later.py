@@ -105,7 +105,10 @@ class Later(Generic[R]):
             else:
                 other.reply(self._outcome)
 
-        other.waits_for(lambda: self.abandon_with(other))
+        if other._state is _ABANDONED:
+            self.abandon_with(other)
+            return
+        other.on_abandon = lambda: self.abandon_with(other)
         self.when_answered(then)
 
     def abandon_with(self, other: Later[Any]) -> None:

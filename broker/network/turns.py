@@ -205,8 +205,9 @@ class Turns:
 
         if isinstance(wanted, Later):
             under_way.awaited = wanted
-            if under_way.to_the_end:  # nothing has begun of what only waits for its turn
-                under_way.later.on_abandon = wanted.on_abandon
+            if under_way.to_the_end and wanted.on_abandon is not None:
+                # nothing has begun of what only waits for its turn
+                under_way.later.on_abandon = lambda: self._abandon(under_way)
             wanted.when_answered(lambda: then(*_outcome(wanted)))
         else:
             under_way.take_back = self._computing(wanted, then, under_way.context)

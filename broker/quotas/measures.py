@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -21,7 +22,7 @@ class Measures(Generic[M]):
 
     def __init__(self, make: Callable[[], M]) -> None:
         self._make: Callable[[], M] = make
-        self._by_client: dict[Hashable, tuple[M, int]] = {}  # who was idle for the longest comes first
+        self._by_client: OrderedDict[Hashable, tuple[M, int]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._by_client)
@@ -29,10 +30,11 @@ class Measures(Generic[M]):
     def of(self, client: Hashable, now_ms: int) -> M:
         """The measure of a client; those that weren't looked at for an hour are forgotten in time."""
         clients = self._by_client
-        found = clients.pop(client, None)
+        found = clients.get(client)
         measure = self._make() if found is None else found[0]
         clients[client] = measure, now_ms
-        idle = next(iter(clients))
+        clients.move_to_end(client)
+        idle = next(iter(clients))  # the longest
         if now_ms - clients[idle][1] >= IDLE_MS or len(clients) > MOST_MEASURED:
             del clients[idle]
         return measure

@@ -128,6 +128,8 @@ class DelayedProduce:
 
     def start(self, scheduler: Scheduler, timeout_ms: int) -> None:
         """`then` may be called in here."""
+        if self._then is None:
+            return  # the client has gone before
         if any(append.commits for append in self._appends):
             self._timer = scheduler.call_later(max(timeout_ms, 0) / 1000, self._expire)
         self._with_all(self._start)

@@ -83,7 +83,10 @@ def give_up(log: LogState) -> None:
     if log.replacement is not None:
         failure = _stop(log, *log.replacement, _changed(log))
         if failure is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                del failure  # its traceback holds this frame
 
 
 def _go_on(log: LogState, cleaned: CleanedSegment, failure: Exception | None) -> None:

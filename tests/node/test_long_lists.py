@@ -98,6 +98,18 @@ async def test_groups_with_many_offsets_are_deleted_in_turns(tmp_path: Path) -> 
     assert errors == {**dict.fromkeys(ids, Error.NONE), "none": Error.GROUP_ID_NOT_FOUND}
 
 
+async def test_groups_whose_deletion_has_begun_go_though_the_client_has_hung_up(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    ids = [f"g{number}" for number in range(3)]
+    for group_id in ids:
+        keys = (OffsetKey(group_id, "t", index) for index in range(delete_groups.MOST_DELETED_OFFSETS))
+        commit(node.groups.shard_of(group_id), keys)
+    later = begun(node, delete_groups, 2, DeleteGroupsRequest(groups_names=ids))
+    later.abandon()
+    take_turns(node)
+    assert [node.groups.shard_of(each).offsets.held(each) for each in ids] == [0, 0, 0]
+
+
 async def test_a_transaction_of_many_partitions_is_described_in_turns(tmp_path: Path) -> None:
     node = await coordinating(tmp_path, partitions=2 * turns.PER_TURN)
     producer = Producer(node).begin()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 import struct
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,9 @@ from broker.network.receiving_side import INITIAL_BUFFER_BYTES
 from broker.network.turns import PER_TURN
 from broker.server import Server
 from protocol.apis import APIS
+from protocol.errors import Error
+from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+from protocol.records.records import build_batch
 from protocol.wire.schema import Message
 from storage.background import Lane
 from tests.node.admin_requests import create
@@ -28,10 +33,14 @@ from tests.node.computing import SHORT, produce
 from tests.node.test_connection import MAX_FRAME_BYTES, FakeDispatcher, FakeListener, frame
 from tests.node.test_encrypted_answers import context
 from tests.node.test_unsent_answers import RUNS
-from tests.node.transactional import delete
+from tests.node.transactional import Producer, coordinating, delete
 from tests.support.cycles import nothing_in_a_cycle
+from tests.support.disk import files
 from tests.support.large_requests import large_requests
+from tests.support.partition_logs import HeldBackground
 from tests.support.straight import Straight
+from tests.support.topics import topics_of
+from tests.support.whole_server import started
 from tests.support.wire import Client, Outcome, request_frame
 from tests.support.wire import frame as framed
 
@@ -112,6 +121,85 @@ async def test_no_request_that_is_decoded_in_turns_is_left_in_a_cycle(
         assert len(request_frame(large.message, large.version)) > LONG_FRAME_BYTES
         await end(node, large.message, large.version)
         await is_idle(node)
+
+
+@pytest.mark.parametrize("end", [answered, hung_up_on])
+@pytest.mark.parametrize("another_at", [None, 5, PER_TURN + 5])
+async def test_no_transactional_produce_of_many_partitions_is_left_in_a_cycle(
+    tmp_path: Path, another_at: int | None, end: Callable[..., Any]
+) -> None:
+    """Refused, where it has batches of two producers."""
+    count = PER_TURN + 50
+    node = await coordinating(tmp_path, partitions=count)
+    producer = Producer(node).begin()
+    await is_idle(node)
+    batches = [
+        build_batch(
+            [(node.clock.now_ms(), None, b"x", ())],
+            producer_id=producer.producer_id + (index == another_at),
+            producer_epoch=producer.epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        for index in range(count)
+    ]
+    request = produce(*enumerate(batches))
+    request.transactional_id = producer.transactional_id
+    with nothing_in_a_cycle():
+        await end(node, request, 12)
+        await is_idle(node)
+
+
+@pytest.mark.parametrize("count", [1, PER_TURN + 50])
+@pytest.mark.parametrize("begins", [False, True])
+async def test_no_produce_that_waits_for_the_disk_is_left_in_a_cycle_where_its_client_hangs_up(
+    tmp_path: Path, count: int, begins: bool
+) -> None:
+    """Before it begins to wait, or then."""
+    node = await started(tmp_path)
+    flush = CreatableTopicConfig(name="flush.messages", value="1")
+    topic = CreatableTopic(name="t", num_partitions=count, replication_factor=1, configs=[flush])
+    topics_of(node).create([topic])
+    background = HeldBackground()
+    for index in range(count):
+        node.partitions.get("t", index).log.background = background
+    await is_idle(node)
+    with nothing_in_a_cycle():
+        client = Client(Straight(node))
+        client.send(produce(*((index, SHORT) for index in range(count))), 9)
+        if begins:
+            await is_idle(node)
+        client.close()
+        await is_idle(node)
+        background.run_all()
+        await is_idle(node)
+
+
+@pytest.mark.parametrize("written", [None, 10])
+async def test_no_produce_that_the_disk_has_no_room_for_is_left_in_a_cycle(
+    node: Server, written: int | None
+) -> None:
+    """All of it, or part of it."""
+    create(node, ("t", 1))
+
+    def is_full(operation: str, path: str, _size: int) -> int | None:
+        if operation == "append" and "/t-0/" in path:
+            if written is None:
+                raise OSError(errno.ENOSPC, "no room")
+            return written
+        return None
+
+    with nothing_in_a_cycle():
+        files.set_fault_hook(is_full)
+        try:
+            for _ in range(3):
+                client = Client(Straight(node))
+                answer = await client.answer(produce((0, SHORT)), 9)
+                assert answer.responses[0].partition_responses[0].error_code == Error.KAFKA_STORAGE_ERROR
+                client.close()
+                await is_idle(node)
+        finally:
+            files.set_fault_hook(None)
 
 
 async def test_no_deleted_topic_is_left_in_a_cycle(node: Server) -> None:

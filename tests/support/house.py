@@ -117,6 +117,33 @@ def _collect_once() -> None:
     gc.collect()
 
 
+def raised_and_kept(source: Source) -> Iterator[str]:
+    """The functions that raise what a local name of theirs goes on to hold. The exception's traceback holds their
+    frame, and the frame the exception: a cycle, with all that the frames between have to do with. What `except` names
+    is deleted behind it, and what is `broken` stops the broker."""
+    for node in source.nodes:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        inside = [*ast.walk(node)]
+        caught = {each.name for each in inside if isinstance(each, ast.ExceptHandler)}
+        deleted = {
+            target.id
+            for each in inside
+            if isinstance(each, ast.Try)
+            for final in each.finalbody
+            if isinstance(final, ast.Delete)
+            for target in final.targets
+            if isinstance(target, ast.Name)
+        }
+        raised = {
+            each.exc.id
+            for each in inside
+            if isinstance(each, ast.Raise) and isinstance(each.exc, ast.Name) and each.exc.id.islower()
+        }
+        if raised - caught - deleted - {"broken"}:
+            yield f"{source.name}.{node.name}"
+
+
 def bound_by_assignment(source: Source) -> Iterator[str]:
     """`Class.name` wherever a class body makes a function of somewhere else a method by assigning it."""
     functions = {node.name for node in source.tree.body if isinstance(node, ast.FunctionDef)}

@@ -17,6 +17,7 @@ from tests.support.house import (
     files_on_two_floors,
     imports,
     names_on_two_floors,
+    raised_and_kept,
     sources,
 )
 
@@ -130,6 +131,11 @@ def test_no_method_is_bound_by_assignment() -> None:
     """A reader who asks for the uses of a method finds a `def`."""
     bound = {source.place for source in SOURCES if [*bound_by_assignment(source)]}
     assert bound == set()
+
+
+def test_no_exception_stays_in_the_frame_that_raised_it() -> None:
+    kept = {name for source in sources(*FLOORS) for name in raised_and_kept(source)}
+    assert kept == set()
 
 
 @pytest.mark.parametrize("folder", [*FLOORS, "barnabas"])

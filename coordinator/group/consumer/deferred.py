@@ -77,11 +77,14 @@ class DeferredDecision(Deferred[A]):
             return None
         if error is not None and self._topics.version != self._topics_seen:
             return None  # it may have seen a change half
-        if error is not None and not isinstance(error, KafkaError):
-            raise error
-        decision.take_effect()
-        if error is not None:
-            raise error
+        try:
+            if error is not None and not isinstance(error, KafkaError):
+                raise error
+            decision.take_effect()
+            if error is not None:
+                raise error
+        finally:
+            del error  # its traceback holds this frame
         self._taken()
         if self._staged is not None:
             self._journal.write_staged(self._staged)

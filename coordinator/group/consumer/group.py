@@ -189,15 +189,13 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             raise KafkaError(Error.UNSUPPORTED_VERSION)
         if epoch == member.epoch:
             return
-        stale = KafkaError(
-            Error.ILLEGAL_GENERATION if member.is_classic or in_transaction else Error.STALE_MEMBER_EPOCH
-        )
+        stale = Error.ILLEGAL_GENERATION if member.is_classic or in_transaction else Error.STALE_MEMBER_EPOCH
         if epoch > member.epoch:
-            raise stale
+            raise KafkaError(stale)
         for offset in offsets:
             since = member.assignment_epoch_of(offset.topic_id, offset.partition)
             if since is None or epoch < since:
-                raise stale
+                raise KafkaError(stale)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, and ILLEGAL_GENERATION for a member of the classic protocol."""

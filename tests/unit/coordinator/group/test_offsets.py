@@ -304,6 +304,7 @@ def test_a_deleted_groups_pending_offsets_go_with_it() -> None:
     groups = Groups()
     groups.commit(("t", 1, 5))
     commit_in_transaction(groups, 9)
+    assert groups.shard.offsets.keys_held("g") == 2
 
     assert groups.shard.delete_groups(["g"]) == [Error.NONE]
     groups.shard.end_transaction(PRODUCER, commit=True)
