@@ -95,27 +95,23 @@ def sender_in_turns(
     """As `transactional_producer`, of many."""
     sender: TransactionalProducer | None = None
     sequences: dict[Partition, int] = {}
-    several: RequestFailedError | None = None
+    several = False
     for some in portions(batches):
         try:
             found = transactional_producer(transactional_id, some)
         except RequestFailedError as failure:
             if failure.error is not SEVERAL_SENDERS:
                 raise
-            # A batch that ends too soon comes before it, wherever it is.
-            several = RequestFailedError(failure.error, failure.message)
+            several = True  # a batch that ends too soon comes before it, wherever it is
         else:
             if found is not None:
                 if sender is not None and found[0] != sender:
-                    several = RequestFailedError(SEVERAL_SENDERS, MORE_THAN_ONE_SENDER)
+                    several = True
                 sender = found[0]
                 sequences.update(found[1])
         yield None
-    if several is not None:
-        try:
-            raise several
-        finally:
-            del several  # its traceback holds this frame, and that the batches
+    if several:
+        raise RequestFailedError(SEVERAL_SENDERS, MORE_THAN_ONE_SENDER)
     return None if sender is None else (sender, sequences)
 
 

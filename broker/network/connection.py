@@ -85,7 +85,7 @@ class Connection(ReceivingSide):
         self._turn_began_s = 0.0  # where the loop reads on before it looks at others
         self._has_ended = False  # the client's side
         self._left_behind: LeftBehind | None = (
-            None  # from when the client is gone until what it left is carried out
+            None  # while what a client that is gone has left is carried out
         )
 
     # --- asyncio's side -------------------------------------------------------------------------------------

@@ -98,6 +98,9 @@ class Later(Generic[R]):
 
     def pass_on(self, other: Later[R]) -> None:
         """What this is answered with, the other is answered with, too; the client of the other may give this up."""
+        if other._state is _ABANDONED:
+            self.abandon_with(other)
+            return
 
         def then() -> None:
             if self._state is _FAILED:
@@ -105,9 +108,6 @@ class Later(Generic[R]):
             else:
                 other.reply(self._outcome)
 
-        if other._state is _ABANDONED:
-            self.abandon_with(other)
-            return
         other.on_abandon = lambda: self.abandon_with(other)
         self.when_answered(then)
 

@@ -51,6 +51,15 @@ def commit(shard: GroupShard, keys: Iterable[OffsetKey]) -> None:
     shard.journal.write_in_parts(OffsetRecord(key, CommittedOffset(0, -1, "", 0)) for key in keys)
 
 
+def turns_until_answered(node: Server, later: Later[Any]) -> int:
+    """How many it takes."""
+    taken = 0
+    while later.answer() is later:
+        node.turns._take_turn()
+        taken += 1
+    return taken
+
+
 async def test_config_resources_are_listed_in_turns_where_there_are_many(tmp_path: Path) -> None:
     node = await started(tmp_path)
     names = [f"group-{number}" for number in range(2 * PER_STEP)]
@@ -68,11 +77,7 @@ async def test_config_resources_are_listed_in_turns_where_there_are_many(tmp_pat
     request = ListConfigResourcesRequest(resource_types=[GROUP_RESOURCE])
     later = begun(node, list_config_resources, 1, request)
     assert isinstance(later, Later)
-    taken = 0
-    while later.answer() is later:
-        node.turns._take_turn()
-        taken += 1
-    assert taken >= 3
+    assert turns_until_answered(node, later) >= 3
     take_turns(node)
     assert [each.resource_name for each in later.answer().config_resources] == names
 
@@ -118,11 +123,7 @@ async def test_a_transaction_of_many_partitions_is_described_in_turns(tmp_path: 
     request = DescribeTransactionsRequest(transactional_ids=[producer.transactional_id])
     later = begun(node, describe_transactions, 0, request)
     assert isinstance(later, Later)
-    taken = 0
-    while later.answer() is later:
-        node.turns._take_turn()
-        taken += 1
-    assert taken >= 2
+    assert turns_until_answered(node, later) >= 2
     [described] = later.answer().transaction_states
     [topic] = described.topics
     assert {("t", index) for index in topic.partitions} == {*partitions}

@@ -85,6 +85,11 @@ def produced(
     return batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **options)
 
 
+def transactional(sequence: int, count: int = 1, **options: Any) -> bytearray:
+    """The same, within a transaction."""
+    return produced(sequence, count, transactional=True, **options)
+
+
 def marker(
     commit: bool, *, producer_id: int = 7, epoch: int = 0, coordinator_epoch: int = 0, timestamp: int = NOW_MS
 ) -> bytearray:

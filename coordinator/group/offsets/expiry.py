@@ -6,13 +6,13 @@ Source: `GroupCoordinatorShard.cleanupGroupMetadata`, `OffsetMetadataManager.cle
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
 from coordinator.group.kinds import Group
 from coordinator.group.parts import ShardParts
-from coordinator.group.records import AnyRecord, CommittedOffset, OffsetKey, OffsetRecord
+from coordinator.group.records import AnyRecord, OffsetKey, OffsetRecord
 from protocol.errors import KafkaError
 
 log = logging.getLogger("barnabas.groups")
@@ -77,22 +77,15 @@ class OffsetExpiry:
 
     def _expire_many(self, group_id: str) -> Iterator[None]:
         """The same of a group with many offsets, which it needn't lose in one step."""
-        offsets = self._store.offsets
-        keys = iter(offsets.committed_keys(group_id))
+        keys = self._store.offsets.committed_keys(group_id)
         while some := [*islice(keys, OFFSETS_PER_TURN)]:
             group = self._store.find(group_id)
             if group is None:
                 return
-            expired = self._expires(group)
-            if expired is None:
-                return
-            found = ((key, offsets.get(key)) for key in some)
-            self._write(
-                [OffsetRecord(key, None) for key, each in found if each is not None and expired(key, each)]
-            )
+            self._write(self._tombstones(group, some))
             yield
         group = self._store.find(group_id)
-        if group is not None and not offsets.held(group_id):
+        if group is not None and not self._store.offsets.held(group_id):
             self._write(self._expired(group))
 
     def _write(self, records: Sequence[AnyRecord]) -> None:
@@ -103,40 +96,29 @@ class OffsetExpiry:
     def _expired(self, group: Group) -> Sequence[AnyRecord]:
         """The tombstones of what has expired of a group, and its own where it is left with nothing and nobody."""
         offsets = self._store.offsets
-        records: list[AnyRecord] = []
-        all_expired = not offsets.has_open_transaction(group.group_id)
-        if offsets.held(group.group_id):
-            expired = self._expires(group)
-            if expired is None:
-                return []
-            for key in offsets.committed_keys(group.group_id):
-                offset = offsets.get(key)
-                if offset is not None and expired(key, offset):
-                    records.append(OffsetRecord(key, None))
-                else:
-                    all_expired = False
-        if all_expired and group.is_empty:
-            records += group.tombstones()
-        return records
+        records = self._tombstones(group, offsets.committed_keys(group.group_id))
+        if len(records) < offsets.held(group.group_id) or offsets.has_open_transaction(group.group_id):
+            return records
+        return [*records, *group.tombstones()] if group.is_empty else records
 
-    def _expires(self, group: Group) -> Callable[[OffsetKey, CommittedOffset], bool] | None:
-        """Says of an offset of the group whether it has expired: none does of a topic that somebody subscribes to. None
-        where none of the group does."""
+    def _tombstones(self, group: Group, keys: Iterable[OffsetKey]) -> Sequence[AnyRecord]:
+        """Of those of a group's offsets that have expired: none has of a topic that somebody subscribes to."""
         retention_start = group.retention_start()
         if retention_start is None:
-            return None
+            return []
         now_ms = self._runtime.now_ms()
-        is_unstable = self._store.offsets.is_unstable
-
-        def expired(key: OffsetKey, offset: CommittedOffset) -> bool:
-            if group.is_subscribed_to(key.topic):
-                return False
+        offsets = self._store.offsets
+        records = []
+        for key in keys:
+            offset = offsets.get(key)
+            if offset is None or group.is_subscribed_to(key.topic):
+                continue
             expires_ms = offset.expire_timestamp_ms
             if expires_ms == -1:
                 expires_ms = retention_start(offset) + self._retention_ms
-            return now_ms >= expires_ms and not is_unstable(key)
-
-        return expired
+            if now_ms >= expires_ms and not offsets.is_unstable(key):
+                records.append(OffsetRecord(key, None))
+        return records
 
     def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> Iterator[int]:
         """Topics (name, id) were deleted: their offsets go. Others may be served after each step, and what it yields is

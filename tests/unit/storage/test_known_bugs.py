@@ -6,13 +6,17 @@ import pytest
 
 from protocol.errors import Error, KafkaError
 from storage.log.partition_log import AppendOrigin, PartitionLog
-from tests.support.partition_logs import NOW_MS, append, batch, end_transaction, marker, open_log, produced
+from tests.support.partition_logs import (
+    NOW_MS,
+    append,
+    batch,
+    end_transaction,
+    marker,
+    open_log,
+    transactional,
+)
 
 EXPIRATION_MS = 86_400_000
-
-
-def transactional(sequence: int, **options: object) -> bytearray:
-    return produced(sequence, transactional=True, **options)  # type: ignore[arg-type]
 
 
 def test_kafka_9807_the_last_stable_offset_waits_for_the_high_watermark_at_every_step(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tests.support.partition_logs import (
     names,
     open_log,
     produced,
+    transactional,
 )
 
 TXN_ENTRY = (2, 8, 8, 8, 8)
@@ -25,10 +26,6 @@ TXN_ENTRY = (2, 8, 8, 8, 8)
 @pytest.fixture
 def log(tmp_path: Path) -> PartitionLog:
     return open_log(tmp_path)
-
-
-def transactional(sequence: int, count: int = 1, **options: object) -> bytearray:
-    return produced(sequence, count, transactional=True, **options)  # type: ignore[arg-type]
 
 
 def refused_marker(log: PartitionLog, **options: object) -> Error:

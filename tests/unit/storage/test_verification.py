@@ -6,11 +6,7 @@ import pytest
 
 from protocol.errors import Error, KafkaError
 from storage.log.partition_log import PartitionLog
-from tests.support.partition_logs import NOW_MS, append, end_transaction, open_log, produced
-
-
-def transactional(sequence: int, count: int = 1, **options: object) -> bytearray:
-    return produced(sequence, count, transactional=True, **options)  # type: ignore[arg-type]
+from tests.support.partition_logs import NOW_MS, append, end_transaction, open_log, produced, transactional
 
 
 @pytest.fixture
