@@ -9,6 +9,7 @@ import fcntl
 import os
 import struct
 import sys
+from contextlib import suppress
 
 from protocol.wire.primitives import Bytes
 from storage.files import File, Files, LockedError, TornWriteError, Volume
@@ -45,6 +46,7 @@ class DiskFiles(Files):
         self._open_files_limit = limit
         while len(self._open_files) > limit:
             self._close_one()
+        _make_room_for_descriptors(limit)
 
     def open_files_count(self) -> int:
         return len(self._open_files) + len(self._retired)
@@ -265,6 +267,14 @@ class DiskFiles(Files):
     def unlock(self, path: str) -> None:
         self._ask("unlock", path)
         os.close(_locked_paths.pop(os.path.realpath(path)))
+
+
+def _make_room_for_descriptors(count: int) -> None:
+    """Let the system make its table of this process's descriptors as large as `count` will need it. A process of one
+    thread, which this is as it starts, has that for nothing; later Linux waits for every core, some milliseconds, each
+    time that the table doubles."""
+    with suppress(OSError), open(os.devnull, "rb", buffering=0) as file:
+        os.close(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, count))
 
 
 def _locked(message: str, holder: int | None) -> LockedError:
