@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.environment.watchdog import TURN_S
@@ -156,20 +155,11 @@ class Housekeeping:
                 log.error("%s of %s: %s", what, directory.path, error)
 
     def _each_log(
-        self,
-        what: str,
-        task: Callable[[PartitionLog], object],
-        concerns: Callable[[PartitionLog], bool] | None = None,
+        self, what: str, task: Callable[[PartitionLog], object], logs: Sequence[PartitionLog]
     ) -> None:
-        """Of those that are on their way to another directory both; of some alone, if it `concerns` some. One that the
-        disk refuses keeps the others from nothing. Where there are many it goes on in later turns of the loop; what is
-        still under way isn't begun anew."""
+        """One that the disk refuses keeps the others from nothing. Where there are many it goes on in later turns of
+        the loop; what is still under way isn't begun anew."""
         if what not in self._under_way:
-            partitions = self._partitions.all()
-            futures = [partition.move.log for partition in partitions if partition.move is not None]
-            logs = [*(partition.log for partition in partitions), *futures]
-            if concerns is not None:
-                logs = [log for log in logs if concerns(log)]
 
             def do(log: PartitionLog) -> None:
                 if not log.closed:  # meanwhile
@@ -217,16 +207,16 @@ class Housekeeping:
     def flush_due_logs(self) -> None:
         """flush.ms: logs with records that have waited so long are synced."""
         now_ms = self._clock.now_ms()
-        self._each_log(
-            "flush", lambda log: log.flush_if_due(now_ms), lambda log: log.config.flush_ms != LONG_MAX
-        )
+        logs = _logs_of(self._partitions.all_flushed_by_time())
+        self._each_log("flush", lambda log: log.flush_if_due(now_ms), logs)
 
     def make_up(self) -> None:
         """What too little memory has kept from being done: logs are synced as far as is wanted, and high watermarks
         follow."""
         with suppress(MemoryError):
             self._metadata_log.go_on_flushing()
-        self._each_log("made up", _go_on_flushing, attrgetter("awaits_flush"))
+        logs = _logs_of(self._partitions.all())
+        self._each_log("made up", _go_on_flushing, [log for log in logs if log.awaits_flush])
         if "high watermarks behind" not in self._under_way:
             roles = [each.role for each in self._partitions.all()]
             behind = [role for role in roles if isinstance(role, Leader) and role.is_behind]
@@ -236,7 +226,7 @@ class Housekeeping:
     def enforce_retention(self) -> None:
         """Of logs that aren't compacted: those that are belong to the cleaner, and so does one whose pass isn't over
         (Kafka: `LogManager.cleanupLogs`)."""
-        self._each_log("retention", self._retain)
+        self._each_log("retention", self._retain, _logs_of(self._partitions.all()))
 
     def _retain(self, log: PartitionLog) -> None:
         """What has many segments to delete goes on in later turns of the loop."""
@@ -262,7 +252,9 @@ class Housekeeping:
 
     def expire_producers(self) -> None:
         now_ms = self._clock.now_ms()
-        self._each_log("producer expiry", lambda log: log.expire_producers(now_ms))
+        self._each_log(
+            "producer expiry", lambda log: log.expire_producers(now_ms), _logs_of(self._partitions.all())
+        )
 
     def wake(self) -> None:
         for wake in self._to_wake:
@@ -282,6 +274,13 @@ class Housekeeping:
         before_s = self._scheduler.time() - max_idle_ms / 1000
         for listener in self._listeners:
             listener.close_idle(before_s, max_idle_ms)
+
+
+def _logs_of(partitions: Sequence[Partition]) -> list[PartitionLog]:
+    """Of one that is on its way to another directory both."""
+    logs = [partition.log for partition in partitions]
+    logs += [partition.move.log for partition in partitions if partition.move is not None]
+    return logs
 
 
 def _go_on_flushing(log: PartitionLog) -> None:

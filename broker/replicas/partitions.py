@@ -18,7 +18,7 @@ from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
 from protocol.steps import Steps, at_once
 from storage.checkpoints import CheckpointError
-from storage.log.log_config import LogConfig
+from storage.log.log_config import LONG_MAX, LogConfig
 from storage.log.recovery import InconsistentTopicIdError
 from storage.log.segment_recovery import UnsupportedFormatError
 
@@ -109,6 +109,15 @@ class Partitions:
             partition
             for topic in self.by_name.values()
             if topic.config.compacts
+            for partition in topic.partitions.values()
+        ]
+
+    def all_flushed_by_time(self) -> list[Partition]:
+        """Those of topics with `flush.ms`."""
+        return [
+            partition
+            for topic in self.by_name.values()
+            if topic.config.flush_ms != LONG_MAX
             for partition in topic.partitions.values()
         ]
 

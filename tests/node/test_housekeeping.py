@@ -51,8 +51,8 @@ async def test_so_many_logs_are_gone_over_in_one_turn(
 ) -> None:
     task, method = TASKS[what]
     create(node, ("t", 8))
-    for partition in node.partitions.all():
-        partition.log.config = replace(partition.log.config, flush_ms=1)
+    topic = node.partitions.by_name["t"]
+    topic.configure(replace(topic.config, flush_ms=1))
     monkeypatch.setattr(housekeeping, "MOST_LOGS_AT_ONCE", 3)
     done = Done(node, monkeypatch, method)
     getattr(node.housekeeping, task)()
