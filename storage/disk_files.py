@@ -23,6 +23,9 @@ _READ_BYTES = 1 << 20
 _COMMAND_BYTES = 200
 """So much is told of the command of who holds a lock."""
 
+_OTHER_DESCRIPTORS = 64
+"""As a process has at its start, beside the files that are counted here: sockets, pipes, locks."""
+
 _FLOCK = struct.Struct("@hhqqi0q")
 """Linux's `struct flock`: type, whence, start, length, process id."""
 
@@ -46,7 +49,7 @@ class DiskFiles(Files):
         self._open_files_limit = limit
         while len(self._open_files) > limit:
             self._close_one()
-        _make_room_for_descriptors(limit)
+        _make_room_for_descriptors(limit + _OTHER_DESCRIPTORS)
 
     def open_files_count(self) -> int:
         return len(self._open_files) + len(self._retired)
@@ -155,9 +158,7 @@ class DiskFiles(Files):
 
     def exists(self, path: str) -> bool:
         self._ask("exists", path)
-        return os.access(
-            path, os.F_OK
-        )  # what isn't there costs no exception within, as with `os.path.exists`
+        return os.path.exists(path)
 
     def real_path(self, path: str) -> str:
         self._ask("real_path", path)

@@ -18,7 +18,7 @@ from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
 from protocol.steps import Steps, at_once
 from storage.checkpoints import CheckpointError
-from storage.log.log_config import LONG_MAX, LogConfig
+from storage.log.log_config import LogConfig
 from storage.log.recovery import InconsistentTopicIdError
 from storage.log.segment_recovery import UnsupportedFormatError
 
@@ -113,11 +113,11 @@ class Partitions:
         ]
 
     def all_flushed_by_time(self) -> list[Partition]:
-        """Those of topics with `flush.ms`."""
+        """Those of topics with `flush.ms`, their own or the broker's."""
         return [
             partition
             for topic in self.by_name.values()
-            if topic.config.flush_ms != LONG_MAX
+            if topic.config.flushes_by_time
             for partition in topic.partitions.values()
         ]
 

@@ -109,7 +109,9 @@ class Flushing:
 
     def tell_lost(self, failure: Exception, *, above: int = -1) -> None:
         """Tells those who wait for an offset above the given one that it is never going to be synced."""
-        waiters = self._waiters or ()
+        waiters = self._waiters
+        if not waiters:
+            return
         lost = [then for offset, then in waiters if offset > above]
         self._waiters = [waiter for waiter in waiters if waiter[0] <= above]
         _tell(lost, failure)

@@ -45,6 +45,7 @@ class LogConfig:
 
     compacts: bool = field(init=False)
     deletes: bool = field(init=False)
+    flushes_by_time: bool = field(init=False)
     roll_ms: int = field(init=False)
     """After how long a segment is rolled: a compacted topic's before its records must be compacted."""
 
@@ -53,4 +54,5 @@ class LogConfig:
         roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if compacts else self.segment_ms
         object.__setattr__(self, "compacts", compacts)
         object.__setattr__(self, "deletes", "delete" in self.cleanup_policy)
+        object.__setattr__(self, "flushes_by_time", self.flush_ms != LONG_MAX)
         object.__setattr__(self, "roll_ms", roll_ms)

@@ -154,8 +154,7 @@ class LogState:
     def take_out_of_use(self) -> None:
         """Nothing is appended to it any more, and nobody waits for it."""
         self.close_down()
-        if self.flushing.has_waiters:
-            self.flushing.tell_lost(self.closed_error())
+        self.flushing.tell_lost(self.closed_error())
         self.segments.close()
 
     def give_up(self, failure: OSError) -> None:

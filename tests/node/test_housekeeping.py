@@ -13,8 +13,10 @@ import pytest
 from broker import housekeeping
 from broker.environment.watchdog import TURN_S
 from broker.server import Server
+from protocol.errors import Error
+from storage.log.log_config import LONG_MAX
 from storage.log.partition_log import PartitionLog
-from tests.node.admin_requests import create
+from tests.node.admin_requests import TOPIC, alter, create
 from tests.support.whole_server import clock_of
 
 TASKS = {
@@ -65,6 +67,18 @@ async def test_so_many_logs_are_gone_over_in_one_turn(
     assert len(done.logs) == 8
     getattr(node.housekeeping, task)()
     assert done.logs.total() == 11
+
+
+async def test_logs_of_topics_with_flush_ms_alone_are_looked_at(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(node, ("t", 2), ("other", 3))
+    done = Done(node, monkeypatch, "flush_if_due")
+    for value, expected in ((1, {"t-0", "t-1"}), (LONG_MAX, set())):
+        assert alter(node, (TOPIC, "t", {"flush.ms": str(value)})) == [Error.NONE]
+        done.logs.clear()
+        node.housekeeping.flush_due_logs()
+        assert {directory.rpartition("/")[2] for directory in done.logs} == expected
 
 
 async def test_a_turn_is_over_when_it_has_taken_its_time(
