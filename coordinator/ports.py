@@ -1,8 +1,8 @@
 """What a coordinator's shard is given: its partition, time and chance, and the way to the leaders of other partitions.
 
 A shard runs on one thread and is never entered twice: callbacks of timers, commits and markers come in between
-requests. Propose → append → committed → apply → act: what a shard decides is written as records first, and nobody
-learns of it before these are committed. A restart applies the same records again.
+requests. What a shard decides is written as records first, and nobody learns of it before these are committed.
+Transactions apply it then, groups as they write it. A restart applies the same records again.
 """
 
 from __future__ import annotations

@@ -54,12 +54,12 @@ class Controller:
     ) -> Withdraw | None:
         """Decide by the metadata as it is written now, write the decision, and reply once that is committed.
 
-        `decide` is pure, and raises KafkaError where the request as a whole is refused. `reply` is called once, in this
-        call where it can be: with the result's answer, or with a KafkaError in place of it where the whole request is
-        given up, as one is whose records are too many or too large (UNKNOWN_SERVER_ERROR): then even what was refused
-        for another reason is told that (Kafka: `AbstractRequest.getErrorResponse`). `failed` is told of any other
-        exception where it can't be raised here, the decision being taken later: it is the concern of who asked, and of
-        nobody who waits behind it. A broken invariant stops the node besides.
+        `decide` changes nothing of the metadata, and raises KafkaError where the request as a whole is refused. `reply`
+        is called once, in this call where it can be: with the result's answer, or with a KafkaError in place of it
+        where the whole request is given up, as one is whose records are too many or too large (UNKNOWN_SERVER_ERROR):
+        then even what was refused for another reason is told that (Kafka: `AbstractRequest.getErrorResponse`).
+        `failed` is told of any other exception where it can't be raised here, the decision being taken later: it is the
+        concern of who asked, and of nobody who waits behind it. A broken invariant stops the node besides.
 
         Where it waits for other decisions, what is returned takes it back: then neither is called.
         """

@@ -1,8 +1,9 @@
 """The cluster's metadata as the records of `__cluster_metadata-0` make it.
 
-`ClusterImage.apply` is the only way that the metadata changes: a running broker appends a record and applies it, a
-starting one replays the log through the same function (Kafka: `MetadataDelta.replay`). A record that contradicts
-what is there raises `MetadataContradictionError`: such a log was not written by Kafka or by us.
+`ClusterImage.apply` is the only way that the metadata changes: a running broker applies a record once it is committed,
+a starting one replays the log through the same function (Kafka: `MetadataDelta.replay`); with a snapshot that comes
+from the leader another image takes the place of all (`become`). A record that contradicts what is there raises
+`MetadataContradictionError`: such a log was not written by Kafka or by us.
 """
 
 from __future__ import annotations

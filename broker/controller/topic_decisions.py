@@ -1,6 +1,7 @@
 """Creating and deleting topics and adding partitions: from a wish and the image to records, or to an error.
 
-Pure functions (Kafka: `ReplicationControlManager`): nothing is changed here. The checks stand in Kafka's order, as
+Nothing of the metadata is changed here (Kafka: `ReplicationControlManager`); the placement goes on to the next
+directory, and the quota of who asks is taken. The checks stand in Kafka's order, as
 they were tried on 4.3.1.
 """
 

@@ -1,4 +1,5 @@
-"""The one place where a node is told the time. Everything below the broker gets it as an argument.
+"""Where a node is told the time, beside its scheduler, whose own goes by the loop. Everything below the broker gets it
+as an argument.
 
 What a thread beside the loop has computed is no matter of any clock: `computing` counts the processor's time.
 """

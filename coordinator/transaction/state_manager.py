@@ -1,7 +1,8 @@
 """The transactional ids of one partition of `__transaction_state`, and how its records make them.
 
-Propose → append → committed → apply. Until its record is committed a move is only pending, so that whatever is known of
-a transactional id is committed: who reads it waits for nobody. What a shard has loaded counts as such, as in Kafka,
+Propose → append → committed → apply. Until its record is committed a move is only pending, so that what is known of a
+transactional id is committed: who reads it waits for nobody. (An id that was just created has no record yet, and a
+fenced epoch holds before it is logged; see `TransactionMetadata`.) What a shard has loaded counts as such, as in Kafka,
 whose `loadTransactionMetadata` reads to the log's end.
 Source: `TransactionStateManager`.
 """

@@ -1,6 +1,6 @@
 """A consumer group (KIP-848): its members, its epochs, its target assignment (Kafka: `ConsumerGroup`).
 
-All of it is durable, but for `awaited_joins` and when metadata is to be looked at again. Only records change it.
+Records make it, but for `awaited_joins`, when metadata is to be looked at again, and what is counted of its members.
 """
 
 from __future__ import annotations
