@@ -1,8 +1,7 @@
 """Creating and deleting topics and adding partitions: from a wish and the image to records, or to an error.
 
 Nothing of the metadata is changed here (Kafka: `ReplicationControlManager`); the placement goes on to the next
-directory, and the quota of who asks is taken. The checks stand in Kafka's order, as
-they were tried on 4.3.1.
+directory, and the quota of who asks is taken. The checks stand in Kafka's order, as they were tried on 4.3.1.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ leader epochs, and takes away what was deleted. Handlers find partitions here by
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from broker.controller.assigned_directories import directory_of
@@ -101,25 +101,15 @@ class Partitions:
         return Error.UNKNOWN_TOPIC_OR_PARTITION if hosted is None else hosted.missing(index)
 
     def all(self) -> list[Partition]:
-        return [partition for topic in self.by_name.values() for partition in topic.partitions.values()]
+        return _partitions_of(self.by_name.values())
 
     def all_compacted(self) -> list[Partition]:
         """Those of topics that are compacted."""
-        return [
-            partition
-            for topic in self.by_name.values()
-            if topic.config.compacts
-            for partition in topic.partitions.values()
-        ]
+        return _partitions_of(topic for topic in self.by_name.values() if topic.config.compacts)
 
     def all_flushed_by_time(self) -> list[Partition]:
         """Those of topics with `flush.ms`, their own or the broker's."""
-        return [
-            partition
-            for topic in self.by_name.values()
-            if topic.config.flushes_by_time
-            for partition in topic.partitions.values()
-        ]
+        return _partitions_of(topic for topic in self.by_name.values() if topic.config.flushes_by_time)
 
     def replicated(self) -> list[Partition]:
         """Those that are led here and that other nodes have replicas of."""
@@ -300,3 +290,7 @@ class Partitions:
             failure = error.__cause__
             if not (isinstance(failure, OSError) and directory.report(failure)):
                 self._to_delete.append(partition)
+
+
+def _partitions_of(topics: Iterable[HostedTopic]) -> list[Partition]:
+    return [partition for topic in topics for partition in topic.partitions.values()]

@@ -29,8 +29,8 @@ class TransactionShard:
     """One shard, of one thread.
 
     What changes something answers by a callback, which is called exactly once: in the same call where the partition's
-    log is committed as it is written, else later. Readers are told at once, what is committed, with the
-    exceptions that `TransactionMetadata` names.
+    log is committed as it is written, else later. Readers are told what is committed, at once, with the exceptions that
+    `TransactionMetadata` names.
     """
 
     def __init__(

@@ -52,9 +52,8 @@ class LogState:
     From outside are set: up to where the producers are known (`producers.map_end_offset`), by who appends, rolls or
     cuts off; settings, and who is told of what it loses, by the partition and the directory that have it; what the
     cleaner, a move or the disk does with it (`cleaning`, `replacement`, `out_of_use`, `created`, `directory` as it is
-    deleted, `flushing.lane`). Who changes what belongs to none:
-    `append` the log end; truncation the offsets, by `begin_at` and `end_at`; `move_log_start` the log start. Recovery
-    sets all of it, before the log is anybody else's.
+    deleted, `flushing.lane`). Who changes what belongs to none: `append` the log end; truncation the offsets, by
+    `begin_at` and `end_at`; `move_log_start` the log start. Recovery sets all of it, before the log is anybody else's.
     """
 
     __slots__ = (
