@@ -211,8 +211,8 @@ class Housekeeping:
         self._each_log("flush", lambda log: log.flush_if_due(now_ms), logs)
 
     def make_up(self) -> None:
-        """What too little memory has kept from being done: logs are synced as far as is wanted, and high watermarks
-        follow."""
+        """What too little memory, or too few descriptors, have kept from being done: logs are synced as far as is
+        wanted, and high watermarks follow."""
         with suppress(MemoryError):
             self._metadata_log.go_on_flushing()
         logs = _logs_of(self._partitions.all())

@@ -4,7 +4,6 @@ partitions, open their logs, and only then listen. What fails on the way lets go
 from __future__ import annotations
 
 import logging
-import resource
 from typing import TYPE_CHECKING
 
 from broker.config.connections_per_host import CONNECTIONS_PER_HOST
@@ -23,6 +22,7 @@ from broker.fault_handler import FaultHandler
 from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.endpoints import bind_all
+from broker.process.descriptors import shares
 from broker.process.start_error import StartError
 from broker.replicas.partitions import FAULTS as LOG_FAULTS
 from broker.server import Opened, Server
@@ -31,7 +31,6 @@ from protocol.wire.primitives import uuid_to_text
 from storage.background import Lane
 from storage.checkpoints import META_PROPERTIES_FILE
 from storage.directory.log_directory import METADATA_TOPIC
-from storage.files import MOST_RETIRED_FILES
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -40,9 +39,6 @@ if TYPE_CHECKING:
     from broker.network.endpoints import Endpoints
 
 log = logging.getLogger("barnabas.server")
-
-LEAST_OPEN_FILES = 64
-MOST_OPEN_FILES = 900  # 5,000 partitions need no more: what isn't used lately is closed
 
 # What a folder may be found with; a fault of ours is none of these and keeps its stack trace.
 _FOLDER_ERRORS = (*LOG_FAULTS, CodecError, MetadataContradictionError)
@@ -58,14 +54,15 @@ MovesFound = list[tuple[str, int, bytes]]
 
 async def start(config: BrokerConfig, environment: Environment) -> Server:
     """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
-    limits = _connection_limits(config, environment)
+    descriptors = shares()
+    limits = _connection_limits(config, environment, descriptors.connections)
     endpoints = bind_all(config.listeners, environment.network, config.get_int("socket.listen.backlog.size"))
     faults = FaultHandler(environment.scheduler)
     log_dirs: LogDirs | None = None
     server: Server | None = None
     try:
-        environment.files.limit_open_files(_open_files_limit())
-        environment.files.limit_retired_files(_retired_files_limit())
+        environment.files.limit_open_files(descriptors.files)
+        environment.files.limit_retired_files(descriptors.retired_files)
         log_dirs = open_log_dirs(config, environment.files, environment.background, environment.chance.uuid)
         metadata = _read_metadata(config, environment, log_dirs)
         begin_run(log_dirs)
@@ -88,11 +85,16 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
         )
         server.open_partitions(moves_found)
         # what the start has written is on the disk before anybody is told of it
+        written = metadata.next_offset
         metadata.flush()
         metadata.commit_when_synced()
         await environment.background.passed(Lane.FLUSHING)
         if metadata.log.failure is not None:
             raise metadata.log.failure
+        if metadata.log.recovery_point < written:
+            raise StartError(
+                f"{metadata.log.directory} can't be synced: too many files are open in the system"
+            )
         await _listen(server)
     except BaseException as error:
         if server is not None:
@@ -115,32 +117,19 @@ async def _listen(server: Server) -> None:
         raise StartError(f"the ports are bound, but can't be listened on: {error}") from error
 
 
-def _connection_limits(config: BrokerConfig, environment: Environment) -> ConnectionLimits:
+def _connection_limits(config: BrokerConfig, environment: Environment, descriptors: int) -> ConnectionLimits:
     """What a file says now has to hold; what a record of the past says is passed over."""
     limits = ConnectionLimits(
         config.get_int("max.connections"),
         config.get_int("max.connections.per.ip"),
         config.max_connections_per_host,
         HostNames(environment.names, environment.computing),
+        descriptors,
     )
     for host in limits.unresolved:
         setting = config.static[CONNECTIONS_PER_HOST]
         raise StartError(f"{setting.origin}: {CONNECTIONS_PER_HOST}: {host} can't be resolved")
     return limits
-
-
-def _open_files_limit() -> int:
-    """Half of what the process may have open goes to logs, the rest to connections."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return MOST_OPEN_FILES
-    return min(MOST_OPEN_FILES, max(LEAST_OPEN_FILES, soft // 2))
-
-
-def _retired_files_limit() -> int:
-    """An eighth of what the process may have open goes to files out of use that answers are yet to be read from."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_RETIRED_FILES if soft == resource.RLIM_INFINITY else min(MOST_RETIRED_FILES, soft // 8)
 
 
 def _read_metadata(config: BrokerConfig, environment: Environment, log_dirs: LogDirs) -> MetadataLog:

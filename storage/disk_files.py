@@ -12,9 +12,11 @@ import sys
 from contextlib import suppress
 
 from protocol.wire.primitives import Bytes
-from storage.files import File, Files, LockedError, TornWriteError, Volume
+from storage.files import OUT_OF_DESCRIPTORS, File, Files, LockedError, TornWriteError, Volume
 
 DEFAULT_OPEN_FILES = 512
+
+_MODE = 0o644
 
 _PAGE_BYTES = 1 << 12
 _FIRST_READ_BYTES = 1 << 14
@@ -74,17 +76,27 @@ class DiskFiles(Files):
         self._open_files[file] = None
         return descriptor
 
+    def _open(self, path: str, flags: int) -> int:
+        """Where no descriptor is left, one of ours makes room."""
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, _MODE)
+        except OSError as failure:
+            if failure.errno not in OUT_OF_DESCRIPTORS or not self._open_files:
+                raise
+        self._close_one()
+        return os.open(path, flags | os.O_CLOEXEC, _MODE)
+
     def open_existing(self, file: File) -> int:
         if file.descriptor >= 0:
             file.used_lately = True
             return file.descriptor
         self._ask("open_existing", file.path)
-        return self._keep(file, os.open(file.path, os.O_RDWR | os.O_CLOEXEC))
+        return self._keep(file, self._open(file.path, os.O_RDWR))
 
     def create(self, file: File) -> None:
         self._ask("create", file.path)
         self.close(file)
-        self._keep(file, os.open(file.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+        self._keep(file, self._open(file.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
 
     def _close(self, file: File) -> None:
         self._open_files.pop(file, None)
@@ -199,7 +211,7 @@ class DiskFiles(Files):
 
     def write_whole(self, path: str, data: Bytes) -> None:
         allowed = self._ask("write_whole", path, len(data))
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE)
         try:
             view = memoryview(data)[:allowed]
             while view:
@@ -256,7 +268,7 @@ class DiskFiles(Files):
         real_path = os.path.realpath(path)
         if real_path in _locked_paths:
             raise _locked(f"{path} is locked by this process", os.getpid())
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as failure:

@@ -25,6 +25,10 @@ MOST_RETIRED_FILES = 256
 """Files out of use that stay open for those who hold them; past it the oldest is lost to its holders. Kafka keeps each
 one that is referred to, as it keeps all files open."""
 
+OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+"""What `OSError` says where a file can't be opened since too many are, in the process or in the system. Nothing was
+done, and nothing is known of the disk."""
+
 OPERATIONS: list[str] = []
 """The names of all operations, each a place to inject a fault or a crash."""
 

@@ -22,6 +22,7 @@ from broker.cleaner.settings import CleanerSettings
 from broker.cleaner.throttle import Throttle
 from protocol.errors import Error, KafkaError
 from storage.cleaning.plan import CleaningResult, UncleanableError
+from storage.files import OUT_OF_DESCRIPTORS
 from storage.log.replacing import ReplacedMeanwhileError
 from storage.log.retention import MOST_DELETED_AT_ONCE
 
@@ -40,8 +41,7 @@ log = logging.getLogger("barnabas.cleaner")
 TURN_S = 0.002
 BACKOFF_OF_ZERO_S = 0.05  # log.cleaner.backoff.ms may be 0
 
-_SHORT_OF_MEANS = frozenset({errno.ENOMEM, errno.EMFILE, errno.ENFILE})
-"""Too little memory, too many open files: the machine's state, which says nothing of a disk."""
+_SHORT_OF_MEANS = OUT_OF_DESCRIPTORS | {errno.ENOMEM}  # the machine's state, which says nothing of a disk
 
 WhenCleaned = Callable[[Exception | None], None]
 

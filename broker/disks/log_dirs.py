@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from protocol.errors import Error, KafkaError
 from storage.background import RunAll, run_in_turn
 from storage.directory.log_directory import LogDirectory
+from storage.files import OUT_OF_DESCRIPTORS
 from storage.producers.producer_memory import ProducerMemory
 
 log = logging.getLogger("barnabas.directories")
@@ -105,9 +106,12 @@ class LogDirs:
         )
 
     def report(self, directory: LogDirectory, failure: OSError) -> bool:
-        """The disk refused something: whether the directory goes offline, once what is under way has ended."""
+        """The disk refused something: whether the directory goes offline, once what is under way has ended. It doesn't
+        where it wasn't the disk that refused, but the system a descriptor."""
         if directory in self.failing:
             return True
+        if failure.errno in OUT_OF_DESCRIPTORS:
+            return False
         if not self.can_lose(directory):
             if directory.was_deleted:
                 self.on_lost(_deleted(directory))

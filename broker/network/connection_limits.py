@@ -25,12 +25,14 @@ class ConnectionLimits:
         max_per_ip: int,
         per_ip_overrides: Mapping[str, int],
         names: HostNames,
+        descriptors: int,
     ) -> None:
         """Waits for the name service, where one of the overrides is by name. What is altered later waits beside the
-        loop, by `names`."""
+        loop, by `names`. `descriptors`: how many connections the process can have, whatever the settings say."""
         self.unresolved: list[str] = []
         self.max_connections = max_connections
         self.max_per_ip = max_per_ip
+        self._descriptors = descriptors
         self._count = 0
         self._by_ip: Counter[str] = Counter()
         self._names = names
@@ -80,6 +82,8 @@ class ConnectionLimits:
             return f"more than {limit} connections from {host} (max.connections.per.ip)"
         if self._count > self.max_connections:
             return f"more than {self.max_connections} connections (max.connections)"
+        if self._count > self._descriptors:
+            return f"more than {self._descriptors} connections: the process may have no more files open (ulimit -n)"
         return None
 
     def forget(self, host: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.environment.computing import SWITCH_INTERVAL_S
 from broker.environment.environment import Environment
+from broker.process.descriptors import raise_limit
 from broker.process.log_lines import LineFormatter, printable
 from broker.process.log_stream import LogStream
 from broker.process.readiness import READY, STOPPING, notify
@@ -47,6 +48,10 @@ def run(options: Options) -> int:
     _log_to_standard_error(options.log_level)
     for warning in options.config.warnings:
         log.warning("%s", warning)
+    try:
+        raise_limit()
+    except StartError as error:
+        return _cannot_start(error)
     parent = None
     if options.control_fd is not None:
         from broker.process.parent import ParentTie
@@ -76,8 +81,7 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
     try:
         server = await start(options.config, Environment.of_this_machine())
     except StartError as error:
-        print(f"barnabas: {printable(str(error))}", file=sys.stderr)
-        return 1
+        return _cannot_start(error)
     gc.freeze()  # what a start made is there to stay
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.enable()
@@ -95,6 +99,12 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
         _say("stopped")
         return 0
     _say(f"stopped, but not cleanly, so that the next start checks the data: {_text_of(server.failure)}")
+    return 1
+
+
+def _cannot_start(error: StartError) -> int:
+    """The exit status."""
+    print(f"barnabas: {printable(str(error))}", file=sys.stderr)
     return 1
 
 

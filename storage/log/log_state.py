@@ -166,6 +166,12 @@ class LogState:
         self.report(failure)
         self.flushing.tell_lost(failure)
 
+    def say_once(self, failure: OSError) -> None:
+        """Each kind of failure of a log is logged once: clients try again many times a second."""
+        if failure.errno not in self.logged_failures:
+            self.logged_failures = (*self.logged_failures, failure.errno)
+            logger.error("%s: %s", self.directory, failure)
+
     @property
     def awaits_flush(self) -> bool:
         """Whether `PartitionLog.go_on_flushing` may find anything to do."""

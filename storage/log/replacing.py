@@ -19,6 +19,7 @@ from storage.background import Lane, Then
 from storage.cleaning.cleaned_files import cleaned_path, remove_cleaned
 from storage.cleaning.plan import CleanedSegment
 from storage.file_names import SEGMENT_SUFFIXES, SWAP_SUFFIX, TXN_INDEX_SUFFIX, file_path
+from storage.files import OUT_OF_DESCRIPTORS
 from storage.log import removal, syncing
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
@@ -163,8 +164,8 @@ def _end(log: LogState, paths: list[str], then: Then, failure: Exception | None)
 
 
 def go_on(log: LogState) -> None:
-    """Does what too little memory has kept from being done: what is out of use goes once the names are synced that took
-    its place."""
+    """Does what too little memory, or too few descriptors, have kept from being done: what is out of use goes once the
+    names are synced that took its place."""
     paths = log.out_of_use
     if paths:
         then = partial(_delete, log, paths)
@@ -179,10 +180,12 @@ def _delete(log: LogState, paths: Sequence[str], failure: Exception | None) -> N
             removal.unlink_later(log, paths)
         except MemoryError as error:
             failure = error
-    if isinstance(failure, OSError):
-        log.give_up(failure)
-    elif isinstance(failure, MemoryError):
+    if isinstance(failure, MemoryError) or (
+        isinstance(failure, OSError) and failure.errno in OUT_OF_DESCRIPTORS
+    ):
         log.out_of_use = [*log.out_of_use, *paths] if log.out_of_use else paths
+    elif isinstance(failure, OSError):
+        log.give_up(failure)
 
 
 def _replaced(log: LogState, cleaned: CleanedSegment) -> list[Segment] | None:

@@ -1,6 +1,5 @@
 """What a client is told of a failure of the disk."""
 
-import logging
 from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
@@ -9,26 +8,19 @@ from protocol.errors import Error, KafkaError
 from storage.files import TornWriteError
 from storage.log.log_state import LogState
 
-logger = logging.getLogger(__name__)
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Log = TypeVar("_Log", bound=LogState)
 
 
 def storage_error(log: LogState, failure: OSError) -> KafkaError:
-    """KAFKA_STORAGE_ERROR; a failure that left the files in disorder ends all appending to the log.
-
-    Each kind of failure of a log is logged once: clients try again many times a second.
-    """
+    """KAFKA_STORAGE_ERROR; a failure that left the files in disorder ends all appending to the log."""
     if isinstance(failure, TornWriteError):
         log.give_up(failure)
         return KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
     if not log.closed:
         log.report(failure)
-    if failure.errno not in log.logged_failures:
-        log.logged_failures = (*log.logged_failures, failure.errno)
-        logger.error("%s: %s", log.directory, failure)
+    log.say_once(failure)
     return KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
 
 

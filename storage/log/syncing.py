@@ -12,7 +12,7 @@ from typing import NamedTuple
 from storage import checkpoints
 from storage.background import Then, Work
 from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, file_path
-from storage.files import Files
+from storage.files import OUT_OF_DESCRIPTORS, Files
 from storage.log.log_state import LogState
 
 
@@ -42,6 +42,10 @@ def _start(log: LogState) -> None:
 
     def then(failure: Exception | None) -> None:
         flushing.stop()
+        if isinstance(failure, OSError) and failure.errno in OUT_OF_DESCRIPTORS:
+            log.leader_epochs.sync_called_off()
+            log.say_once(failure)  # `go_on` tries again
+            return
         if failure is not None:
             _fail(log, failure)
             return
@@ -59,8 +63,8 @@ def _start(log: LogState) -> None:
 
 
 def go_on(log: LogState) -> None:
-    """Does what too little memory may have kept from being done: begins what is wanted and isn't under way, and tells
-    who waits for what is synced."""
+    """Does what too little memory, or too few descriptors, may have kept from being done: begins what is wanted and
+    isn't under way, and tells who waits for what is synced."""
     log.flushing.tell_synced()
     if not log.flushing.running:
         _start(log)

@@ -127,11 +127,20 @@ def test_connections_by_host_that_make_no_sense_are_refused(text: str) -> None:
 
 
 def test_a_number_below_zero_lets_nobody_in() -> None:
-    assert admits(ConnectionLimits(100, 100, {"127.0.0.1": -3}, HostNames(NAMES)), "127.0.0.1") == 0
+    assert admits(ConnectionLimits(100, 100, {"127.0.0.1": -3}, HostNames(NAMES), 1000), "127.0.0.1") == 0
+
+
+def test_the_process_has_no_more_connections_than_descriptors_for_them() -> None:
+    limits = ConnectionLimits(100, 100, {}, HostNames(NAMES), 2)
+    assert admits(limits, "127.0.0.1") == 2
+    limits.configure(3, 3, {})
+    assert admits(limits, "127.0.0.1") == 2
+    limits.configure(1, 3, {})
+    assert admits(limits, "127.0.0.1") == 1
 
 
 def test_what_cannot_be_resolved_leaves_the_limits_as_they_were(caplog: pytest.LogCaptureFixture) -> None:
-    limits = ConnectionLimits(100, 100, {"127.0.0.1": 2}, HostNames(NAMES))
+    limits = ConnectionLimits(100, 100, {"127.0.0.1": 2}, HostNames(NAMES), 1000)
     limits.configure(100, 3, {"127.0.0.1": 1, "a..b": 3})
     assert limits.unresolved == ["a..b"]
     assert "a..b" in caplog.text
@@ -143,7 +152,7 @@ def test_what_cannot_be_resolved_leaves_the_limits_as_they_were(caplog: pytest.L
 
 
 def test_a_host_is_looked_up_when_it_comes_and_not_again(asked: list[str]) -> None:
-    limits = ConnectionLimits(100, 100, {"a": 1}, HostNames(NAMES))
+    limits = ConnectionLimits(100, 100, {"a": 1}, HostNames(NAMES), 1000)
     limits.configure(100, 50, {"a": 1})
     assert asked == ["a"]
     limits.configure(100, 50, {"a": 2, "b": 1})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import resource
 from pathlib import Path
 
 import pytest
 
-from broker import starting
 from broker.config.checks import client_metrics
 from broker.config.checks.client_metrics import check_client_metrics_configs
 from broker.controller import placement, snapshot_file, topic_decisions
@@ -17,6 +17,8 @@ from broker.controller.snapshot_file import encode_snapshot
 from broker.environment.environment import Environment
 from broker.handlers.alter_replica_log_dirs import FUTURE_SUFFIX_LENGTH, LONGEST_DIRECTORY_NAME
 from broker.network import dispatch
+from broker.process import descriptors
+from broker.process.start_error import StartError
 from broker.replicas.fetch_sessions import MAX_SESSION_ID, SHARDS, FetchSessions
 from broker.server import Server
 from protocol.errors import Error, KafkaError
@@ -112,22 +114,75 @@ def test_clients_are_asked_for_metrics_neither_too_often_nor_too_seldom() -> Non
         assert refused.value.error is Error.INVALID_REQUEST
 
 
-@pytest.mark.limit("broker.starting.LEAST_OPEN_FILES")
-@pytest.mark.limit("broker.starting.MOST_OPEN_FILES")
+@pytest.mark.limit("broker.process.descriptors.MOST_OPEN_FILES")
 @pytest.mark.parametrize(
     ("allowed", "kept_open"),
     [
-        (10, starting.LEAST_OPEN_FILES),
         (1_000, 500),
-        (100_000, starting.MOST_OPEN_FILES),
-        (resource.RLIM_INFINITY, starting.MOST_OPEN_FILES),
+        (100_000, descriptors.MOST_OPEN_FILES),
+        (resource.RLIM_INFINITY, descriptors.MOST_OPEN_FILES),
     ],
 )
 def test_logs_keep_half_of_the_files_open_that_a_process_may_have(
     monkeypatch: pytest.MonkeyPatch, allowed: int, kept_open: int
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (allowed, allowed))
-    assert starting._open_files_limit() == kept_open
+    assert descriptors.shares().files == kept_open
+
+
+@pytest.mark.limit("broker.process.descriptors.LEAST_DESCRIPTORS")
+@pytest.mark.parametrize("allowed", [descriptors.LEAST_DESCRIPTORS, 1_000, 4_096, 100_000])
+def test_clients_leave_descriptors_for_files_and_all_else(
+    monkeypatch: pytest.MonkeyPatch, allowed: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (allowed, allowed))
+    shares = descriptors.shares()
+    assert shares.connections >= 32
+    assert allowed - sum(shares) >= descriptors.OTHER_DESCRIPTORS
+
+
+class Limit:
+    """What the system says of a process's descriptors."""
+
+    def __init__(self, soft: int, hard: int, most: int = resource.RLIM_INFINITY) -> None:
+        self.soft, self.hard, self.most = soft, hard, most
+
+    def get(self, which: int) -> tuple[int, int]:
+        assert which == resource.RLIMIT_NOFILE
+        return self.soft, self.hard
+
+    def set(self, which: int, limits: tuple[int, int]) -> None:
+        assert which == resource.RLIMIT_NOFILE
+        if self.most != resource.RLIM_INFINITY and limits[0] > self.most:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        self.soft, self.hard = limits
+
+
+@pytest.mark.limit("broker.process.descriptors.LEAST_DESCRIPTORS")
+@pytest.mark.parametrize(
+    ("limit", "soft"),
+    [
+        (Limit(1_024, 4_096), 4_096),
+        (Limit(1_024, 1_048_576), descriptors.WANTED_DESCRIPTORS),
+        (Limit(256, resource.RLIM_INFINITY), descriptors.WANTED_DESCRIPTORS),
+        (Limit(256, resource.RLIM_INFINITY, most=10_240), 256),
+        (Limit(200_000, 1_048_576), 200_000),
+        (Limit(resource.RLIM_INFINITY, resource.RLIM_INFINITY), resource.RLIM_INFINITY),
+        (Limit(255, 255), None),
+    ],
+)
+def test_a_process_takes_the_descriptors_that_it_may_have(
+    monkeypatch: pytest.MonkeyPatch, limit: Limit, soft: int | None
+) -> None:
+    hard = limit.hard
+    monkeypatch.setattr(resource, "getrlimit", limit.get)
+    monkeypatch.setattr(resource, "setrlimit", limit.set)
+    if soft is None:
+        with pytest.raises(StartError, match="255 files and connections open; 256 are the least"):
+            descriptors.raise_limit()
+        return
+    descriptors.raise_limit()
+    assert limit.get(resource.RLIMIT_NOFILE) == (soft, hard)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,24 @@
-"""What the system keeps for a broker's descriptors."""
+"""A broker's descriptors: what the system keeps for them, and that clients who take all that they can get leave the
+files theirs."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import resource
+import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import barnabas
-from broker.starting import MOST_OPEN_FILES
+from broker.process.descriptors import MOST_OPEN_FILES, shares
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from tests.support.wire import PATIENCE_S, Client
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,3 +59,89 @@ def test_it_is_made_before_there_are_threads(tmp_path: Path) -> None:
         assert process.stdout is not None
         told = [line for line in process.stdout if line.startswith("made with ") or process.terminate()]
     assert told == ["made with 1 threads\n"]
+
+
+FEW = 300
+AT_ONCE = 40
+"""As many as may wait to be accepted: the system has those come again a second later that are more."""
+
+WITH_FEW = """
+import resource, sys
+few = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_NOFILE, (few, few))
+from barnabas.launcher import main
+main()
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[int], subprocess.Popen[str]]]:
+    """Starts a broker that may have so many descriptors."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(descriptors: int) -> subprocess.Popen[str]:
+        arguments = [str(descriptors), "--data", str(tmp_path / "data"), "--port", "0"]
+        process = subprocess.Popen(
+            [sys.executable, "-c", WITH_FEW, *arguments],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_clients_that_connect_and_do_nothing_take_no_descriptor_from_the_files(
+    start: Callable[[int], subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (FEW, FEW))
+    most = shares().connections
+    process = start(FEW)
+    assert process.stdout is not None
+    found = re.search(r"connect to ([^:]*):(\d+)", process.stdout.readline())
+    assert found is not None
+    host, port = found[1], int(found[2])
+    with contextlib.ExitStack() as idle, Client.connect(port) as client:
+        admitted = 1
+        for _ in range(2 * FEW // AT_ONCE):
+            sockets = [idle.enter_context(socket.create_connection((host, port))) for _ in range(AT_ONCE)]
+            room = most - admitted
+            admitted += min(room, AT_ONCE)
+            assert all(_is_closed(each) for each in sockets[room:])
+        assert admitted == most
+        for number in range(10):
+            topic = CreatableTopic(name=f"t{number}", num_partitions=20, replication_factor=1)
+            answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+            assert answer.topics[0].error_code == 0
+    process.send_signal(signal.SIGTERM)
+    told = process.stdout.read()
+    assert process.wait() == 0, told
+    assert "the process may have no more files open (ulimit -n)" in told
+    assert "Errno" not in told
+
+
+def _is_closed(connected: socket.socket) -> bool:
+    """Waits for its end."""
+    connected.settimeout(PATIENCE_S)
+    try:
+        return connected.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_broker_that_may_have_too_few_says_so_in_one_line(
+    start: Callable[[int], subprocess.Popen[str]],
+) -> None:
+    process = start(10)
+    assert process.stdout is not None
+    told = process.stdout.read()
+    assert process.wait() == 1
+    assert re.fullmatch(r"barnabas: this process may have 10 files .*: see ulimit -n\n", told)

@@ -9,6 +9,7 @@ import pytest
 from storage.background import Lane, Then, Work
 from storage.checkpoints import LEADER_EPOCH_FILE
 from storage.directory.checkpoint_writer import CheckpointWriter
+from storage.files import OUT_OF_DESCRIPTORS
 from storage.log import syncing
 from storage.log.flushing import Flushing
 from tests.support.disk import files
@@ -92,6 +93,46 @@ def test_a_flush_whose_end_could_not_be_told_is_told_later(
     log.go_on_flushing()
     background.run_all()
     assert told == [None]
+
+
+@pytest.mark.parametrize("number", sorted(OUT_OF_DESCRIPTORS))
+@pytest.mark.parametrize("what", ["sync", "sync_directory"])
+def test_a_flush_that_had_no_descriptor_is_made_up_for_and_the_log_is_none_the_worse(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int, what: str
+) -> None:
+    background = HeldBackground()
+    log = open_log(tmp_path, flush_messages=1, background=background)
+    append(log, batch(), leader_epoch=7)
+    told: list[Exception | None] = []
+    log.when_flushed(1, told.append)
+    synced: list[str] = []
+
+    def refuse(name: str, path: str, _size: int) -> None:
+        if name == what:
+            raise OSError(number, "too many", path)
+
+    files.set_fault_hook(refuse)
+    try:
+        background.run_all()
+        log.go_on_flushing()
+        background.run_all()
+        assert told == []
+        assert log.failure is None
+        assert log.recovery_point == 0
+        assert log.awaits_flush
+        assert caplog.text.count("too many") == 1
+        append(log, batch(), leader_epoch=7)
+        background.run_all()
+        files.set_fault_hook(
+            lambda name, path, _size: synced.append(Path(path).name) if name == "sync" else None
+        )
+        log.go_on_flushing()
+        background.run_all()
+    finally:
+        files.set_fault_hook(None)
+    assert told == [None]
+    assert log.recovery_point == 2
+    assert LEADER_EPOCH_FILE in synced
 
 
 def test_nothing_goes_on_where_nothing_was_kept_from_it(tmp_path: Path) -> None:

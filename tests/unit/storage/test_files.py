@@ -3,13 +3,14 @@
 import ast
 import errno
 import inspect
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from storage.disk_files import DEFAULT_OPEN_FILES, DiskFiles
-from storage.files import OPERATIONS, File, Files, LockedError, TornWriteError
+from storage.files import OPERATIONS, OUT_OF_DESCRIPTORS, File, Files, LockedError, TornWriteError
 from tests.support.disk import files
 
 # what asks nothing of the disk that could be lost: bookkeeping, and what only composes operations
@@ -193,6 +194,37 @@ def few_descriptors() -> Iterator[int]:
     files.limit_open_files(3)
     yield 3
     files.limit_open_files(DEFAULT_OPEN_FILES)
+
+
+@pytest.mark.parametrize("number", sorted(OUT_OF_DESCRIPTORS))
+@pytest.mark.parametrize("operation", ["create", "open_existing"])
+def test_a_file_that_is_open_makes_room_where_the_system_has_no_descriptor_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, operation: str
+) -> None:
+    files = DiskFiles()
+    one, other = File(str(tmp_path / "one")), File(str(tmp_path / "other"))
+    files.create(one)
+    files.create(other)
+    files.append(one, b"1", 0)
+    files.close(other)
+    really_open, refused = os.open, []
+
+    def open_unless_full(path: str, flags: int, mode: int = 0o777) -> int:
+        if files.open_files_count():
+            refused.append(path)
+            raise OSError(number, "refused", path)
+        return really_open(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", open_unless_full)
+    getattr(files, operation)(other)
+    assert refused == [other.path]
+    assert one.descriptor == -1
+    assert other.descriptor >= 0
+    files.close(other)
+    assert files.read(one, 1, 0) == b"1"
+    with pytest.raises(OSError, match="refused"):
+        files.read_whole(one.path)
+    files.close(one)
 
 
 def test_open_files_are_bounded_and_open_again_when_needed(tmp_path: Path, few_descriptors: int) -> None:

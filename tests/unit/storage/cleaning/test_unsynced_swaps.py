@@ -10,6 +10,7 @@ import pytest
 from storage.background import Lane
 from storage.cleaning.cleaner import clean
 from storage.cleaning.plan import CleanedSegment
+from storage.files import OUT_OF_DESCRIPTORS
 from storage.log.partition_log import PartitionLog
 from tests.support.cleaning import plan_of
 from tests.support.disk import files
@@ -64,6 +65,34 @@ def test_the_old_files_go_once_there_is_memory(log: PartitionLog, is_synced: boo
     assert offsets(log) == [1, 2]
     log.go_on_flushing()
     assert background.waiting == []
+
+
+@pytest.mark.parametrize("number", sorted(OUT_OF_DESCRIPTORS))
+def test_the_old_files_go_once_there_is_a_descriptor(log: PartitionLog, number: int) -> None:
+    [cleaned] = [step for step in clean(files, plan_of(log)) if isinstance(step, CleanedSegment)]
+    log.background = background = HeldBackground()
+    answers: list[Exception | None] = []
+    log.replace_segments(cleaned, answers.append)
+    background.run_one()
+
+    def refuse(operation: str, path: str, _size: int) -> None:
+        if operation == "sync_directory":
+            raise OSError(number, "too many", path)
+
+    files.set_fault_hook(refuse)
+    try:
+        background.run_one()
+        log.go_on_flushing()
+        background.run_one()
+    finally:
+        files.set_fault_hook(None)
+    assert [type(answer) for answer in answers] == [OSError]
+    assert log.failure is None
+    assert len(out_of_use(log)) == 3
+    log.go_on_flushing()
+    background.run_all()
+    assert out_of_use(log) == []
+    assert offsets(log) == [1, 2]
 
 
 def test_a_log_whose_names_cant_be_synced_later_takes_nothing_more(log: PartitionLog) -> None:

@@ -1,0 +1,63 @@
+"""How many descriptors the process may have, and who gets how many of them: files of logs, clients, and the rest.
+
+What clients could take of the others' share they would take: a disk that can't be synced for want of a descriptor is no
+disk.
+"""
+
+from __future__ import annotations
+
+import resource
+from contextlib import suppress
+from typing import NamedTuple
+
+from broker.process.start_error import StartError
+from storage.files import MOST_RETIRED_FILES
+
+LEAST_DESCRIPTORS = 256
+
+WANTED_DESCRIPTORS = 100_000
+"""As Kafka's documentation advises."""
+
+MOST_OPEN_FILES = 900
+"""Of logs: 5,000 partitions need no more, since what isn't used lately is closed."""
+
+OTHER_DESCRIPTORS = 64
+"""The loop's own, listeners, locks, processes beside this one, what is opened for a moment to be synced, and clients
+that are accepted to be refused."""
+
+UNBOUNDED = (1 << 31) - 1
+
+
+class DescriptorShares(NamedTuple):
+    """How many each may have open at once."""
+
+    files: int
+    retired_files: int
+    """Those out of use that answers are yet to be read from."""
+    connections: int
+
+
+def raise_limit() -> None:
+    """Take as many as the system lets this process have, up to what is wanted; as the JVM does, which takes all. Raises
+    StartError where that isn't enough to begin with."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, WANTED_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # a system may have a limit that it doesn't tell
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    if soft != resource.RLIM_INFINITY and soft < LEAST_DESCRIPTORS:
+        raise StartError(
+            f"this process may have {soft} files and connections open; {LEAST_DESCRIPTORS} are the least that a "
+            "broker does with: see ulimit -n"
+        )
+
+
+def shares() -> DescriptorShares:
+    """Half of the descriptors go to logs and an eighth to files out of use, but no more than are needed; the rest to
+    clients."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return DescriptorShares(MOST_OPEN_FILES, MOST_RETIRED_FILES, UNBOUNDED)
+    files, retired = min(MOST_OPEN_FILES, soft // 2), min(MOST_RETIRED_FILES, soft // 8)
+    return DescriptorShares(files, retired, max(soft - files - retired - OTHER_DESCRIPTORS, 1))
