@@ -28,15 +28,6 @@ def is_online(partition: PartitionImage, node_id: int, online: Collection[bytes]
     return directory_id in (UNASSIGNED, MIGRATING) or directory_id in online
 
 
-def offline_replicas(partition: PartitionImage, node_id: int, online: Collection[bytes]) -> list[int]:
-    """Those of other nodes, and this node's where its directory has failed, `online` being the ids of the others."""
-    return [
-        replica
-        for replica in partition.replicas
-        if replica != node_id or not is_online(partition, node_id, online)
-    ]
-
-
 def corrections(
     image: ClusterImage,
     node_id: int,

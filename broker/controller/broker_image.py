@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from broker.controller.directory_ids import LOST, MIGRATING, UNASSIGNED
 from protocol.messages import metadata_records as records
+
+
+class BrokerNode(NamedTuple):
+    """Where clients of one listener find a broker (Kafka: `Node`)."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    fenced: bool = False
 
 
 class BrokerImage:
@@ -29,6 +42,21 @@ class BrokerImage:
     def is_active(self) -> bool:
         """Whether it can be in sync and lead (Kafka: `ClusterControlManager.isActive`)."""
         return not (self.fenced or self.in_controlled_shutdown)
+
+    def node(self, listener_name: str) -> BrokerNode | None:
+        """None where it isn't advertised to clients of the listener."""
+        record = self.record
+        for endpoint in record.end_points:
+            if endpoint.name == listener_name:
+                return BrokerNode(record.broker_id, endpoint.host, endpoint.port, record.rack, self.fenced)
+        return None
+
+    def has_online_dir(self, directory_id: bytes) -> bool:
+        """Whether it can have what is said to be in the directory. One that has registered none, by a metadata.version
+        that knows of none, has any (Kafka: `DirectoryId.isOnline`)."""
+        if directory_id in (UNASSIGNED, MIGRATING):
+            return True
+        return directory_id != LOST and (not self.log_dirs or directory_id in self.log_dirs)
 
     def copy(self) -> BrokerImage:
         """Another one that says the same."""

@@ -1,32 +1,33 @@
 """DescribeCluster (60), versions 0 to 2.
 
 v1: the type of endpoint asked for (KIP-919), of which a broker's listener serves the brokers' only; v2: fenced
-brokers (KIP-1073), of which a single node that answers has none.
+brokers (KIP-1073).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.controller.listener_view import ListenerView
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error
 from protocol.messages.metadata import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
-    from broker.network.endpoints import Endpoints
     from broker.security.authorizer import Authorizer
 
 BROKERS = 1
 CONTROLLERS = 2
+NO_CONTROLLER = -1
 
 
 def handle(
     node_id: int,
-    rack: str | None,
     cluster_id: str,
-    endpoints: Endpoints,
+    metadata: MetadataLog,
     authorizer: Authorizer,
     context: RequestContext,
     request: DescribeClusterRequest,
@@ -49,8 +50,13 @@ def handle(
             if may_describe
             else 0
         )
-    endpoint = endpoints.advertised(context.listener_name)
-    if endpoint is not None:
-        host, port = endpoint
-        response.brokers.append(DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=rack))
+    response.brokers = [
+        DescribeClusterBroker(
+            broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.fenced
+        )
+        for node in ListenerView(metadata.image, context.listener_name).nodes.values()
+        if not node.fenced or request.include_fenced_brokers
+    ]
+    if all(broker.broker_id != node_id for broker in response.brokers):
+        response.controller_id = NO_CONTROLLER  # clients couldn't find it
     return response

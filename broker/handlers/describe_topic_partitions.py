@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.assigned_directories import offline_replicas
+from broker.controller.listener_view import ListenerView
 from broker.controller.pause import Pause
 from broker.controller.topic_names import invalid_name_reason, is_internal
 from broker.security.authorized_operations import authorized_operations
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import PartitionImage
     from broker.controller.metadata_log import MetadataLog
-    from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
     from broker.network.later import Later
     from broker.network.turns import RequestSteps, Turns
@@ -34,35 +33,32 @@ if TYPE_CHECKING:
 
 
 def handle(
-    node_id: int,
     config: BrokerConfig,
     metadata: MetadataLog,
-    log_dirs: LogDirs,
     authorizer: Authorizer,
     turns: Turns,
     context: RequestContext,
     request: DescribeTopicPartitionsRequest,
 ) -> DescribeTopicPartitionsResponse | Later[DescribeTopicPartitionsResponse]:
-    asked = _Asked(node_id, config, metadata, log_dirs, authorizer)
+    asked = _Asked(config, metadata, authorizer)
     return turns.answer(_described(asked, context, request), context)
 
 
 class _Asked(NamedTuple):
     """Who has a word in it."""
 
-    node_id: int
     config: BrokerConfig
     metadata: MetadataLog
-    log_dirs: LogDirs
     authorizer: Authorizer
 
 
 def _described(
     asked: _Asked, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> RequestSteps[DescribeTopicPartitionsResponse]:
-    node_id, config, metadata, log_dirs, authorizer = asked
+    config, metadata, authorizer = asked
     pause = Pause()
     image = metadata.image
+    view = ListenerView(image, context.listener_name)
     names = {topic.name for topic in request.topics}
     if "" in names:
         return _refuse_all(request, Error.UNKNOWN_SERVER_ERROR)  # Kafka fails on it
@@ -97,9 +93,7 @@ def _described(
             continue
         begin = first_index if name == first_topic else 0
         indexes = sorted(index for index in topic.partitions if index >= begin)
-        partitions = [
-            _partition(index, topic.partitions[index], node_id, log_dirs) for index in indexes[:left]
-        ]
+        partitions = [_partition(index, topic.partitions[index], view) for index in indexes[:left]]
         response.topics.append(
             DescribeTopicPartitionsResponseTopic(
                 name=topic.name,
@@ -145,16 +139,16 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _partition(
-    index: int, partition: PartitionImage, node_id: int, log_dirs: LogDirs
+    index: int, partition: PartitionImage, view: ListenerView
 ) -> DescribeTopicPartitionsResponsePartition:
+    """Without an error, as in Kafka, even where nobody leads it."""
     return DescribeTopicPartitionsResponsePartition(
-        error_code=Error.NONE if partition.leader >= 0 else Error.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=view.leader(partition),
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
         eligible_leader_replicas=partition.elr,
         last_known_elr=partition.last_known_elr,
-        offline_replicas=offline_replicas(partition, node_id, log_dirs.ids),
+        offline_replicas=view.offline_replicas(partition),
     )

@@ -15,6 +15,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.controller.listener_view import alive_node
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.network.later import Later
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
-    from broker.network.endpoints import Endpoints
     from broker.security.authorizer import Authorizer
 
 GROUP = 0
@@ -70,12 +70,10 @@ class _Found(NamedTuple):
 class _Coordinators(NamedTuple):
     """What it takes to find one."""
 
-    node_id: int
     metadata: MetadataLog
     topics: TopicRequests
     groups: Groups
     transactions: Transactions
-    endpoints: Endpoints
     creations: list[Later[None]]
     """Of the internal topic, where it was found missing."""
 
@@ -92,26 +90,22 @@ class _Coordinators(NamedTuple):
             return _Found(Error.COORDINATOR_NOT_AVAILABLE)
         coordinators = self.groups if key_type == GROUP else self.transactions
         partition = topic.partitions.get(coordinators.partition_of(key))
-        if partition is None or partition.leader != self.node_id:
+        node = None if partition is None else alive_node(image, partition.leader, listener_name)
+        if node is None:
             return _Found(Error.COORDINATOR_NOT_AVAILABLE)
-        endpoint = self.endpoints.advertised(listener_name)
-        if endpoint is None:
-            return _Found(Error.COORDINATOR_NOT_AVAILABLE)
-        return _Found(Error.NONE, self.node_id, *endpoint)
+        return _Found(Error.NONE, node.node_id, node.host, node.port)
 
 
 def handle(
-    node_id: int,
     metadata: MetadataLog,
     topics: TopicRequests,
     groups: Groups,
     transactions: Transactions,
-    endpoints: Endpoints,
     authorizer: Authorizer,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse | Later[FindCoordinatorResponse]:
-    coordinators = _Coordinators(node_id, metadata, topics, groups, transactions, endpoints, [])
+    coordinators = _Coordinators(metadata, topics, groups, transactions, [])
     answer = _answer(coordinators, authorizer, context, request)
     created = coordinators.creations[0].answer() if coordinators.creations else None
     if created is None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.assigned_directories import offline_replicas
 from broker.controller.image import NO_LEADER, PartitionImage, TopicImage
+from broker.controller.listener_view import ListenerView
 from broker.controller.pause import Pause
 from broker.controller.topic_names import invalid_name_reason, is_internal
 from broker.network.later import Later
@@ -31,14 +31,12 @@ from protocol.messages.metadata import (
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.topic_requests import TopicRequests
-    from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
-    from broker.network.endpoints import Endpoints
     from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
 
@@ -52,10 +50,9 @@ TOPIC_COST = 5
 class _Topics(NamedTuple):
     """What answers are made of."""
 
-    node_id: int
     metadata: MetadataLog
+    view: ListenerView
     topics: TopicRequests
-    log_dirs: LogDirs
     authorizer: Authorizer
     context: RequestContext
 
@@ -158,28 +155,39 @@ class _Topics(NamedTuple):
         return self.authorizer.allows(self.context, operation, TOPIC, name)
 
     def _described(self, topic: TopicImage) -> MetadataResponseTopic:
-        online = self.log_dirs.ids
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=is_internal(topic.name),
-            partitions=[
-                self._partition(index, partition, online) for index, partition in topic.partitions.items()
-            ],
+            partitions=[self._partition(index, partition) for index, partition in topic.partitions.items()],
         )
 
-    def _partition(
-        self, index: int, partition: PartitionImage, online: Collection[bytes]
-    ) -> MetadataResponsePartition:
-        return MetadataResponsePartition(
-            error_code=Error.NONE if partition.leader >= 0 else Error.LEADER_NOT_AVAILABLE,
+    def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+        view = self.view
+        leader = view.leader(partition)
+        described = MetadataResponsePartition(
+            error_code=Error.NONE if leader != NO_LEADER else self._without_leader(partition),
             partition_index=index,
-            leader_id=partition.leader,
+            leader_id=leader,
             leader_epoch=partition.leader_epoch,
             replica_nodes=partition.replicas,
             isr_nodes=partition.isr,
-            offline_replicas=offline_replicas(partition, self.node_id, online),
+            offline_replicas=view.offline_replicas(partition),
         )
+        if self.context.api_version == 0:  # which can't say what is offline
+            described.replica_nodes = view.reachable(partition.replicas)
+            described.isr_nodes = view.reachable(partition.isr)
+            is_short = len(described.replica_nodes) < len(partition.replicas) or len(
+                described.isr_nodes
+            ) < len(partition.isr)
+            if leader != NO_LEADER and is_short:
+                described.error_code = Error.REPLICA_NOT_AVAILABLE
+        return described
+
+    def _without_leader(self, partition: PartitionImage) -> Error:
+        if self.context.api_version >= 6 and self.view.has_leader_elsewhere(partition):
+            return Error.LISTENER_NOT_FOUND
+        return Error.LEADER_NOT_AVAILABLE
 
 
 class _Described:
@@ -197,44 +205,40 @@ class _Described:
 
 def handle(
     node_id: int,
-    rack: str | None,
     cluster_id: str,
     config: BrokerConfig,
     metadata: MetadataLog,
     topics: TopicRequests,
-    log_dirs: LogDirs,
-    endpoints: Endpoints,
     authorizer: Authorizer,
     turns: Turns,
     context: RequestContext,
     request: MetadataRequest,
 ) -> MetadataResponse | Later[MetadataResponse]:
-    endpoint = endpoints.advertised(context.listener_name)
-    of_node = _Topics(node_id, metadata, topics, log_dirs, authorizer, context)
-    cluster = _Cluster(cluster_id, rack, endpoint, config)
-    return turns.answer(_answer(of_node, cluster, request))
+    view = ListenerView(metadata.image, context.listener_name)
+    described = _Topics(metadata, view, topics, authorizer, context)
+    return turns.answer(_answer(described, _Cluster(cluster_id, node_id, config), request))
 
 
 class _Cluster(NamedTuple):
     """What an answer says beside topics, and what it goes by."""
 
     cluster_id: str
-    rack: str | None
-    endpoint: tuple[str, int] | None
+    controller_id: int
+    """Any broker takes what the controller has to decide; Kafka names one of them at random."""
     config: BrokerConfig
 
 
-def _answer(of_node: _Topics, cluster: _Cluster, request: MetadataRequest) -> RequestSteps[MetadataResponse]:
-    node_id, authorizer, context = of_node.node_id, of_node.authorizer, of_node.context
+def _answer(topics: _Topics, cluster: _Cluster, request: MetadataRequest) -> RequestSteps[MetadataResponse]:
+    authorizer, context = topics.authorizer, topics.context
     version, asked = context.api_version, request.topics
     if asked is None or (version == 0 and not asked):
-        found = yield from of_node.all()
+        found = yield from topics.all()
     else:
         if version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
             return _error(request, Error.INVALID_REQUEST)
         by_id = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
         if by_id:
-            found = yield from of_node.by_id([*by_id])
+            found = yield from topics.by_id([*by_id])
         else:
             names = [*dict.fromkeys(topic.name for topic in asked)]
             if None in names:
@@ -243,24 +247,22 @@ def _answer(of_node: _Topics, cluster: _Cluster, request: MetadataRequest) -> Re
                 "auto.create.topics.enable"
             )
             named = [name for name in names if name is not None]
-            found = yield from of_node.by_name(named, create=create)
-    response = MetadataResponse(cluster_id=cluster.cluster_id, controller_id=node_id, brokers=[])
+            found = yield from topics.by_name(named, create=create)
+    response = MetadataResponse(
+        cluster_id=cluster.cluster_id, controller_id=cluster.controller_id, brokers=[]
+    )
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
         may_describe = authorizer.allows(context, DESCRIBE, CLUSTER, CLUSTER_NAME)
         response.cluster_authorized_operations = (
             authorized_operations(authorizer, context, CLUSTER, CLUSTER_NAME) if may_describe else 0
         )
     if version >= 8 and request.include_topic_authorized_operations:
-        yield from in_turns(found.known + found.missing, of_node.tell_operations)
+        yield from in_turns(found.known + found.missing, topics.tell_operations)
     response.topics = found.in_order()
-    endpoint = cluster.endpoint
-    if endpoint is None:
-        _take_node_away(node_id, response.topics, version)
-    else:
-        host, port = endpoint
-        response.brokers.append(
-            MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=cluster.rack)
-        )
+    response.brokers = [
+        MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        for node in topics.view.alive_nodes()
+    ]
     return response
 
 
@@ -268,21 +270,6 @@ def _refused(
     error: Error, name: str | None, topic_id: bytes = ZERO_UUID, *, internal: bool = False
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, is_internal=internal)
-
-
-def _take_node_away(node_id: int, topics: list[MetadataResponseTopic], version: int) -> None:
-    """By a listener that isn't advertised nobody finds this node (Kafka: `KRaftMetadataCache`)."""
-    for topic in topics:
-        for partition in topic.partitions:
-            partition.offline_replicas = [node_id] if node_id in partition.replica_nodes else []
-            if partition.leader_id == node_id:
-                partition.leader_id = NO_LEADER
-                partition.error_code = (
-                    Error.LISTENER_NOT_FOUND if version >= 6 else Error.LEADER_NOT_AVAILABLE
-                )
-            if version == 0:
-                partition.replica_nodes = [each for each in partition.replica_nodes if each != node_id]
-                partition.isr_nodes = [each for each in partition.isr_nodes if each != node_id]
 
 
 def _error(request: MetadataRequest, error: Error) -> MetadataResponse:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.image import NO_LEADER
+from broker.controller.listener_view import alive_node
 from broker.replicas.follower import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
+    from broker.controller.broker_image import BrokerNode
     from broker.controller.image import ClusterImage
     from broker.replicas.partitions import Partitions
 
@@ -17,15 +19,6 @@ class CurrentLeader(NamedTuple):
 
     leader_id: int
     leader_epoch: int
-
-
-class LeaderNode(NamedTuple):
-    """Where clients of one listener find a node."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
 
 
 class CurrentLeaders:
@@ -51,12 +44,6 @@ class CurrentLeaders:
             return CurrentLeader(NO_LEADER, NO_LEADER_EPOCH)
         return CurrentLeader(described.leader, described.leader_epoch)
 
-    def node(self, node_id: int, listener_name: str) -> LeaderNode | None:
+    def node(self, node_id: int, listener_name: str) -> BrokerNode | None:
         """None where the node isn't alive, or isn't advertised to clients of the listener."""
-        broker = self._image.brokers.get(node_id)
-        if broker is None or broker.fenced:
-            return None
-        for endpoint in broker.record.end_points:
-            if endpoint.name == listener_name:
-                return LeaderNode(node_id, endpoint.host, endpoint.port, broker.record.rack)
-        return None
+        return alive_node(self._image, node_id, listener_name)

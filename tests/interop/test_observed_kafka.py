@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,37 +10,26 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
-from broker.controller.observer import Observer, ObserverIdentity
-from broker.controller.registration import supported_features
 from broker.environment.clock import SystemClock
 from broker.environment.network import SocketNetwork
 from broker.environment.scheduler import LoopScheduler
 from broker.peers.controller_channel import ControllerChannel
 from broker.peers.lifecycle import BrokerLifecycle, BrokerState, Listening
-from broker.peers.metadata_fetcher import MetadataFetcher
 from broker.peers.peer import Peer, PeerSettings
 from broker.peers.replica_fetching import ReplicaFetching
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.follower import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher
-from protocol.messages.broker_lifecycle import (
-    AdvertisedListener,
-    BrokerRegistrationRequest,
-    SupportedFeature,
-)
-from storage.directory.log_directory import METADATA_TOPIC
 from storage.disk_files import DiskFiles
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
+from tests.interop.observing import NODE, PATIENCE_S, Node, registration, until
 from tests.support import apache_kafka, waiting
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.immediate_background import run_at_once
 from tests.support.requirements import need_apache_kafka
 
-PATIENCE_S = 120.0
-NODE = 7
 SNAPSHOTS_OFTEN = ("metadata.log.max.record.bytes.between.snapshots=2000", "metadata.max.idle.interval.ms=0")
 
 
@@ -50,61 +38,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     need_apache_kafka()
     with apache_kafka.running(tmp_path_factory.mktemp("kafka"), *SNAPSHOTS_OFTEN) as kafka:
         yield kafka
-
-
-class Node:
-    """One that observes, in a folder of its own."""
-
-    def __init__(self, folder: Path, kafka: ApacheKafka) -> None:
-        clock = SystemClock()
-        log = PartitionLog.open(
-            str(folder),
-            METADATA_TOPIC,
-            0,
-            LogConfig(),
-            now_ms=clock.now_ms(),
-            clean=False,
-            files=DiskFiles(),
-            background=run_at_once,
-        )
-        self.metadata = MetadataLog(log, ClusterImage(), clock)
-        self.metadata.replay(only_voter=False)
-        properties = _properties(kafka.data / "meta.properties")
-        self.cluster_id = properties["cluster.id"]
-        identity = ObserverIdentity(NODE, self.cluster_id, bytes(range(16)))
-        self.observer = Observer(self.metadata, identity, clock)
-        host, port = (
-            _properties(kafka.directory / "server.properties")["controller.quorum.voters"]
-            .split("@")[1]
-            .split(":")
-        )
-        self.changed = asyncio.Event()
-        self.failures: list[Exception] = []
-        self.fetcher = MetadataFetcher(
-            self.observer,
-            [(host, int(port))],
-            settings=PeerSettings(f"raft-client-{NODE}", "0"),
-            network=SocketNetwork(),
-            scheduler=LoopScheduler(),
-            failed=self.failures.append,
-        )
-        self.metadata.on_change = self.changed.set
-
-    async def until_it_has(self, topics: set[str]) -> None:
-        await until(self, lambda: self.observer.has_caught_up and topics <= {*self.metadata.image.topics})
-
-
-async def until(node: Node, is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not is_so():
-            assert not node.failures
-            node.changed.clear()
-            await node.changed.wait()
-
-
-def _properties(file: Path) -> dict[str, str]:
-    lines = [line.partition("=") for line in file.read_text().splitlines() if "=" in line and line[0] != "#"]
-    return {name.strip(): value.strip() for name, _, value in lines}  # the last one counts
 
 
 async def create(kafka: ApacheKafka, *names: str) -> None:
@@ -174,20 +107,6 @@ def _is_the_same_log(metadata: MetadataLog, kafka: ApacheKafka) -> bool:
     )
     theirs = b"".join(file.read_bytes() for file in sorted(kafka.data.glob("__cluster_metadata-0/*.log")))
     return ours in theirs
-
-
-def registration(node: Node) -> BrokerRegistrationRequest:
-    return BrokerRegistrationRequest(
-        broker_id=NODE,
-        cluster_id=node.cluster_id,
-        incarnation_id=os.urandom(16),
-        listeners=[AdvertisedListener(name="PLAINTEXT", host="127.0.0.1", port=9)],
-        features=[
-            SupportedFeature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in supported_features().items()
-        ],
-        log_dirs=[bytes(range(16))],
-    )
 
 
 async def test_a_broker_is_registered_unfenced_and_let_go(tmp_path: Path, kafka: ApacheKafka) -> None:

@@ -68,7 +68,10 @@ async def test_a_listener_that_is_not_advertised_is_told_to_nobody(tmp_path: Pat
     assert old.topics[0].partitions[0].error_code == Error.LEADER_NOT_AVAILABLE
 
     request = DescribeClusterRequest(endpoint_type=1)
-    assert handled(node, describe_cluster, context("A", 1), request).brokers == []
+    described = handled(node, describe_cluster, context("A", 1), request)
+    assert (described.brokers, described.controller_id) == ([], -1)
+    described = handled(node, describe_cluster, context("B", 1), request)
+    assert ([each.port for each in described.brokers], described.controller_id) == ([1], node.node_id)
     group = FindCoordinatorRequest(key="g", key_type=0)
     found = handled(node, find_coordinator, context("A", 3), group)
     assert found.error_code == Error.COORDINATOR_NOT_AVAILABLE
