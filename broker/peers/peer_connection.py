@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 from broker.peers.answer_frames import AnswerFrames
 
@@ -39,8 +40,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     # --- asyncio's side -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
         if self._is_over:
             transport.abort()
         else:
