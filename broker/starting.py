@@ -54,9 +54,10 @@ MovesFound = list[tuple[str, int, bytes]]
 
 async def start(config: BrokerConfig, environment: Environment) -> Server:
     """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
-    descriptors = shares()
+    backlog = config.get_int("socket.listen.backlog.size")
+    descriptors = shares(backlog * len(config.listeners), len(config.log_dirs))
     limits = _connection_limits(config, environment, descriptors.connections)
-    endpoints = bind_all(config.listeners, environment.network, config.get_int("socket.listen.backlog.size"))
+    endpoints = bind_all(config.listeners, environment.network, backlog)
     faults = FaultHandler(environment.scheduler)
     log_dirs: LogDirs | None = None
     server: Server | None = None
@@ -92,9 +93,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
         if metadata.log.failure is not None:
             raise metadata.log.failure
         if metadata.log.recovery_point < written:
-            raise StartError(
-                f"{metadata.log.directory} can't be synced: too many files are open in the system"
-            )
+            raise StartError(f"{metadata.log.directory} can't be synced: too many files are open")
         await _listen(server)
     except BaseException as error:
         if server is not None:

@@ -9,10 +9,11 @@ import fcntl
 import os
 import struct
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
 from protocol.wire.primitives import Bytes
-from storage.files import OUT_OF_DESCRIPTORS, File, Files, LockedError, TornWriteError, Volume
+from storage.files import File, Files, LockedError, TornWriteError, Volume, is_out_of_descriptors
 
 DEFAULT_OPEN_FILES = 512
 
@@ -36,12 +37,15 @@ _locked_paths: dict[str, int] = {}
 
 
 class DiskFiles(Files):
-    """Descriptors and faults of its own; the locks are the process's, since the kernel's are."""
+    """Descriptors and faults of its own; the locks are the process's, since the kernel's are. Files are used in one
+    thread; what names a path alone may be done in any."""
 
-    __slots__ = ("_open_files", "_open_files_limit")
+    __slots__ = ("_may_make_room", "_open_files", "_open_files_limit")
 
-    def __init__(self) -> None:
+    def __init__(self, may_make_room: Callable[[], bool] = lambda: True) -> None:
+        """`may_make_room`: whether this is the thread that files are used in, so that one may be closed for another."""
         super().__init__()
+        self._may_make_room = may_make_room
         self._open_files: dict[File, None] = {}
         self._open_files_limit = DEFAULT_OPEN_FILES
 
@@ -81,7 +85,7 @@ class DiskFiles(Files):
         try:
             return os.open(path, flags | os.O_CLOEXEC, _MODE)
         except OSError as failure:
-            if failure.errno not in OUT_OF_DESCRIPTORS or not self._open_files:
+            if not (is_out_of_descriptors(failure) and self._may_make_room() and self._open_files):
                 raise
         self._close_one()
         return os.open(path, flags | os.O_CLOEXEC, _MODE)
@@ -183,15 +187,25 @@ class DiskFiles(Files):
 
     def sync(self, path: str) -> None:
         self._ask("sync", path)
-        _sync(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._sync(path, os.O_RDONLY)
 
     def sync_directory(self, path: str) -> None:
         self._ask("sync_directory", path)
-        _sync(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def _sync(self, path: str, flags: int) -> None:
+        try:
+            descriptor = self._open(path, flags)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def read_whole(self, path: str) -> bytes:
         self._ask("read_whole", path)
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self._open(path, os.O_RDONLY)
         try:
             data = os.read(descriptor, _FIRST_READ_BYTES)
             # less than a page was all of it; behind whole ones an error may have ended the read
@@ -211,7 +225,7 @@ class DiskFiles(Files):
 
     def write_whole(self, path: str, data: Bytes) -> None:
         allowed = self._ask("write_whole", path, len(data))
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE)
+        descriptor = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             view = memoryview(data)[:allowed]
             while view:
@@ -315,14 +329,3 @@ def _lock_holder(descriptor: int) -> int | None:
     except OSError:
         return None
     return process_id if process_id > 0 else None
-
-
-def _sync(path: str, flags: int) -> None:
-    try:
-        descriptor = os.open(path, flags)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,7 +9,7 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeGuard, TypeVar
 
 from protocol.wire.primitives import Bytes
 
@@ -36,6 +36,11 @@ OPERATIONS: list[str] = []
 def _operation(function: Callable[_P, _R]) -> Callable[_P, _R]:
     OPERATIONS.append(function.__name__)
     return function
+
+
+def is_out_of_descriptors(failure: BaseException | None) -> TypeGuard[OSError]:
+    """Whether it is one of `OUT_OF_DESCRIPTORS`."""
+    return isinstance(failure, OSError) and failure.errno in OUT_OF_DESCRIPTORS
 
 
 class TornWriteError(OSError):

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from broker.cleaner.choice import Cleanable, LogToJudge, is_wanted, judge, times_to_read
@@ -22,7 +23,7 @@ from broker.cleaner.settings import CleanerSettings
 from broker.cleaner.throttle import Throttle
 from protocol.errors import Error, KafkaError
 from storage.cleaning.plan import CleaningResult, UncleanableError
-from storage.files import OUT_OF_DESCRIPTORS
+from storage.files import is_out_of_descriptors
 from storage.log.replacing import ReplacedMeanwhileError
 from storage.log.retention import MOST_DELETED_AT_ONCE
 
@@ -40,8 +41,6 @@ log = logging.getLogger("barnabas.cleaner")
 
 TURN_S = 0.002
 BACKOFF_OF_ZERO_S = 0.05  # log.cleaner.backoff.ms may be 0
-
-_SHORT_OF_MEANS = OUT_OF_DESCRIPTORS | {errno.ENOMEM}  # the machine's state, which says nothing of a disk
 
 WhenCleaned = Callable[[Exception | None], None]
 
@@ -89,10 +88,8 @@ class LogCleaner:
             self._soon()
 
     def stop(self) -> None:
-        """All passes end; nothing of any is written when the call returns.
-
-        Of a process that couldn't be ended the files stay; the next start removes them.
-        """
+        """All passes end; nothing of any is written when the call returns. Of a process that couldn't be ended the
+        files stay; the next start removes them."""
         self._running = False
         self._cancel()
         under_way = [*self._under_way.values()]
@@ -101,6 +98,9 @@ class LogCleaner:
         if self._passes.stop():
             for cleaning in under_way:
                 cleaning.discard()
+        waiting = [*self._asked_for.values(), *self._answered.values()]
+        self._asked_for, self._answered = {}, {}
+        _tell_all(chain.from_iterable(waiting), PassEndedError("the broker stops"))
 
     def configure(self) -> None:
         """Settings may have changed: then the passes under way have failed, and others begin."""
@@ -334,7 +334,7 @@ class LogCleaner:
     def _disk_refused(self, partition: Partition, error: OSError) -> None:
         log.error("%s can't be compacted now: %s", partition.log.directory, error)
         self._resting.rest(partition)
-        if error.errno not in _SHORT_OF_MEANS:
+        if error.errno != errno.ENOMEM and not is_out_of_descriptors(error):  # they say nothing of a disk
             partition.log.report(error)
 
     def _mark_uncleanable(self, partition: Partition, error: Exception) -> None:

@@ -6,6 +6,7 @@ process nor the memory of one. Whoever ends a pass ends its process.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from broker.cleaner.passes import PassLostError
 from broker.cleaner.worker import GO, HELLO, Failure, Order, Rest
 from storage.cleaning.plan import CleanedSegment, CleaningResult
+from storage.files import OUT_OF_DESCRIPTORS
 
 if TYPE_CHECKING:
     from broker.cleaner.passes import Pass, Passes, Told
@@ -31,9 +33,14 @@ _UNTHROTTLED_BYTES_PER_S = 1e12
 _ASKS_S = 0.1  # for how long a throttled pass goes on without asking, by the rate
 _ASKED_BYTES = 64 * 1024
 
+MOST_REFUSED = 20
+"""So often in a row it is tried again, a partition each 15 s, before passes are made in this process."""
+
+_NO_ROOM = OUT_OF_DESCRIPTORS | {errno.EAGAIN, errno.ENOMEM}
+
 
 class WorkerPasses:
-    """By processes; by `instead` where none can be started, or one ends before it has said a word."""
+    """By processes; by `instead` where there can't be any, or one ends before it has said a word."""
 
     def __init__(self, workers: Workers, scheduler: Scheduler, instead: Passes) -> None:
         self._workers = workers
@@ -43,9 +50,11 @@ class WorkerPasses:
         self._busy: list[_Desk] = []
         self._leaving: list[_Desk] = []
         self._timer: Scheduled | None = None
+        self._refused = 0  # processes that couldn't be started, in a row
 
     def begin(self, plan: CleaningPlan, told: Told, throttle: Throttle) -> Pass:
-        """By one that is idle, or a new one."""
+        """By one that is idle, or a new one. MemoryError where the system has no room for one now: a pass in this
+        process would need as much, and hold others up. Where it has none for long, that is better than none."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -56,8 +65,12 @@ class WorkerPasses:
             try:
                 desk.worker = self._workers.start(WORKER, desk.received, desk.ended)
             except OSError as error:
+                self._refused += 1
+                if error.errno in _NO_ROOM and self._refused <= MOST_REFUSED:
+                    raise MemoryError(f"no process can be started to compact it: {error}") from error
                 log.warning("no process can be started to compact logs, so it is done here: %s", error)
                 return self._instead.begin(plan, told, throttle)
+            self._refused = 0
             desk.instead = partial(self._instead.begin, plan, told, throttle)
         self._busy.append(desk)
         try:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from protocol.errors import Error, KafkaError
 from storage.background import RunAll, run_in_turn
 from storage.directory.log_directory import LogDirectory
-from storage.files import OUT_OF_DESCRIPTORS
+from storage.files import is_out_of_descriptors
 from storage.producers.producer_memory import ProducerMemory
 
 log = logging.getLogger("barnabas.directories")
@@ -110,7 +110,7 @@ class LogDirs:
         where it wasn't the disk that refused, but the system a descriptor."""
         if directory in self.failing:
             return True
-        if failure.errno in OUT_OF_DESCRIPTORS:
+        if is_out_of_descriptors(failure):
             return False
         if not self.can_lose(directory):
             if directory.was_deleted:

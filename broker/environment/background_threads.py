@@ -18,6 +18,7 @@ from broker.environment.scheduler import LoopScheduler, Scheduled
 from broker.environment.threads import Threads, tell_loop
 from protocol.broken_invariant import stops_the_broker
 from storage.background import Lane, Then, Work, run_in_turn
+from storage.files import is_out_of_descriptors
 
 log = logging.getLogger("barnabas.background")
 
@@ -153,7 +154,7 @@ class BackgroundThreads:
         try:
             if error is not None and not isinstance(error, Exception):
                 raise error
-            if error is not None:
+            if error is not None and not is_out_of_descriptors(error):  # of which who waits says so, once
                 log.error("work in the background failed: %s", error)
             task.then(error)
             if error is not None and stops_the_broker(error):

@@ -12,6 +12,7 @@ from broker.environment.computing import Computing, ComputingAtOnce, ComputingTh
 from broker.environment.names import Names, SystemNames
 from broker.environment.network import Network, SocketNetwork
 from broker.environment.scheduler import LoopScheduler, Scheduler
+from broker.environment.threads import only_in_this_thread
 from broker.environment.workers import WorkerProcesses, Workers
 from storage.disk_files import DiskFiles
 from storage.files import Files
@@ -41,7 +42,7 @@ class Environment:
             clock=clock or SystemClock(),
             scheduler=scheduler,
             chance=Chance(os.urandom),
-            files=files or DiskFiles(),
+            files=files or DiskFiles(only_in_this_thread()),
             background=BackgroundThreads(scheduler),
             network=SocketNetwork(),
             names=SystemNames(),

@@ -189,6 +189,12 @@ class _Begin:
         self.is_called_off = False
 
 
+def only_in_this_thread() -> Callable[[], bool]:
+    """Says whether who asks is in the thread that this was called in."""
+    owner = threading.get_ident()
+    return lambda: threading.get_ident() == owner
+
+
 def tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], /, *args: Any) -> None:
     """From a thread, once the loop can be told. One that is closed has nobody who would want to know.
 

@@ -51,7 +51,7 @@ class Admitting(Protocol):
         ...
 
     def admit(self, connection: Connection) -> str | None:
-        """Why it has to close, where there are too many."""
+        """Why it has to close, where there are too many, which is logged then."""
         ...
 
     def forget(self, connection: Connection) -> None:
@@ -96,9 +96,8 @@ class Connection(ReceivingSide):
         self.peer_host, self.peer_port = peer[0], peer[1]
         self.last_active_s = self._time()
         self.transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
-        refusal = self.listener.admit(self)
-        if refusal is not None:
-            self.close(refusal)
+        if self.listener.admit(self) is not None:
+            self.hang_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.network.connection import Connection
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from broker.network.endpoints import BoundEndpoint
     from broker.network.memory import Memory
     from broker.quotas.connection_rates import ConnectionRates
+
+log = logging.getLogger("barnabas.connection")
+
+QUIET_S = 10.0
+"""Between two lines about connections that are too many."""
 
 
 class Admission(NamedTuple):
@@ -39,6 +45,8 @@ class Listener:
         self.endpoint = endpoint
         self.connections: dict[Connection, None] = {}
         self.accepts = False
+        self._quiet_until_s = 0.0
+        self._untold = 0
         self._dispatcher = dispatcher
         self._admission = admission
         self._scheduler = scheduler
@@ -58,13 +66,25 @@ class Listener:
         return Connection(self, self._dispatcher, self._scheduler, self._memory)
 
     def admit(self, connection: Connection) -> str | None:
-        """Count a connection in; why it has to close, where there are too many."""
+        """Count a connection in; why it has to close, where there are too many. That is logged, now and then."""
         self.connections[connection] = None
         limits, rates, clock = self._admission
         delay_ms = rates.charge(connection.peer_host, clock.now_ms())
         if delay_ms > 0:
             connection.refuse_after(delay_ms)
-        return limits.admit(connection.peer_host)
+        refusal = limits.admit(connection.peer_host)
+        if refusal is not None:
+            self._tell(connection, refusal)
+        return refusal
+
+    def _tell(self, connection: Connection, refusal: str) -> None:
+        now_s = self._scheduler.time()
+        if now_s < self._quiet_until_s:
+            self._untold += 1
+            return
+        others = f"; {self._untold} others were closed since the last line" if self._untold else ""
+        log.info("closing the connection of %s: %s%s", connection, refusal, others)
+        self._quiet_until_s, self._untold = now_s + QUIET_S, 0
 
     def forget(self, connection: Connection) -> None:
         if connection in self.connections:

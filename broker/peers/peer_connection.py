@@ -42,7 +42,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
         if self._is_over:
-            transport.abort()
+            self._transport.abort()
         else:
             self._made()
 

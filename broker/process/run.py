@@ -48,21 +48,21 @@ def run(options: Options) -> int:
     _log_to_standard_error(options.log_level)
     for warning in options.config.warnings:
         log.warning("%s", warning)
-    try:
-        raise_limit()
-    except StartError as error:
-        return _cannot_start(error)
     parent = None
     if options.control_fd is not None:
         from broker.process.parent import ParentTie
 
         parent = ParentTie(options.control_fd)
     try:
+        raise_limit()
         try:
             import uvloop
         except ImportError:
             return asyncio.run(_run(options, parent))
         return uvloop.run(_run(options, parent))
+    except StartError as error:
+        print(f"barnabas: {printable(str(error))}", file=sys.stderr)
+        return 1
     finally:
         # A parent that lives may start a broker there again, and removes the folder when it does not.
         if options.temporary and (parent is None or parent.gone):
@@ -75,13 +75,11 @@ def run(options: Options) -> int:
 
 
 async def _run(options: Options, parent: ParentTie | None) -> int:
+    """Raises StartError."""
     asked_to_stop = _Asked(asyncio.get_running_loop())
     if parent is not None:
         parent.watch(lambda: asked_to_stop.by("the program that started it has ended or let go of it"))
-    try:
-        server = await start(options.config, Environment.of_this_machine())
-    except StartError as error:
-        return _cannot_start(error)
+    server = await start(options.config, Environment.of_this_machine())
     gc.freeze()  # what a start made is there to stay
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.enable()
@@ -99,12 +97,6 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
         _say("stopped")
         return 0
     _say(f"stopped, but not cleanly, so that the next start checks the data: {_text_of(server.failure)}")
-    return 1
-
-
-def _cannot_start(error: StartError) -> int:
-    """The exit status."""
-    print(f"barnabas: {printable(str(error))}", file=sys.stderr)
     return 1
 
 

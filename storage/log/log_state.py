@@ -12,7 +12,7 @@ from protocol.records.batch import CorruptRecordError
 from protocol.topic_partition import TopicPartition
 from storage.background import Background, Then
 from storage.cleaning.plan import CleanedSegment
-from storage.files import Files
+from storage.files import OUT_OF_DESCRIPTORS, Files
 from storage.log.flushing import Flushing
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.log_config import LogConfig
@@ -171,6 +171,13 @@ class LogState:
         if failure.errno not in self.logged_failures:
             self.logged_failures = (*self.logged_failures, failure.errno)
             logger.error("%s: %s", self.directory, failure)
+
+    def descriptors_are_back(self) -> None:
+        """The next lack of them is told again."""
+        if self.logged_failures:
+            self.logged_failures = tuple(
+                each for each in self.logged_failures if each not in OUT_OF_DESCRIPTORS
+            )
 
     @property
     def awaits_flush(self) -> bool:

@@ -19,12 +19,15 @@ from storage.background import Lane, Then
 from storage.cleaning.cleaned_files import cleaned_path, remove_cleaned
 from storage.cleaning.plan import CleanedSegment
 from storage.file_names import SEGMENT_SUFFIXES, SWAP_SUFFIX, TXN_INDEX_SUFFIX, file_path
-from storage.files import OUT_OF_DESCRIPTORS
+from storage.files import is_out_of_descriptors
 from storage.log import removal, syncing
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
 
 logger = logging.getLogger(__name__)
+
+NAMES_RETRY_MS = 1_000
+"""After it had no descriptor the names' sync is tried again."""
 
 
 class ReplacedMeanwhileError(Exception):
@@ -94,6 +97,9 @@ def _go_on(log: LogState, cleaned: CleanedSegment, failure: Exception | None) ->
     if log.replacement is None or log.replacement[0] is not cleaned:
         return
     then = log.replacement[1]
+    if is_out_of_descriptors(failure) and not log.closed:
+        _sync_names(log, lambda again: _go_on(log, cleaned, again), delay_ms=NAMES_RETRY_MS)
+        return
     if failure is None and log.closed:
         # the next start goes on from here
         log.replacement = None
@@ -180,9 +186,7 @@ def _delete(log: LogState, paths: Sequence[str], failure: Exception | None) -> N
             removal.unlink_later(log, paths)
         except MemoryError as error:
             failure = error
-    if isinstance(failure, MemoryError) or (
-        isinstance(failure, OSError) and failure.errno in OUT_OF_DESCRIPTORS
-    ):
+    if isinstance(failure, MemoryError) or is_out_of_descriptors(failure):
         log.out_of_use = [*log.out_of_use, *paths] if log.out_of_use else paths
     elif isinstance(failure, OSError):
         log.give_up(failure)
@@ -230,10 +234,10 @@ def _discard(log: LogState, base_offset: int) -> None:
         remove_cleaned(log.files, log.directory, base_offset)
 
 
-def _sync_names(log: LogState, then: Then) -> None:
+def _sync_names(log: LogState, then: Then, *, delay_ms: int = 0) -> None:
     files, directory = log.files, log.directory
     try:
-        log.background(lambda: files.sync_directory(directory), then, lane=Lane.DELETING)
+        log.background(lambda: files.sync_directory(directory), then, lane=Lane.DELETING, delay_ms=delay_ms)
     except MemoryError as error:
         then(error)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from storage import checkpoints
 from storage.background import Then, Work
 from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, file_path
-from storage.files import OUT_OF_DESCRIPTORS, Files
+from storage.files import Files, is_out_of_descriptors
 from storage.log.log_state import LogState
 
 
@@ -42,13 +42,14 @@ def _start(log: LogState) -> None:
 
     def then(failure: Exception | None) -> None:
         flushing.stop()
-        if isinstance(failure, OSError) and failure.errno in OUT_OF_DESCRIPTORS:
+        if is_out_of_descriptors(failure):
             log.leader_epochs.sync_called_off()
             log.say_once(failure)  # `go_on` tries again
             return
         if failure is not None:
             _fail(log, failure)
             return
+        log.descriptors_are_back()
         flushing.end(begun, _trusted_up_to(log, active, target))
         if not flushing.running:
             _start(log)
@@ -136,7 +137,10 @@ def sync_now(log: LogState) -> None:
     try:
         sync_all(log.files, paths, directories)
     except OSError as failure:
-        _fail(log, failure)
+        if is_out_of_descriptors(failure):
+            log.leader_epochs.sync_called_off()
+        else:
+            _fail(log, failure)
         raise
     log.flushing.synced_to(log.log_end_offset)
 

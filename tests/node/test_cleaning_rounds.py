@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker.cleaner.choice import is_wanted
+from broker.cleaner.partition_cleaning import PassEndedError
 from broker.cleaner.passes import SlicedPasses, Told
 from broker.cleaner.throttle import Throttle
 from protocol.errors import Error, KafkaError
@@ -199,3 +200,17 @@ async def test_segments_that_go_while_their_times_are_read_are_not_opened_again(
         pass
     assert not node.cleaner.uncleanable
     await node.stop()
+
+
+async def test_who_waits_at_a_stop_is_told(tmp_path: Path) -> None:
+    node = await with_topic(tmp_path)
+    fill(node)
+    under_way: list[Exception | None] = []
+    asked: list[Exception | None] = []
+    node.cleaner._passes = EndlessPasses()
+    node.cleaner.clean_now(partition_of(node), under_way.append)
+    log = partition_of(node).log
+    await until(lambda: log.cleaning is not None)
+    node.cleaner.clean_now(partition_of(node), asked.append)
+    await node.stop()
+    assert [type(error) for error in (*under_way, *asked)] == [PassEndedError, PassEndedError]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import shutil
 from pathlib import Path
 from random import Random
@@ -320,3 +321,18 @@ async def test_an_examination_finds_what_a_start_takes_for_true(
         str(index),
         str(segment),
     }
+
+
+async def test_an_examination_misses_what_was_synced_and_is_gone(
+    tmp_path: Path, templates: dict[bool, Template]
+) -> None:
+    folder = copied(templates[True], tmp_path / "data")
+    shutil.rmtree(folder / "t-0")
+    first, *_, last = sorted((folder / "t-1").glob("*.log"))
+    last.write_bytes(b"")
+    gap = sorted((folder / "t-1").glob("*.log"))[1]
+    gap.unlink()
+    found = {finding.path: finding.what for finding in examine(files, [str(folder)], str(folder))}
+    assert re.fullmatch(r"t-0 has no folder, and was synced up to offset \d+", found[str(folder)])
+    assert re.fullmatch(r"it ends at offset \d+, and was synced up to \d+", found[str(folder / "t-1")])
+    assert re.fullmatch(r"it ends at offset \d+, and the next segment begins at \d+", found[str(first)])

@@ -127,7 +127,7 @@ def test_logs_keep_half_of_the_files_open_that_a_process_may_have(
     monkeypatch: pytest.MonkeyPatch, allowed: int, kept_open: int
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (allowed, allowed))
-    assert descriptors.shares().files == kept_open
+    assert descriptors.shares(50, 1).files == kept_open
 
 
 @pytest.mark.limit("broker.process.descriptors.LEAST_DESCRIPTORS")
@@ -136,9 +136,11 @@ def test_clients_leave_descriptors_for_files_and_all_else(
     monkeypatch: pytest.MonkeyPatch, allowed: int
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (allowed, allowed))
-    shares = descriptors.shares()
-    assert shares.connections >= 32
-    assert allowed - sum(shares) >= descriptors.OTHER_DESCRIPTORS
+    for backlogs, locks in ((50, 1), (1_000, 3)):
+        shares = descriptors.shares(backlogs, locks)
+        assert shares.connections >= 60
+        left = allowed - sum(shares)
+        assert left >= descriptors.OTHER_DESCRIPTORS + min(backlogs, allowed // 8) + locks
 
 
 class Limit:
@@ -165,10 +167,11 @@ class Limit:
         (Limit(1_024, 4_096), 4_096),
         (Limit(1_024, 1_048_576), descriptors.WANTED_DESCRIPTORS),
         (Limit(256, resource.RLIM_INFINITY), descriptors.WANTED_DESCRIPTORS),
-        (Limit(256, resource.RLIM_INFINITY, most=10_240), 256),
+        (Limit(256, resource.RLIM_INFINITY, most=10_240), 6_250),
+        (Limit(600, resource.RLIM_INFINITY, most=700), 600),
         (Limit(200_000, 1_048_576), 200_000),
         (Limit(resource.RLIM_INFINITY, resource.RLIM_INFINITY), resource.RLIM_INFINITY),
-        (Limit(255, 255), None),
+        (Limit(511, 511), None),
     ],
 )
 def test_a_process_takes_the_descriptors_that_it_may_have(
@@ -178,7 +181,7 @@ def test_a_process_takes_the_descriptors_that_it_may_have(
     monkeypatch.setattr(resource, "getrlimit", limit.get)
     monkeypatch.setattr(resource, "setrlimit", limit.set)
     if soft is None:
-        with pytest.raises(StartError, match="255 files and connections open; 256 are the least"):
+        with pytest.raises(StartError, match="511 files and connections open; 512 are the least"):
             descriptors.raise_limit()
         return
     descriptors.raise_limit()
@@ -188,7 +191,7 @@ def test_a_process_takes_the_descriptors_that_it_may_have(
 @pytest.mark.parametrize(
     ("allowed", "kept_open"),
     [
-        (256, 32),
+        (512, 64),
         (1_024, 128),
         (100_000, MOST_RETIRED_FILES),
         (resource.RLIM_INFINITY, MOST_RETIRED_FILES),

@@ -61,7 +61,7 @@ def test_it_is_made_before_there_are_threads(tmp_path: Path) -> None:
     assert told == ["made with 1 threads\n"]
 
 
-FEW = 300
+FEW = 600
 AT_ONCE = 40
 """As many as may wait to be accepted: the system has those come again a second later that are more."""
 
@@ -103,7 +103,7 @@ def test_clients_that_connect_and_do_nothing_take_no_descriptor_from_the_files(
     start: Callable[[int], subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (FEW, FEW))
-    most = shares().connections
+    most = shares(backlogs=50, locks=1).connections
     process = start(FEW)
     assert process.stdout is not None
     found = re.search(r"connect to ([^:]*):(\d+)", process.stdout.readline())
@@ -111,7 +111,7 @@ def test_clients_that_connect_and_do_nothing_take_no_descriptor_from_the_files(
     host, port = found[1], int(found[2])
     with contextlib.ExitStack() as idle, Client.connect(port) as client:
         admitted = 1
-        for _ in range(2 * FEW // AT_ONCE):
+        for _ in range(FEW // AT_ONCE):
             sockets = [idle.enter_context(socket.create_connection((host, port))) for _ in range(AT_ONCE)]
             room = most - admitted
             admitted += min(room, AT_ONCE)

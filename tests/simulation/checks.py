@@ -217,6 +217,7 @@ async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int
     for partition, why in machine.server.cleaner.uncleanable.items():
         work.complain(f"{partition.log.directory} can't be compacted: {why}")
     await machine.until_loaded()
+    await machine.until_synced()
     states = node_states.of_logs(machine)
     coordinators = node_states.of_coordinators(machine)
     if not work.may_lose:
@@ -229,6 +230,7 @@ async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int
     machine.disk.forget(f"{machine.folder}/recovery-point-offset-checkpoint")
     await machine.start()
     await machine.until_loaded()
+    await machine.until_synced()
     rebuilt = node_states.of_logs(machine)
     if not work.may_lose or rebuilt == states:
         again = node_states.of_coordinators(machine)

@@ -137,6 +137,12 @@ class Machine:
         while any(partition.is_being_loaded for partition in self.server.partitions.all()):
             await asyncio.sleep(0)
 
+    async def until_synced(self) -> None:
+        """What is begun to be synced is, and who waits for it knows: high watermarks are where they were to go."""
+        assert self.server is not None
+        while any(partition.log.flush_wanted for partition in self.server.partitions.all()):
+            await asyncio.sleep(0.001)
+
     def _off(self, died: asyncio.Future[None] | None = None) -> None:
         if died is not None and not died.done():
             died.set_result(None)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from array import array
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from broker.cleaner.passes import PassLostError
 from broker.cleaner.throttle import Throttle
 from broker.cleaner.worker import GO, HELLO, Failure, Order, Rest
-from broker.cleaner.worker_passes import KEPT_IDLE_S, WorkerPasses
+from broker.cleaner.worker_passes import KEPT_IDLE_S, MOST_REFUSED, WorkerPasses
 from broker.environment.framing import framed, taken
 from storage.cleaning.plan import CleaningPlan, CleaningSettings, UncleanableError
 
@@ -79,11 +82,11 @@ class Worker:
 class Workers:
     def __init__(self) -> None:
         self.started: list[Worker] = []
-        self.refuses = False
+        self.refuses: int | None = None
 
     def start(self, module: str, received: Callable[[Any], None], ended: Callable[[], None]) -> Worker:
-        if self.refuses:
-            raise OSError(11, "no more processes")
+        if self.refuses is not None:
+            raise OSError(self.refuses, "no more processes")
         self.started.append(Worker(received, ended))
         return self.started[-1]
 
@@ -195,9 +198,27 @@ def test_a_throttled_pass_rests_as_long_as_it_is_told_to() -> None:
 
 def test_where_no_process_can_be_started_the_pass_is_made_here() -> None:
     office = Office()
-    office.workers.refuses = True
+    office.workers.refuses = errno.ENOENT
     begun, _told = office.begin()
     assert [begun] == office.instead.begun
+
+
+@pytest.mark.limit("broker.cleaner.worker_passes.MOST_REFUSED")
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE])
+def test_where_there_is_no_room_for_a_process_it_is_tried_again_and_made_here_in_the_end(number: int) -> None:
+    office = Office()
+    office.workers.refuses = number
+    for _ in range(MOST_REFUSED):
+        with pytest.raises(MemoryError, match="no process can be started"):
+            office.begin()
+    assert office.instead.begun == []
+    begun, _told = office.begin()
+    assert [begun] == office.instead.begun
+    office.workers.refuses = None
+    office.begin()
+    office.workers.refuses = number
+    with pytest.raises(MemoryError):
+        office.begin()
 
 
 def test_the_pass_of_a_process_that_could_not_begin_is_made_here_and_may_be_ended() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from protocol.errors import KafkaError
 from storage.background import Lane, Then, Work
 from storage.checkpoints import LEADER_EPOCH_FILE
 from storage.directory.checkpoint_writer import CheckpointWriter
@@ -132,6 +134,49 @@ def test_a_flush_that_had_no_descriptor_is_made_up_for_and_the_log_is_none_the_w
         files.set_fault_hook(None)
     assert told == [None]
     assert log.recovery_point == 2
+    assert LEADER_EPOCH_FILE in synced
+
+
+def lacking_descriptors(name: str, path: str, _size: int) -> None:
+    if name == "sync":
+        raise OSError(errno.EMFILE, "too many", path)
+
+
+def test_each_lack_of_descriptors_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    background = HeldBackground()
+    log = open_log(tmp_path, flush_messages=1, background=background)
+    for lacks in range(1, 3):
+        files.set_fault_hook(lacking_descriptors)
+        try:
+            append(log, batch())
+            background.run_all()
+            log.go_on_flushing()
+            background.run_all()
+        finally:
+            files.set_fault_hook(None)
+        assert caplog.text.count("too many") == lacks
+        log.go_on_flushing()
+        background.run_all()
+        assert log.recovery_point == lacks
+
+
+def test_a_sync_that_is_waited_for_and_has_no_descriptor_is_no_failure_of_the_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(), leader_epoch=7)
+    files.set_fault_hook(lacking_descriptors)
+    try:
+        with pytest.raises(KafkaError, match="too many"):
+            log.sync()
+    finally:
+        files.set_fault_hook(None)
+    assert log.failure is None
+    synced: list[str] = []
+    files.set_fault_hook(lambda name, path, _size: synced.append(Path(path).name) if name == "sync" else None)
+    try:
+        log.sync()
+    finally:
+        files.set_fault_hook(None)
+    assert log.recovery_point == 1
     assert LEADER_EPOCH_FILE in synced
 
 

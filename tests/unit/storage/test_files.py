@@ -4,8 +4,10 @@ import ast
 import errno
 import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import get_ident
 
 import pytest
 
@@ -196,34 +198,60 @@ def few_descriptors() -> Iterator[int]:
     files.limit_open_files(DEFAULT_OPEN_FILES)
 
 
+class FullSystem:
+    """Gives no descriptor while `files` have one open."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, files: DiskFiles, number: int) -> None:
+        self.refused: list[str] = []
+        really_open = os.open
+
+        def open_unless_full(path: str, flags: int, mode: int = 0o777) -> int:
+            if files.open_files_count():
+                self.refused.append(path)
+                raise OSError(number, "refused", path)
+            return really_open(path, flags, mode)
+
+        monkeypatch.setattr(os, "open", open_unless_full)
+
+
+OPENING: dict[str, Callable[[DiskFiles, File], object]] = {
+    "create": lambda files, file: files.create(file),
+    "open_existing": lambda files, file: files.open_existing(file),
+    "sync": lambda files, file: files.sync(file.path),
+    "sync_directory": lambda files, file: files.sync_directory(os.path.dirname(file.path)),
+    "read_whole": lambda files, file: files.read_whole(file.path),
+    "write_whole": lambda files, file: files.write_whole(file.path, b"all"),
+}
+
+
 @pytest.mark.parametrize("number", sorted(OUT_OF_DESCRIPTORS))
-@pytest.mark.parametrize("operation", ["create", "open_existing"])
+@pytest.mark.parametrize("operation", OPENING)
 def test_a_file_that_is_open_makes_room_where_the_system_has_no_descriptor_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, operation: str
 ) -> None:
     files = DiskFiles()
     one, other = File(str(tmp_path / "one")), File(str(tmp_path / "other"))
-    files.create(one)
-    files.create(other)
-    files.append(one, b"1", 0)
+    for file in (one, other):
+        files.create(file)
+        files.append(file, b"1", 0)
     files.close(other)
-    really_open, refused = os.open, []
-
-    def open_unless_full(path: str, flags: int, mode: int = 0o777) -> int:
-        if files.open_files_count():
-            refused.append(path)
-            raise OSError(number, "refused", path)
-        return really_open(path, flags, mode)
-
-    monkeypatch.setattr(os, "open", open_unless_full)
-    getattr(files, operation)(other)
-    assert refused == [other.path]
+    full = FullSystem(monkeypatch, files, number)
+    OPENING[operation](files, other)
+    assert len(full.refused) == 1
     assert one.descriptor == -1
-    assert other.descriptor >= 0
     files.close(other)
     assert files.read(one, 1, 0) == b"1"
-    with pytest.raises(OSError, match="refused"):
-        files.read_whole(one.path)
+    files.close(one)
+
+
+def test_none_makes_room_for_another_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = get_ident()
+    files, one = DiskFiles(lambda: get_ident() == owner), File(str(tmp_path / "one"))
+    files.create(one)
+    FullSystem(monkeypatch, files, errno.EMFILE)
+    with ThreadPoolExecutor(1) as thread, pytest.raises(OSError, match="refused"):
+        thread.submit(files.sync, one.path).result()
+    assert one.descriptor >= 0
     files.close(one)
 
 

@@ -1,0 +1,60 @@
+"""Connections that are too many: closed each, and told now and then."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.environment.names import SystemNames
+from broker.network.addresses import HostNames
+from broker.network.connection_limits import ConnectionLimits
+from broker.network.listener import QUIET_S, Admission, Listener
+from tests.support.controller_channel import Timers
+from tests.support.manual_clock import ManualClock
+
+
+class Connecting:
+    """Who connects to a listener that has room for one."""
+
+    def __init__(self) -> None:
+        self.timers = Timers()
+        limits = ConnectionLimits(1, 100, {}, HostNames(SystemNames()), 100)
+        rates: Any = SimpleNamespace(charge=lambda host, now_ms: 0)
+        endpoint: Any = SimpleNamespace(name="PLAINTEXT")
+        unused: Any = None
+        self.listener = Listener(
+            endpoint, unused, Admission(limits, rates, ManualClock()), self.timers, unused
+        )
+
+    def admitted(self, port: int) -> bool:
+        connection: Any = _Connection(port)
+        return self.listener.admit(connection) is None
+
+
+class _Connection:
+    peer_host = "127.0.0.1"
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def __str__(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+
+def test_they_are_told_of_once_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    connecting = Connecting()
+    assert connecting.admitted(1)
+    assert not any(connecting.admitted(port) for port in range(2, 50))
+    assert [record.getMessage() for record in caplog.records] == [
+        "closing the connection of 127.0.0.1:2: more than 1 connections (max.connections)"
+    ]
+    caplog.clear()
+    connecting.timers.now_s += QUIET_S
+    assert not any(connecting.admitted(port) for port in (50, 51))
+    [record] = caplog.records
+    assert record.getMessage().startswith("closing the connection of 127.0.0.1:50: ")
+    assert record.getMessage().endswith("; 47 others were closed since the last line")
