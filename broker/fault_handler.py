@@ -46,3 +46,28 @@ class FaultHandler:
         log.error("%s: %s", what, error, exc_info=not isinstance(error, OSError | KafkaError))
         if self.failure is None:
             self.failure = error
+
+
+class Milestone:
+    """What a start or a stop waits for, unless the node has to stop before."""
+
+    def __init__(self, faults: FaultHandler) -> None:
+        self._faults = faults
+        self._is_reached = asyncio.Event()
+
+    def reached(self) -> None:
+        """It is: now, or some time ago."""
+        self._is_reached.set()
+
+    async def wait(self) -> None:
+        """Raises what the node has to stop for."""
+        reached = asyncio.ensure_future(self._is_reached.wait())
+        stopped = asyncio.ensure_future(self._faults.stopped.wait())
+        try:
+            await asyncio.wait([reached, stopped], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            reached.cancel()
+            stopped.cancel()
+        if not self._is_reached.is_set():
+            assert self._faults.failure is not None
+            raise self._faults.failure

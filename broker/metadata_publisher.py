@@ -10,8 +10,11 @@ from broker.controller.image import BROKER_RESOURCE
 from protocol.steps import Steps, at_once
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.cleaner.log_cleaner import LogCleaner
     from broker.config.broker_config import BrokerConfig
+    from broker.controller.image import TopicChanges
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.coordination.transactions import Transactions
@@ -34,6 +37,8 @@ class MetadataSubscribers(NamedTuple):
     groups: Groups
     transactions: Transactions
     cleaner: LogCleaner
+    follow_leaders: Callable[[TopicChanges], None] = lambda changes: None
+    """Of partitions that other nodes lead."""
 
 
 class BrokerMetadataPublisher:
@@ -48,7 +53,9 @@ class BrokerMetadataPublisher:
         """At the start: settings first, then the partitions, then what is read from them."""
         to = self._subscribers
         at_once(self._publish_settings())
-        at_once(to.groups.follow(to.partitions.open_all(self._metadata.image)))
+        changes = to.partitions.open_all(self._metadata.image)
+        to.follow_leaders(changes)
+        at_once(to.groups.follow(changes))
         to.transactions.follow()  # after the groups: it may end transactions, and their offsets
         self._metadata.on_change = self._publish
 
@@ -58,7 +65,9 @@ class BrokerMetadataPublisher:
     def _publish(self) -> Steps[None]:
         to = self._subscribers
         yield from self._publish_settings()
-        yield from to.groups.follow((yield from to.partitions.follow(self._metadata.image)))
+        changes = yield from to.partitions.follow(self._metadata.image)
+        to.follow_leaders(changes)
+        yield from to.groups.follow(changes)
         to.transactions.follow()
 
     def _publish_settings(self) -> Steps[None]:

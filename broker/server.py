@@ -20,10 +20,10 @@ from broker.coordination.groups import Groups
 from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.marker_writing import TxnMarkers
 from broker.coordination.produce_verification import ProduceVerification
-from broker.coordination.producer_id_blocks import ProducerIdBlocks
 from broker.coordination.transactions import Transactions
 from broker.disks.failures import LogDirFailures
 from broker.disks.moves import LogDirMoves
+from broker.disks.replica_directories import ReplicaDirectories
 from broker.environment.timers import LoopTimers
 from broker.environment.watchdog import Watchdog
 from broker.housekeeping import Housekeeping
@@ -33,6 +33,7 @@ from broker.network.dispatch import Dispatcher
 from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
 from broker.network.turns import Turns
+from broker.peers.own_cluster import OwnCluster
 from broker.quotas.client_quotas import ClientQuotas
 from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
@@ -44,7 +45,7 @@ from coordinator.transaction.producer_ids import ProducerIds
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.endpoints import Endpoints
     from broker.peers.alter_partition_manager import AlterPartitionManager
+    from broker.peers.cluster import Cluster
+    from broker.peers.joined_cluster import JoinedCluster
     from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
     from broker.replicas.replication import PartitionKey
     from broker.security.authorizer import Authorizer
@@ -77,6 +80,10 @@ class Opened(NamedTuple):
     metadata: MetadataLog
     placement: Placement
     incarnation: BrokerIncarnation
+    folders: Mapping[tuple[bytes, int], bytes]
+    """The directory id of each replica that has a folder, by topic id and number."""
+    joined: JoinedCluster | None = None
+    """None where this node is the cluster's controller itself."""
 
 
 class Server:
@@ -118,9 +125,18 @@ class Server:
         self.metadata = opened.metadata
         self.metadata.carry_out = self._carry_out
         self.controller = Controller(self.metadata)
+        self.cluster: Cluster = opened.joined or OwnCluster(
+            self.controller, opened.incarnation, self.scheduler, self.own_settings
+        )
         self.log_dirs = opened.log_dirs
         self.placement = opened.placement
-        self.topics = TopicRequests(self.controller, self.config, self.placement, self.chance.uuid)
+        self.topics = TopicRequests(
+            self.controller,
+            self.config,
+            self.placement,
+            self.chance.uuid,
+            self.cluster.create_automatically,
+        )
 
     def _make_partitions(self, opened: Opened) -> None:
         """Partitions and their disks."""
@@ -130,6 +146,9 @@ class Server:
         self.partitions = Partitions(
             self.node_id,
             self.log_dirs.online,
+            ReplicaDirectories(
+                image, self.log_dirs, self.placement, self.cluster.assign, opened.folders
+            ).directory_of,
             replication=Replication(
                 image,
                 now_ms=self.clock.now_ms,
@@ -152,23 +171,19 @@ class Server:
             self.node_id,
             self.log_dirs,
             self.partitions,
-            self.controller,
+            self.cluster.assign,
             clock=self.clock,
             scheduler=self.scheduler,
             chance=self.chance,
             max_bytes_per_s=lambda: config.get_int("replica.alter.log.dirs.io.max.bytes.per.second"),
         )
         self.log_dir_failures = LogDirFailures(
-            opened.incarnation,
-            log_dirs=self.log_dirs,
-            partitions=self.partitions,
-            moves=self.moves,
-            controller=self.controller,
+            self.log_dirs, self.partitions, self.moves, self.cluster.losses(self.log_dirs, self.partitions)
         )
 
     def _make_coordinators(self, opened: Opened) -> None:
         config, image = self.config, self.metadata.image
-        self.producer_ids = ProducerIds(ProducerIdBlocks(self.controller, opened.incarnation).allocate)
+        self.producer_ids = ProducerIds(self.cluster.allocate_producer_ids)
         self.groups = Groups(config, self.partitions, self.scheduler, self._runtime_of, self.metadata)
         self.markers = TxnMarkers(
             image, self.partitions, self.groups, clock=self.clock, scheduler=self.scheduler
@@ -178,11 +193,13 @@ class Server:
             self.partitions,
             self.scheduler,
             self._runtime_of,
-            markers=self.markers,
+            markers=self.cluster.markers(self.markers),
             next_producer_id=self.producer_ids.next,
             transaction_version=lambda: image.features.get(registration.TRANSACTION_VERSION, 0),
         )
-        self.add_partitions_manager = AddPartitionsToTxnManager(config, self.clock, self.transactions)
+        self.add_partitions_manager = AddPartitionsToTxnManager(
+            config, self.clock, self.transactions, self.cluster.coordinators(self.transactions.partition_of)
+        )
         self.produce_verification = ProduceVerification(
             self.add_partitions_manager, config, self.clock, self.timers, self.turns
         )
@@ -201,10 +218,17 @@ class Server:
                 self.groups,
                 self.transactions,
                 self.cleaner,
+                self.cluster.following(self.partitions),
             ),
         )
         self.dispatcher = Dispatcher(
-            self, self.quotas, self.clock, self.turns, self.watchdog, self.stop_on_failure
+            self,
+            self.quotas,
+            self.clock,
+            self.turns,
+            self.watchdog,
+            self.stop_on_failure,
+            self.cluster.forwarding,
         )
         self.listeners = self._listeners()
         self.housekeeping = Housekeeping(
@@ -235,12 +259,9 @@ class Server:
     ) -> None:
         if self.alter_partition_manager is None:
             from broker.peers.alter_partition_manager import AlterPartitionManager
-            from broker.peers.own_controller import OwnController
 
             self.alter_partition_manager = AlterPartitionManager(
-                lambda: self._incarnation,
-                OwnController(self.controller, self.scheduler, self.own_settings),
-                self.scheduler,
+                lambda: self._incarnation, self.cluster.to_controller(), self.scheduler
             )
         self.alter_partition_manager.submit(partition, wanted, then)
 
@@ -316,6 +337,7 @@ class Server:
         self.markers.stop()
         self.turns.stop()
         self.controller.stop()
+        self.cluster.stop()
         if self.alter_partition_manager is not None:
             self.alter_partition_manager.stop()
         self.groups.stop_loading()
@@ -328,8 +350,13 @@ class Server:
 
         Whatever fails on the way is logged, is the node's `failure`, and keeps the mark from being written.
         """
-        self.fall_silent()
         faults = self.faults
+        if faults.failure is None:
+            try:
+                await self.cluster.leave()
+            except Exception as error:
+                faults.failed_to_stop("others can't take over", error)
+        self.fall_silent()
         try:
             # Before the background ends: what is committed by a last sync moves no transaction on any more.
             self.transactions.unload()
@@ -352,6 +379,8 @@ class Server:
 
     def _give_up_leadership(self) -> None:
         self.publisher.stop()
+        if not self.metadata.is_leader:
+            return  # others lead by now
         self.metadata.commit_at_once()
         self.log_dir_failures.record()
         self.metadata.append(

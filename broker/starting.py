@@ -4,7 +4,7 @@ partitions, open their logs, and only then listen. What fails on the way lets go
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.connections_per_host import CONNECTIONS_PER_HOST
 from broker.config.topic_config import log_config_of_metadata
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
     from broker.network.endpoints import Endpoints
+    from broker.peers.joined_cluster import JoinedCluster
 
 log = logging.getLogger("barnabas.server")
 
@@ -48,6 +49,8 @@ REMEDY = (
     "cut the file there and remove .kafka_cleanshutdown beside the folder"
 )
 
+FoldersFound = dict[tuple[bytes, int], bytes]
+"""Directory ids, by topic id and number."""
 MovesFound = list[tuple[str, int, bytes]]
 """By topic, partition and directory id."""
 
@@ -61,16 +64,13 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
     faults = FaultHandler(environment.scheduler)
     log_dirs: LogDirs | None = None
     server: Server | None = None
+    found: _Entered | None = None
     try:
         environment.files.limit_open_files(descriptors.files)
         environment.files.limit_retired_files(descriptors.retired_files)
         log_dirs = open_log_dirs(config, environment.files, environment.background, environment.chance.uuid)
-        metadata = _read_metadata(config, environment, log_dirs)
-        begin_run(log_dirs)
-        _lead(config, environment, metadata)
-        placement = Placement(config.node_id, log_dirs.ids, log_dirs.is_cordoned)
-        moves_found = _correct_directories(environment, log_dirs, metadata, placement)
-        incarnation = _register(config, environment, metadata, endpoints=endpoints, log_dirs=log_dirs)
+        enter = _join if config.joins else _control
+        found = await enter(config, environment, log_dirs, endpoints, faults)
         server = Server(
             Opened(
                 config=config,
@@ -79,25 +79,21 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
                 connection_limits=limits,
                 endpoints=endpoints,
                 log_dirs=log_dirs,
-                metadata=metadata,
-                placement=placement,
-                incarnation=incarnation,
+                metadata=found.metadata,
+                placement=found.placement,
+                incarnation=found.incarnation,
+                folders=found.folders,
+                joined=found.joined,
             )
         )
-        server.open_partitions(moves_found)
-        # what the start has written is on the disk before anybody is told of it
-        written = metadata.next_offset
-        metadata.flush()
-        metadata.commit_when_synced()
-        await environment.background.passed(Lane.FLUSHING)
-        if metadata.log.failure is not None:
-            raise metadata.log.failure
-        if metadata.log.recovery_point < written:
-            raise StartError(f"{metadata.log.directory} can't be synced: too many files are open")
+        server.open_partitions(found.moves)
+        await _settle(environment, found)
         await _listen(server)
     except BaseException as error:
         if server is not None:
             server.fall_silent()
+        elif found is not None and found.joined is not None:
+            found.joined.stop()
         await environment.background.finish()
         faults.forget()
         endpoints.close()
@@ -107,6 +103,82 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
             raise StartError(f"the data can't be opened: {error}") from error
         raise
     return server
+
+
+class _Entered(NamedTuple):
+    """What this run has of its cluster once it is one of it."""
+
+    metadata: MetadataLog
+    placement: Placement
+    incarnation: BrokerIncarnation
+    folders: FoldersFound
+    moves: MovesFound
+    joined: JoinedCluster | None = None
+
+
+async def _control(
+    config: BrokerConfig,
+    environment: Environment,
+    log_dirs: LogDirs,
+    endpoints: Endpoints,
+    _: FaultHandler,
+) -> _Entered:
+    """This node is the controller."""
+    metadata = _read_metadata(config, environment, log_dirs, only_voter=True)
+    begin_run(log_dirs)
+    _lead(config, environment, metadata)
+    placement = Placement(config.node_id, log_dirs.ids, log_dirs.is_cordoned)
+    folders, moves, any_failed = _find_replicas(environment, log_dirs, metadata)
+    corrected = assigned_directories.corrections(
+        metadata.image, placement.node_id, folders, log_dirs.ids, any_failed, placement.directory
+    )
+    if corrected:
+        metadata.append(corrected, may_split=True)
+    incarnation = _register(config, environment, metadata, endpoints=endpoints, log_dirs=log_dirs)
+    return _Entered(metadata, placement, incarnation, folders, moves)
+
+
+async def _join(
+    config: BrokerConfig,
+    environment: Environment,
+    log_dirs: LogDirs,
+    endpoints: Endpoints,
+    faults: FaultHandler,
+) -> _Entered:
+    """Another node is the controller: returns once it has registered this one."""
+    # Here, so that no start of a node alone waits for it.
+    from broker.peers.joined_cluster import JoinedCluster
+
+    metadata = _read_metadata(config, environment, log_dirs, only_voter=False)
+    begin_run(log_dirs)
+    joined = JoinedCluster(
+        config, environment, metadata, endpoints=endpoints, log_dirs=log_dirs, faults=faults
+    )
+    try:
+        incarnation = await joined.join()
+        folders, moves, _ = _find_replicas(environment, log_dirs, metadata)
+    except BaseException:
+        joined.stop()
+        raise
+    placement = Placement(config.node_id, log_dirs.ids, log_dirs.is_cordoned)
+    return _Entered(metadata, placement, incarnation, folders, moves, joined)
+
+
+async def _settle(environment: Environment, entered: _Entered) -> None:
+    """The partitions are in their roles: returns when clients may be told of it."""
+    if entered.joined is not None:
+        await entered.joined.unfenced()
+        return
+    # what the start has written is on the disk before anybody is told of it
+    metadata = entered.metadata
+    written = metadata.next_offset
+    metadata.flush()
+    metadata.commit_when_synced()
+    await environment.background.passed(Lane.FLUSHING)
+    if metadata.log.failure is not None:
+        raise metadata.log.failure
+    if metadata.log.recovery_point < written:
+        raise StartError(f"{metadata.log.directory} can't be synced: too many files are open")
 
 
 async def _listen(server: Server) -> None:
@@ -131,7 +203,9 @@ def _connection_limits(config: BrokerConfig, environment: Environment, descripto
     return limits
 
 
-def _read_metadata(config: BrokerConfig, environment: Environment, log_dirs: LogDirs) -> MetadataLog:
+def _read_metadata(
+    config: BrokerConfig, environment: Environment, log_dirs: LogDirs, *, only_voter: bool
+) -> MetadataLog:
     """The cluster's metadata as the last run left it; nothing of a new cluster. Where it can't be used nothing is
     written: StartError says what is wrong, and what to do."""
     clock, directory = environment.clock, log_dirs.metadata
@@ -151,8 +225,8 @@ def _read_metadata(config: BrokerConfig, environment: Environment, log_dirs: Log
         opened.sync()
         environment.files.sync(opened.segments.active.log.path)
     metadata = MetadataLog(opened, ClusterImage(), clock, SnapshotPolicy.of(config))
-    metadata.replay()
-    if not metadata.image.features:
+    metadata.replay(only_voter=only_voter)
+    if only_voter and not metadata.image.features:
         _check_is_new(path, log_dirs)
     return metadata
 
@@ -188,21 +262,19 @@ def _lead(config: BrokerConfig, environment: Environment, metadata: MetadataLog)
         metadata.append_transaction("Bootstrap records", beginning)
 
 
-def _correct_directories(
-    environment: Environment, log_dirs: LogDirs, metadata: MetadataLog, placement: Placement
-) -> MovesFound:
-    """Where a partition's folder is, counts; what is no partition of ours is set aside. Returns the moves between
-    directories that were under way."""
+def _find_replicas(
+    environment: Environment, log_dirs: LogDirs, metadata: MetadataLog
+) -> tuple[FoldersFound, MovesFound, bool]:
+    """Where a partition's folder is, counts; what is no partition of ours is set aside. Returns with them the moves
+    between directories that were under way, and whether a directory can't be used."""
     image, new_name = metadata.image, environment.chance.folder_name
-    found = find_folders(image, log_dirs.online, new_name)
     any_failed = bool(log_dirs.offline_paths)
-    moves_found = settle_moves(image, log_dirs.online, found, any_failed, new_name)
-    corrected = assigned_directories.corrections(
-        image, placement.node_id, found, log_dirs.ids, any_failed, placement.directory
-    )
-    if corrected:
-        metadata.append(corrected, may_split=True)
-    return moves_found
+    found = find_folders(image, log_dirs.online, new_name)
+    moves = settle_moves(image, log_dirs.online, found, any_failed, new_name)
+    by_id = {
+        (image.topics[topic].topic_id, index): directory_id for (topic, index), directory_id in found.items()
+    }
+    return by_id, moves, any_failed
 
 
 def _register(

@@ -162,6 +162,14 @@ def error_name(code: int) -> str:
         return str(code)
 
 
+def error_of(code: int) -> Error:
+    """Of a code that somebody else has sent: UNKNOWN_SERVER_ERROR where it is none of ours (Kafka: `forCode`)."""
+    try:
+        return Error(code)
+    except ValueError:
+        return Error.UNKNOWN_SERVER_ERROR
+
+
 MOST_MESSAGE_CHARACTERS = 8_000
 """Of a text that is answered: a string on the wire has 32,767 bytes, of which a character needs four at most."""
 

@@ -21,6 +21,7 @@ from broker.config.errors import ConfigError, UsageError
 from broker.config.listeners import EVERY_INTERFACE, ListenerSettings, broker_listeners
 from broker.config.obsolete import what_became_of
 from broker.config.parsing import parse_value
+from broker.config.roles import joins_a_cluster
 from broker.config.settings import Layer, Setting, layered
 from broker.config.single_node import AT_MOST_ONE, DEFAULTS, REFUSED, SHOWN_AS_GIVEN
 from broker.config.value_text import value_text
@@ -55,6 +56,11 @@ def assemble(
         # An address that is advertised is one that others connect to: listen where Kafka would.
         static["listeners"] = Setting(_KAFKAS_LISTENERS, "the default with advertised.listeners")
     _check_values(static, warnings)
+    if joins_a_cluster(static) and not {"node.id", "broker.id"} & {*static}:
+        roles = static["process.roles"]
+        raise UsageError(
+            f"{roles.origin}: process.roles={roles.value}: a broker of a cluster has a node.id of its own"
+        )
     for name in SHOWN_AS_GIVEN:
         if name == "node.id" and "broker.id" in static:
             static.setdefault(name, static["broker.id"])
@@ -96,6 +102,7 @@ def listener_settings(config: BrokerConfig) -> ListenerSettings:
         inter_broker_protocol=config.get_string("security.inter.broker.protocol")
         if "security.inter.broker.protocol" in config.effective_names()
         else None,
+        speaks_to_brokers=config.joins,
     )
 
 
@@ -160,6 +167,7 @@ def _suggestion(name: str) -> str | None:
 
 def _check_values(static: Layer, warnings: list[str]) -> None:
     """Parse what was given, refuse what isn't there, bring down what is too much. Raises UsageError."""
+    joins = joins_a_cluster(static)
     for name, setting in static.items():
         definition = broker_definition(name)
         if definition is None:
@@ -170,14 +178,14 @@ def _check_values(static: Layer, warnings: list[str]) -> None:
             raise usage_error(error, static) from None
         if name in REFUSED:
             _refuse(name, setting, value_text(value) or "")
-        if name in AT_MOST_ONE and isinstance(value, int) and value > 1:
+        if name in AT_MOST_ONE and not joins and isinstance(value, int) and value > 1:
             warnings.append(
                 f"{setting.origin}: {name}={value} is taken as 1: on one node {AT_MOST_ONE[name]}"
             )
             static[name] = Setting("1", setting.origin)
         if definition.type is ConfigType.CLASS and value and value != definition.default:
             warnings.append(f"{setting.origin}: {name} names a Java class, which isn't loaded: ignored")
-        if name == "process.roles" and value == ("broker",):
+        if name == "process.roles" and value == ("broker",) and not joins:
             warnings.append(
                 f"{setting.origin}: process.roles=broker: this node is its own controller all the same"
             )

@@ -7,24 +7,19 @@ parsed is kept until something is altered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from broker.config.broker_definitions import BROKER_SYNONYMS, broker_definition
 from broker.config.connections_per_host import CONNECTIONS_PER_HOST, connections_per_host
 from broker.config.parsing import parse_value
+from broker.config.roles import QUORUM, controllers, joins_a_cluster
 from broker.config.settings import Setting
-from broker.config.single_node import DEFAULTS
+from broker.config.single_node import AT_MOST_ONE, DEFAULTS
 
 if TYPE_CHECKING:
     from broker.config.definitions import ConfigDef, Value
     from broker.config.listeners import ListenerConfig
-
-
-def default_text(definition: ConfigDef) -> str | None:
-    """A broker setting's default here: our own where one node needs another than Kafka's."""
-    own = DEFAULTS.get(definition.name)
-    return definition.default if own is None else own.value
 
 
 class BrokerConfig:
@@ -35,6 +30,7 @@ class BrokerConfig:
     - `listeners`: the addresses to bind (not the controller's).
     - `cluster_id`: the id for a new data folder, where the user gave one.
     - `warnings`: lines to log at the start.
+    - `joins`: whether another node is the controller.
     - `generation`: counts alterations, so that others can keep what they derive.
     """
 
@@ -45,6 +41,7 @@ class BrokerConfig:
         "dynamic_broker",
         "dynamic_cluster",
         "generation",
+        "joins",
         "listeners",
         "static",
         "warnings",
@@ -59,6 +56,7 @@ class BrokerConfig:
         warnings: Iterable[str] = (),
     ) -> None:
         self.static = static
+        self.joins = joins_a_cluster(static)
         self.listeners = listeners
         self.cluster_id = cluster_id
         self.warnings = list(warnings)
@@ -122,6 +120,18 @@ class BrokerConfig:
         return self.get_list("log.dirs") or self.get_list("log.dir")
 
     @property
+    def controllers(self) -> Sequence[tuple[str, int]]:
+        """Where the quorum may be found, host and port each; empty where nobody says."""
+        bootstrap, voters = map(self.get_list, QUORUM)
+        return controllers(bootstrap, voters)
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The listener by which the cluster's brokers reach each other: of this name on all of them."""
+        name = self.get_string("inter.broker.listener.name")
+        return (name or self.get_string("security.inter.broker.protocol") or "").upper()
+
+    @property
     def max_connections_per_host(self) -> dict[str, int]:
         """`max.connections.per.ip.overrides`: host -> number."""
         return connections_per_host(self.get(CONNECTIONS_PER_HOST))
@@ -131,7 +141,13 @@ class BrokerConfig:
     def effective_text(self, definition: ConfigDef) -> str | None:
         """The text that is in force, defaults included; None for null."""
         text = self._effective.get(definition.name)
-        return default_text(definition) if text is None else text
+        return self.default_text(definition) if text is None else text
+
+    def default_text(self, definition: ConfigDef) -> str | None:
+        """A setting's default here: our own where one node needs another than Kafka's."""
+        name = definition.name
+        own = None if self.joins and name in AT_MOST_ONE else DEFAULTS.get(name)
+        return definition.default if own is None else own.value
 
     def text_given(self, name: str) -> str | None:
         """The text in force of any name that somebody has set, known or not; None where nobody has."""

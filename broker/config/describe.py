@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from broker.config.broker_config import default_text
 from broker.config.broker_definitions import BROKER_ROWS, INTERNAL_BROKER_ROWS, broker_definition, synonyms_of
 from broker.config.definitions import ConfigType
 from broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
@@ -105,7 +104,9 @@ def _synonyms(
     defaults: dict[str, str] = {}
     for other in synonym_names:
         definition = broker_definition(other)
-        text = None if definition is None or other in INTERNAL_BROKER_ROWS else default_text(definition)
+        text = (
+            None if definition is None or other in INTERNAL_BROKER_ROWS else config.default_text(definition)
+        )
         if text is not None and other not in SHOWN_AS_GIVEN:
             defaults[other] = text
     found = [

@@ -40,9 +40,13 @@ class ListenerConfig(NamedTuple):
     advertised: tuple[str, int] | None
 
 
+_DEFAULT_INTER_BROKER = "PLAINTEXT"
+
+
 class ListenerSettings(NamedTuple):
     """The settings, as they are in force; `protocol_map_given` where the user wrote the map. What brokers speak to
-    each other by (`inter.broker.listener.name`, `security.inter.broker.protocol`) is None where nobody says."""
+    each other by (`inter.broker.listener.name`, `security.inter.broker.protocol`) is None where nobody says.
+    `speaks_to_brokers`: whether there are any others."""
 
     listeners: Sequence[str]
     advertised: Sequence[str] | None
@@ -51,6 +55,7 @@ class ListenerSettings(NamedTuple):
     controller_names: Sequence[str]
     inter_broker_name: str | None = None
     inter_broker_protocol: str | None = None
+    speaks_to_brokers: bool = False
 
 
 def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -> tuple[ListenerConfig, ...]:
@@ -247,8 +252,8 @@ def _advertised(
 def _check_inter_broker(
     settings: ListenerSettings, protocols: dict[str, str], advertised: dict[str, tuple[str, int]]
 ) -> None:
-    """The listener that brokers would reach each other by has to be advertised, where the user names one: nobody
-    speaks to this node's, and Kafka's default of PLAINTEXT is asked of nobody."""
+    """The listener that brokers reach each other by has to be advertised. Where a node is alone, that holds for one
+    that the user names: nobody would ask for Kafka's default of PLAINTEXT."""
     setting, of_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
     name, protocol = settings.inter_broker_name, settings.inter_broker_protocol
     if name is not None and protocol is not None:
@@ -258,7 +263,7 @@ def _check_inter_broker(
             f"Listener with name {name.upper()} defined in {setting} not found in listener.security.protocol.map.",
             setting,
         )
-    wanted = name or protocol
+    wanted = name or protocol or (_DEFAULT_INTER_BROKER if settings.speaks_to_brokers else None)
     if wanted is not None and wanted.upper() not in advertised:
         raise ConfigError(
             f"{setting} must be a listener name defined in advertised.listeners. The valid options based on "

@@ -31,15 +31,15 @@ def is_online(partition: PartitionImage, node_id: int, online: Collection[bytes]
 def corrections(
     image: ClusterImage,
     node_id: int,
-    found: Mapping[tuple[str, int], bytes],
+    found: Mapping[tuple[bytes, int], bytes],
     online: Collection[bytes],
     any_failed: bool,
     choose: Callable[[], bytes],
 ) -> list[Message]:
     """The changes that make the records name the directories where partitions are.
 
-    `found`: the directory id of each partition that has a folder; `choose()`: the one for a partition that has none
-    and whose directory is gone for good.
+    `found`: the directory id of each partition that has a folder, by topic id and number; `choose()`: the one for a
+    partition that has none and whose directory is gone for good.
     """
     decided: list[Message] = []
     if image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE:
@@ -49,7 +49,7 @@ def corrections(
             if node_id not in partition.replicas:
                 continue
             named = directory_of(partition, node_id)
-            actual = found.get((topic.name, index))
+            actual = found.get((topic.topic_id, index))
             if (
                 actual is None
                 and named not in online

@@ -25,6 +25,7 @@ from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
+    from broker.controller.auto_topic_creation import Create
     from broker.controller.controller import Controller, Withdraw
     from broker.controller.image import ClusterImage, TopicImage
     from coordinator.commit_waiters import Failed
@@ -52,12 +53,14 @@ class TopicRequests:
         config: BrokerConfig,
         placement: Placement,
         new_topic_id: Callable[[], bytes],
+        create_automatically: Create | None = None,
     ) -> None:
+        """`create_automatically` asks the controller, where that is another node."""
         self._controller = controller
         self._config = config
         self._placement = placement
         self._new_topic_id = new_topic_id
-        self._auto_creation = AutoTopicCreation(config, self.create)
+        self._auto_creation = AutoTopicCreation(config, create_automatically or self.create)
 
     def create(
         self,

@@ -8,9 +8,9 @@ adds them. Sources: `AddPartitionsToTxnManager`, `ReplicaManager.maybeSendPartit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from broker.network.turns import portions
 from coordinator.transaction.transactional_producer import TransactionalProducer
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
     from protocol.topic_partition import TopicPartition
     from storage.producers.verification_guards import VerificationGuard
+
+Answered: TypeAlias = "Callable[[Mapping[TopicPartition, Error]], None]"
+AskElsewhere: TypeAlias = "Callable[[TransactionalProducer, Sequence[TopicPartition], bool, Answered], bool]"
+"""Of a producer, some partitions and whether they are verified only. Returns whether the coordinator is on another
+node, which is asked then."""
 
 TRANSACTION_VERSION_2 = 2
 
@@ -70,10 +75,18 @@ class Verified(NamedTuple):
 class AddPartitionsToTxnManager:
     """Asks the coordinators of transactions, for those who append."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, transactions: Transactions) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        transactions: Transactions,
+        elsewhere: AskElsewhere | None = None,
+    ) -> None:
+        """`elsewhere` asks a coordinator on another node, where there may be one."""
         self._config = config
         self._clock = clock
         self._transactions = transactions
+        self._elsewhere = elsewhere
 
     def add_or_verify(
         self,
@@ -106,6 +119,10 @@ class AddPartitionsToTxnManager:
                     verified.errors[asked[name]] = _told(error, operation)
             then(verified)
 
+        if self._elsewhere is not None and self._elsewhere(
+            producer, [*asked], operation is not ADD_PARTITION, answered
+        ):
+            return
         try:
             shard = self._transactions.shard_of(producer.transactional_id)
         except KafkaError as failure:

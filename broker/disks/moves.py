@@ -14,16 +14,13 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from broker.controller.assigned_directories import assignment
-from broker.controller.controller_result import ControllerResult
 from broker.disks.log_dir_move import LogDirMove
 from broker.replicas.partitions import FAULTS
 from protocol.errors import Error, KafkaError
 from storage.directory import future_log_copying
 
 if TYPE_CHECKING:
-    from broker.controller.controller import Controller
-    from broker.controller.image import ClusterImage
+    from broker.controller.own_assignments import AssignDirectory
     from broker.disks.log_dirs import LogDirs
     from broker.environment.chance import Chance
     from broker.environment.clock import Clock
@@ -48,7 +45,7 @@ class LogDirMoves:
         node_id: int,
         log_dirs: LogDirs,
         partitions: Partitions,
-        controller: Controller,
+        assign: AssignDirectory,
         *,
         clock: Clock,
         scheduler: Scheduler,
@@ -58,7 +55,7 @@ class LogDirMoves:
         self._node_id = node_id
         self._log_dirs = log_dirs
         self._partitions = partitions
-        self._controller = controller
+        self._assign = assign
         self._clock = clock
         self._scheduler = scheduler
         self._new_folder_name = chance.folder_name
@@ -135,7 +132,7 @@ class LogDirMoves:
             finally:
                 del error  # its traceback holds this frame
 
-        if self._assign(partition, self._log_dirs.id_of(partition.directory), answered_later):
+        if self._assign(replica_of(partition), self._log_dirs.id_of(partition.directory), answered_later):
             self._give_up(partition, move)
         else:
             move.cancelling = True
@@ -174,7 +171,7 @@ class LogDirMoves:
             partition.move = None
             if move.directory is not directory:
                 move.directory.leave_future(move.log)
-            stayed[partition.topic.topic_id, partition.index] = self._log_dirs.id_of(partition.directory)
+            stayed[replica_of(partition)] = self._log_dirs.id_of(partition.directory)
         return stayed
 
     def stop(self) -> None:
@@ -275,7 +272,7 @@ class LogDirMoves:
             move.assigning = False
             self._soon(0 if error is None else RETRY_S)  # what is recorded already is answered at once then
 
-        if self._assign(partition, move.directory_id, answered_later):
+        if self._assign(replica_of(partition), move.directory_id, answered_later):
             self._promote(partition, move)
         else:
             move.assigning = True
@@ -288,39 +285,7 @@ class LogDirMoves:
         where = os.path.abspath(move.directory.path)
         log.info("%s-%d was moved to %s", partition.topic.name, partition.index, where)
 
-    def _assign(
-        self, partition: Partition, directory_id: bytes, answered_later: Callable[[KafkaError | None], None]
-    ) -> bool:
-        """Have the controller record where the partition is. Returns whether that is committed; where it isn't yet,
-        `answered_later` is told. Raises KafkaError where it is refused at once."""
-        topic_id, index = partition.topic.topic_id, partition.index
-        answers: list[KafkaError | None] = []
-        is_later = False
 
-        def decide(image: ClusterImage) -> ControllerResult[KafkaError | None]:
-            if topic_id not in image.topics_by_id:
-                raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)  # its deletion isn't committed yet
-            record = assignment(image, topic_id, index, self._node_id, directory_id)
-            return ControllerResult([] if record is None else [record], lambda error: error)
-
-        def reply(error: KafkaError | None) -> None:
-            if is_later:
-                answered_later(error)
-            else:
-                answers.append(error)
-
-        def failed(error: BaseException) -> None:
-            """An error of ours, and it is later by now: the move stays, and is tried again."""
-            log.error("where %s-%d is can't be recorded", partition.topic.name, index, exc_info=error)
-            answered_later(KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error)))
-
-        self._controller.submit(decide, reply, failed)
-        is_later = True
-        for error in answers:
-            if error is not None:
-                answers.clear()
-                try:
-                    raise error
-                finally:
-                    del error  # its traceback holds this frame
-        return bool(answers)
+def replica_of(partition: Partition) -> tuple[bytes, int]:
+    """As the controller knows it: topic id and number."""
+    return partition.topic.topic_id, partition.index

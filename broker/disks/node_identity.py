@@ -16,11 +16,17 @@ VERSION = "1"
 
 
 def identify(
-    directories: Iterable[LogDirectory], *, node_id: int, cluster_id: str | None, new_id: Callable[[], bytes]
+    directories: Iterable[LogDirectory],
+    *,
+    node_id: int,
+    cluster_id: str | None,
+    joins: bool,
+    new_id: Callable[[], bytes],
 ) -> tuple[str, dict[bytes, LogDirectory]]:
     """The cluster id, and the directories by directory id. New folders are given what they lack.
 
-    `cluster_id` is what the user asks for, or None. Raises StartError for a folder that is somebody else's.
+    `cluster_id` is what the user asks for, or None; who joins a cluster has to know which. Raises StartError for a
+    folder that is somebody else's.
     """
     directories = [*directories]
     for directory in directories:
@@ -42,6 +48,11 @@ def identify(
         if cluster_id is not None and theirs != cluster_id:
             raise StartError(f"{where}: the folder is of cluster {theirs}, not of {cluster_id}")
         cluster_id = theirs
+    if cluster_id is None and joins:
+        raise StartError(
+            f"{directories[0].path} isn't formatted, and a broker joins a cluster by its id: format the folder by "
+            "kafka-storage format -t ID, or start with CLUSTER_ID=ID in the environment"
+        )
     cluster_id = cluster_id or uuid_to_text(new_id())
     by_id: dict[bytes, LogDirectory] = {}
     for directory in directories:

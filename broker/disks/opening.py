@@ -40,7 +40,11 @@ def open_log_dirs(
         metadata = opened[_metadata_path(config)]
         others = [directory for directory in opened.values() if directory is not metadata]
         cluster_id, by_id = identify(
-            [*others, metadata], node_id=config.node_id, cluster_id=config.cluster_id, new_id=new_id
+            [*others, metadata],
+            node_id=config.node_id,
+            cluster_id=config.cluster_id,
+            joins=config.joins,
+            new_id=new_id,
         )
         paths = config.log_dirs
         id_of = {directory.path: directory_id for directory_id, directory in by_id.items()}

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from broker.network.answers import PendingAnswer
     from broker.network.connection import Connection
     from broker.network.turns import Turns
+    from broker.peers.forwarding import Forwarding
     from broker.quotas.client_quotas import ClientQuotas
 
 log = logging.getLogger("barnabas.dispatch")
@@ -154,8 +155,10 @@ class Dispatcher:
         turns: Turns,
         watchdog: Watchdog,
         stop_on_failure: Callable[[BaseException], None],
+        forwarding: Forwarding | None,
     ) -> None:
-        """`node`: whose attributes are the ports of handlers, by their names."""
+        """`node`: whose attributes are the ports of handlers, by their names. `forwarding`: the way to another node
+        that decides what controllers decide."""
         self.monotonic_s = clock.monotonic_s
         self._node = node
         self._turns = turns
@@ -163,6 +166,7 @@ class Dispatcher:
         self._quotas = quotas
         self._now_ms = clock.now_ms
         self._stop_on_failure = stop_on_failure
+        self._forwarding = forwarding
         self._routes: dict[int, Route] = {}
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
@@ -286,6 +290,10 @@ class Dispatcher:
             raise CloseConnectionError(
                 f"{api.name} version {api_version} is not served ({lowest} to {api.max_version} are)"
             )
+        forwarded = self._forwarding and self._forwarding.route(api_key, api_version)
+        if forwarded:
+            self._routes[api_key << 16 | api_version] = forwarded
+            return forwarded
         route = Route(api_key, api_version)
         route.handle = with_ports(route.handle, self._node)
         if request_log.enabled():

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, error_of
 from protocol.messages.replicas import (
     AlteredPartition,
     AlterPartitionPartition,
@@ -193,7 +193,4 @@ def _outcome(altered: AlteredPartition) -> LeaderAndIsr | KafkaError:
 
 
 def _error(code: int) -> Error:
-    try:
-        return Error(code)
-    except ValueError:
-        return Error.UNKNOWN_SERVER_ERROR
+    return error_of(code)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, error_of
 from protocol.messages.replicas import (
     AssignedDirectory,
     AssignedPartition,
@@ -73,6 +73,10 @@ class AssignmentsManager:
     def pending(self) -> int:
         """Assignments that the controller may not know (Kafka's metric `QueuedReplicaToDirAssignments`)."""
         return len(self._ready) + len(self._asked)
+
+    def is_on_its_way(self, replica: AssignedReplica) -> bool:
+        """Whether the controller is being told of the replica."""
+        return replica in self._ready or replica in self._asked
 
     def assign(self, replica: AssignedReplica, assignment: Assignment) -> None:
         """Tell the controller. `known` is called in a later turn, unless the replica is assigned anew before that is
@@ -196,7 +200,4 @@ def _refusal_of_all(answer: Message | KafkaError) -> Error:
     if isinstance(answer, KafkaError):
         return answer.error
     assert isinstance(answer, AssignReplicasToDirsResponse)
-    try:
-        return Error(answer.error_code)
-    except ValueError:
-        return Error.UNKNOWN_SERVER_ERROR
+    return error_of(answer.error_code)

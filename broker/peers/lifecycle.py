@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, error_of
 from protocol.messages.broker_lifecycle import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -31,6 +31,8 @@ log = logging.getLogger("barnabas.peers")
 
 STARTING_INTERVAL_MS = 10
 FIRST_SHUTDOWN_INTERVAL_MS = 50
+LONGEST_SHUTDOWN_S = 300
+"""As long as a stop waits for others to lead what this broker led (Kafka: `BrokerServer.shutdown`)."""
 
 
 class BrokerState(Enum):
@@ -127,10 +129,16 @@ class BrokerLifecycle:
         """Whether the controller was told of a directory."""
         return self._offline.get(directory_id, False)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is said any more."""
+        return self.state is BrokerState.SHUTTING_DOWN
+
     def begin_controlled_shutdown(self) -> None:
         """Others are to lead what this broker leads; `let_go` is told when they do."""
         if self.state is BrokerState.RUNNING:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            self._timeout = self._scheduler.call_later(LONGEST_SHUTDOWN_S, self._left_waiting)
             self._schedule(0)
         elif self.state not in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
             log.info("no controlled shutdown: the broker is %s", self.state.name)
@@ -239,6 +247,10 @@ class BrokerLifecycle:
         self.stop()
         self._listening.not_registered()
 
+    def _left_waiting(self) -> None:
+        log.warning("nobody has taken over what this broker leads in %d s: it stops", LONGEST_SHUTDOWN_S)
+        self._shut_down()
+
     def _shut_down(self) -> None:
         self.stop()
         self._listening.let_go()
@@ -263,7 +275,4 @@ def _error_of(answer: Message | KafkaError) -> Error:
     if isinstance(answer, KafkaError):
         return answer.error
     assert isinstance(answer, BrokerRegistrationResponse | BrokerHeartbeatResponse)
-    try:
-        return Error(answer.error_code)
-    except ValueError:
-        return Error.UNKNOWN_SERVER_ERROR
+    return error_of(answer.error_code)

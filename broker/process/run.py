@@ -79,7 +79,10 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
     asked_to_stop = _Asked(asyncio.get_running_loop())
     if parent is not None:
         parent.watch(lambda: asked_to_stop.by("the program that started it has ended or let go of it"))
-    server = await start(options.config, Environment.of_this_machine())
+    server = await _started(options, asked_to_stop)
+    if server is None:
+        _say(f"stopped before it had started: {asked_to_stop.reason}")
+        return 0
     gc.freeze()  # what a start made is there to stay
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.enable()
@@ -98,6 +101,21 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
         return 0
     _say(f"stopped, but not cleanly, so that the next start checks the data: {_text_of(server.failure)}")
     return 1
+
+
+async def _started(options: Options, asked_to_stop: _Asked) -> Server | None:
+    """None where somebody asked to stop meanwhile: a broker that joins a cluster may wait long for its controller.
+    Raises StartError."""
+    starting = asyncio.ensure_future(start(options.config, Environment.of_this_machine()))
+    asked = asyncio.ensure_future(asked_to_stop.event.wait())
+    await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if starting.done():
+        return starting.result()
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        return await starting
+    return None
 
 
 class _Asked:

@@ -10,8 +10,6 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from broker.controller.assigned_directories import directory_of
-from broker.controller.directory_ids import MIGRATING, UNASSIGNED
 from broker.controller.pause import Pause
 from broker.replicas.partition import HostedTopic, Partition
 from protocol.errors import Error, KafkaError
@@ -54,6 +52,7 @@ class Partitions:
         self,
         node_id: int,
         directories: dict[bytes, LogDirectory],
+        directory_of: Callable[[str, bytes, int, PartitionImage], LogDirectory | None],
         *,
         clock: Clock,
         chance: Chance,
@@ -62,12 +61,14 @@ class Partitions:
         replication: Replication,
         failed: Failed,
     ) -> None:
-        """`directories` by directory id; the first one takes partitions whose record names none. `failed` learns of a
-        broken invariant of somebody who waited for a commit."""
+        """`directories` by directory id. `directory_of` says where a partition is, or goes to, by topic, topic id,
+        number and record; None where that can't be used. `failed` learns of a broken invariant of somebody who waited
+        for a commit."""
         self.by_name: dict[str, HostedTopic] = {}
         self.by_id: dict[bytes, HostedTopic] = {}
         self._node_id = node_id
         self._directories = directories
+        self._directory_of = directory_of
         self._clock = clock
         self._config_of_topic = config_of_topic
         self._is_internal = is_internal
@@ -199,7 +200,9 @@ class Partitions:
         """Raises one of `FAULTS`; a partition that wasn't among the topic's isn't then."""
         partition = hosted.partitions.get(index)
         if partition is None:
-            directory = None if index in hosted.offline else self._directory_of(wanted)
+            directory = None
+            if index not in hosted.offline:
+                directory = self._directory_of(hosted.name, hosted.topic_id, index, wanted)
             opened = None if directory is None else self._open(directory, hosted, index)
             if directory is None or opened is None:
                 hosted.offline.add(index)
@@ -241,13 +244,6 @@ class Partitions:
     def offline(self) -> set[tuple[bytes, int]]:
         """Those in a log directory that can't be used, by topic id and number."""
         return {(topic.topic_id, index) for topic in self.by_name.values() for index in topic.offline}
-
-    def _directory_of(self, wanted: PartitionImage) -> LogDirectory | None:
-        """Where the partition's record says that it is."""
-        directory_id = directory_of(wanted, self._node_id)
-        if directory_id in (UNASSIGNED, MIGRATING):
-            return next(iter(self._directories.values()))
-        return self._directories.get(directory_id)
 
     def _remove(self, topic: TopicImage, pause: Pause) -> Steps[None]:
         hosted = self.by_id.pop(topic.topic_id, None)

@@ -287,7 +287,8 @@ class ReplicaFetcher:
             offset = min(of_leader.end_offset, logged.log_end_offset)
         name, before = f"{followed.name}-{logged.partition}", logged.log_end_offset
         logged.truncate_to(max(offset, logged.log_start_offset), self._clock.now_ms())
-        log.info("%s is cut off at offset %d of %d, where the leader's is another", name, offset, before)
+        if logged.log_end_offset < before:
+            log.info("%s is cut off at offset %d of %d, where the leader's is another", name, offset, before)
 
     # --- out of range ---------------------------------------------------------------------------------------
 

@@ -80,6 +80,10 @@ class BarnabasInDirectories:
         self.port = port
         self.data = data
         self._command = command
+        self.begin()
+
+    def begin(self) -> None:
+        """On the same directories and port."""
         self._process = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -93,7 +97,7 @@ class BarnabasInDirectories:
 
     def restart(self, *, kill: bool) -> None:
         self.end(kill=kill)
-        self._process = self._started()
+        self.begin()
 
 
 def _answers(port: int) -> bool:
@@ -103,7 +107,7 @@ def _answers(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def _in_directories(file: Path, directories: str, port: int) -> Iterator[BarnabasInDirectories]:
+def in_directories(file: Path, directories: str, port: int) -> Iterator[BarnabasInDirectories]:
     command = [sys.executable, "-m", "broker", "--config", str(file), "-o", f"log.dirs={directories}"]
     several = BarnabasInDirectories(command, port, Path(directories.partition(",")[0]))
     try:
@@ -119,7 +123,7 @@ def barnabas_broker(folder: Path, properties: str) -> Iterator[Barnabas | Barnab
     file.write_text(server_properties(properties, port=port, controller_port=controller_port))
     directories = log_dirs(properties, folder)
     if directories is not None:
-        with _in_directories(file, directories, port) as several:
+        with in_directories(file, directories, port) as several:
             yield several
         return
     with barnabas.Broker(data=folder / "data", properties=file) as broker:

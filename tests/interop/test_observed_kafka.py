@@ -187,7 +187,7 @@ class Following:
         role = Follower(self.log, WaitingFetches(), partition.leader, partition.leader_epoch)
         fetcher = ReplicaFetcher(NODE, broker_epoch, clock)
         fetcher.follow(topic.topic_id, name, 0, role)
-        settings = PeerSettings(f"broker-{NODE}-fetcher-0", "0", asks_versions=False)
+        settings = PeerSettings(f"broker-{NODE}-fetcher-0", "0")
         scheduler = LoopScheduler()
         peer = Peer(leader.host, leader.port, settings, SocketNetwork(), scheduler)
         self.fetching = ReplicaFetching(fetcher, peer, scheduler, node.failures.append)

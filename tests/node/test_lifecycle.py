@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.peers.lifecycle import BrokerLifecycle, BrokerState, Listening
+from broker.peers.lifecycle import LONGEST_SHUTDOWN_S, BrokerLifecycle, BrokerState, Listening
 from protocol.errors import Error, KafkaError
 from protocol.messages.broker_lifecycle import (
     BrokerHeartbeatRequest,
@@ -251,3 +251,18 @@ def test_who_is_told_may_change_what_comes_next() -> None:
     broker.answer()
     assert broker.timers.next() == 0
     assert broker.channel.request.want_shut_down
+
+
+@pytest.mark.limit("broker.peers.lifecycle.LONGEST_SHUTDOWN_S")
+def test_nobody_is_waited_for_longer_than_five_minutes(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Broker().reach(PENDING)
+    broker.told.clear()
+    passed_ms = 0
+    while not broker.told:
+        passed_ms += broker.timers.next()
+        if broker.channel.is_busy:
+            broker.answer(shut_down=False)
+    assert broker.told == ["let go"]
+    assert passed_ms == LONGEST_SHUTDOWN_S * 1_000
+    assert "nobody has taken over what this broker leads in 300 s" in caplog.text
+    assert not broker.timers.waiting

@@ -14,7 +14,7 @@ from broker.controller.controller_result import ControllerResult
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.coordination import producer_id_blocks
-from broker.disks.failures import LogDirFailures
+from broker.disks.recorded_losses import RecordedLosses
 from broker.handlers import metadata as metadata_handler
 from broker.handlers import unregister_broker
 from broker.server import Server
@@ -202,8 +202,8 @@ async def test_nobody_who_asks_the_controller_can_end_the_node_by_an_error_of_ou
         with suppress(KafkaError):
             node.producer_ids.next()
     elif who == "failed directories":
-        monkeypatch.setattr(LogDirFailures, "_decide", stumble)
-        node.log_dir_failures._is_recorded = False
+        monkeypatch.setattr(RecordedLosses, "_decide", stumble)
+        node.log_dir_failures._losses._is_recorded = False
         node.log_dir_failures.record()
     elif who == "automatic topics":
         monkeypatch.setattr(topic_decisions, "new_topic", stumble)
@@ -226,4 +226,4 @@ async def test_nobody_who_asks_the_controller_can_end_the_node_by_an_error_of_ou
     assert node.failure is None
     assert not node.producer_ids._is_asked
     if who == "failed directories":  # it is tried again
-        assert not node.log_dir_failures._is_recorded
+        assert not node.log_dir_failures._losses._is_recorded

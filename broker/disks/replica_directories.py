@@ -1,0 +1,59 @@
+"""Which of this node's directories each of its replicas is in, or goes to; the controller is told where it differs.
+
+Source: `Partition.createLogInAssignedDirectoryId`, `LogManager.getOrCreateLog`,
+`ReplicaManager.maybeUpdateTopicAssignment`; KIP-858.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.controller.assigned_directories import directory_of
+from broker.controller.directory_ids import MIGRATING, UNASSIGNED
+from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.controller.image import ClusterImage, PartitionImage
+    from broker.controller.own_assignments import AssignDirectory
+    from broker.controller.placement import Placement
+    from broker.disks.log_dirs import LogDirs
+    from storage.directory.log_directory import LogDirectory
+
+
+class ReplicaDirectories:
+    """The folder that a start finds counts before what the record says, and that before a choice."""
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        log_dirs: LogDirs,
+        placement: Placement,
+        assign: AssignDirectory,
+        found: Mapping[tuple[bytes, int], bytes],
+    ) -> None:
+        """`found`: the directory id of each replica that has a folder, by topic id and number."""
+        self._image = image
+        self._log_dirs = log_dirs
+        self._placement = placement
+        self._assign = assign
+        self._found = found
+
+    def directory_of(
+        self, topic: str, topic_id: bytes, index: int, wanted: PartitionImage
+    ) -> LogDirectory | None:
+        """None where it may be in one that is offline. Raises what `AssignDirectory` raises."""
+        online = self._log_dirs.online
+        named = directory_of(wanted, self._placement.node_id)
+        actual = self._found.get((topic_id, index))
+        if actual is None or actual not in online:
+            if named in online:
+                actual = named
+            elif named in (UNASSIGNED, MIGRATING) or not self._log_dirs.offline_paths:
+                actual = self._placement.directory_of(topic, index)
+            else:
+                return None
+        if actual != named and self._image.features.get(METADATA_VERSION, 0) >= DIRECTORIES_SINCE:
+            self._assign((topic_id, index), actual, lambda error: None)
+        return online[actual]

@@ -1,0 +1,147 @@
+"""What a client asks of the controller, sent on to it as it came (KIP-590, Envelope).
+
+Source: `ForwardingManagerImpl`, `RequestChannel.buildResponseSend`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from broker.network.answers import CloseConnectionError
+from broker.network.forwarded_route import ForwardedRequest, ForwardedRoute
+from broker.network.later import Later
+from broker.peers.forwarding_refusals import FORWARDED, refusal
+from protocol.apis import APIS
+from protocol.errors import CodecError, Error, KafkaError, error_name
+from protocol.messages.envelope import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
+from protocol.wire.codec import decoder, encode
+from protocol.wire.primitives import Bytes
+
+if TYPE_CHECKING:
+    from broker.environment.scheduler import Scheduler
+    from broker.network.context import RequestContext
+    from broker.network.routes import Route
+    from broker.peers.controller_channel import ToController
+    from broker.security.principal import Principal
+    from protocol.wire.schema import Message
+
+log = logging.getLogger("barnabas.peers")
+
+TIMEOUT_MS = 60_000
+"""From when it came (Kafka: `NodeToControllerChannelManagerImpl`, `retryTimeoutMs`)."""
+
+
+class ForwardedAnswer(NamedTuple):
+    """The controller's, header and body."""
+
+    data: Bytes
+
+
+class _Waiting(NamedTuple):
+    """One that isn't asked yet."""
+
+    context: RequestContext
+    request: ForwardedRequest
+    until_s: float
+
+
+class Forwarding:
+    """One request after the other. Each that waits is a connection's only one, and goes with it, so that they are
+    bounded."""
+
+    def __init__(self, to_controller: ToController, scheduler: Scheduler) -> None:
+        self._to_controller = to_controller
+        self._time = scheduler.time
+        self._waiting: dict[Later[ForwardedAnswer], _Waiting] = {}
+
+    def route(self, api_key: int, api_version: int) -> Route | None:
+        """That of a version of an API that the controller decides; None for another API."""
+        if api_key not in FORWARDED:
+            return None
+        return cast("Route", ForwardedRoute(api_version, self.forward, ForwardedAnswer))
+
+    def forward(
+        self, context: RequestContext, request: ForwardedRequest
+    ) -> Later[ForwardedAnswer] | ForwardedAnswer:
+        """Asks the controller. What it can't be asked is refused: REQUEST_TIMED_OUT where it doesn't answer in time,
+        else UNKNOWN_SERVER_ERROR; the connection is closed where it doesn't know the version."""
+        later: Later[ForwardedAnswer] = Later()
+        self._waiting[later] = _Waiting(context, request, self._time() + TIMEOUT_MS / 1000)
+        later.on_abandon = partial(self._waiting.pop, later, None)
+        self._go_on()
+        return later.answer()
+
+    def _go_on(self) -> None:
+        if not self._waiting or self._to_controller.is_busy:
+            return
+        later = next(iter(self._waiting))
+        waiting = self._waiting.pop(later)
+        envelope = EnvelopeRequest(
+            request_data=waiting.request.data,
+            request_principal=_encoded(waiting.context.principal),
+            client_host_address=ipaddress.ip_address(waiting.context.peer_host).packed,
+        )
+
+        def answered(answer: Message | KafkaError) -> None:
+            try:
+                _tell(later, waiting, answer)
+            finally:
+                self._go_on()
+
+        left_ms = max(0, round((waiting.until_s - self._time()) * 1000))
+        self._to_controller.ask(envelope, answered, timeout_ms=left_ms)
+
+
+def _tell(later: Later[ForwardedAnswer], waiting: _Waiting, answer: Message | KafkaError) -> None:
+    error = Error.NONE
+    if isinstance(answer, KafkaError):
+        error = (
+            Error.REQUEST_TIMED_OUT if answer.error is Error.REQUEST_TIMED_OUT else Error.UNKNOWN_SERVER_ERROR
+        )
+    else:
+        assert isinstance(answer, EnvelopeResponse)
+        if answer.error_code == Error.UNSUPPORTED_VERSION:
+            # the controller is another one by now, and the client has to find out what it knows
+            later.fail(CloseConnectionError("the controller doesn't know this version of the request"))
+            return
+        if answer.error_code:
+            log.warning("the controller refuses what is forwarded: %s", error_name(answer.error_code))
+            error = Error.UNKNOWN_SERVER_ERROR
+        elif answer.response_data:
+            later.reply(ForwardedAnswer(answer.response_data))
+            return
+        else:
+            error = Error.UNKNOWN_SERVER_ERROR
+    try:
+        refused = _refusal(waiting, error)
+    except CodecError as nonsense:
+        later.fail(nonsense)
+        return
+    if refused is None:
+        later.fail(CloseConnectionError(f"the controller can't be asked: {error.name}"))
+    else:
+        later.reply(refused)
+
+
+def _refusal(waiting: _Waiting, error: Error) -> ForwardedAnswer | None:
+    """As if the controller had answered so."""
+    context, (data, body_at) = waiting.context, waiting.request
+    version = context.api_version
+    api = APIS[context.api_key]
+    request, _ = decoder(api.request, version)(memoryview(data), body_at, len(data))
+    message = refusal(context.api_key, version, request, error)
+    if message is None:
+        return None
+    header = context.correlation_id.to_bytes(4, "big", signed=True)
+    if api.response_header_version(version):
+        header += b"\0"  # no tagged fields
+    return ForwardedAnswer(header + bytes(encode(message, version)))
+
+
+def _encoded(principal: Principal) -> bytes:
+    """As Kafka's `DefaultKafkaPrincipalBuilder` has it: its version, and the message."""
+    data = DefaultPrincipalData(type=principal.type, name=principal.name, token_authenticated=False)
+    return b"\0\0" + bytes(encode(data, 0))

@@ -1,0 +1,284 @@
+"""This broker in a cluster that another node controls: it keeps up with the metadata, is registered, and leaves.
+
+Source: `BrokerServer.startup`, `shutdown`; KIP-631.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from broker.controller.assigned_directories import directory_of
+from broker.controller.observer import Observer, ObserverIdentity
+from broker.controller.registration import PLAINTEXT, BrokerIncarnation, supported_features
+from broker.fault_handler import Milestone
+from broker.peers.assignments_manager import Assignment, AssignmentsManager
+from broker.peers.broker_channels import BrokerChannels
+from broker.peers.controller_channel import ControllerChannel
+from broker.peers.forwarding import Forwarding
+from broker.peers.lifecycle import BrokerLifecycle, Listening
+from broker.peers.marker_channels import MarkerChannels
+from broker.peers.metadata_fetcher import MetadataFetcher
+from broker.peers.peer import PeerSettings
+from broker.peers.producer_id_requests import ProducerIdRequests
+from broker.peers.replica_fetchers import ReplicaFetchers
+from broker.peers.told_losses import ToldLosses
+from broker.peers.topic_creation_requests import TopicCreationRequests
+from broker.peers.transaction_channels import TransactionChannels
+from broker.process.start_error import StartError
+from protocol.messages.broker_lifecycle import (
+    AdvertisedListener,
+    BrokerRegistrationRequest,
+    SupportedFeature,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.auto_topic_creation import Create
+    from broker.controller.image import TopicChanges
+    from broker.controller.metadata_log import MetadataLog
+    from broker.controller.own_assignments import AnsweredLater
+    from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
+    from broker.disks.failures import DirectoryLosses
+    from broker.disks.log_dirs import LogDirs
+    from broker.environment.environment import Environment
+    from broker.fault_handler import FaultHandler
+    from broker.network.endpoints import Endpoints
+    from broker.replicas.partitions import Partitions
+    from coordinator.ports import Markers
+    from protocol.errors import KafkaError
+
+
+class JoinedCluster:
+    """A `Cluster` of several nodes, in one run of this one."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        environment: Environment,
+        metadata: MetadataLog,
+        *,
+        endpoints: Endpoints,
+        log_dirs: LogDirs,
+        faults: FaultHandler,
+    ) -> None:
+        self._environment = environment
+        self._image = metadata.image
+        self._node_id = config.node_id
+        self._software_version = _software_version()
+        self._listener_name = config.inter_broker_listener
+        self._log_dir_failure_timeout_ms = config.get_int("log.dir.failure.timeout.ms")
+        self._faults = faults
+        self._to_stop: list[Callable[[], None]] = []
+        self._is_registered = Milestone(faults)
+        self._is_unfenced = Milestone(faults)
+        self._has_left = Milestone(faults)
+        self._refusal: str | None = None
+        metadata_id = next(
+            directory_id for directory_id, each in log_dirs.online.items() if each is log_dirs.metadata
+        )
+        identity = ObserverIdentity(config.node_id, log_dirs.cluster_id, metadata_id)
+        self._observer = Observer(metadata, identity, environment.clock)
+        self._fetcher = MetadataFetcher(
+            self._observer,
+            config.controllers,
+            settings=PeerSettings(
+                f"raft-client-{config.node_id}", self._software_version, reconnect_backoff_max_ms=500
+            ),
+            network=environment.network,
+            scheduler=environment.scheduler,
+            failed=faults.stop_on_failure,
+        )
+        self._lifecycle = BrokerLifecycle(
+            _registration(config, endpoints, log_dirs, environment.chance.uuid()),
+            self.to_controller(),
+            environment.scheduler,
+            lambda: metadata.last_applied_offset,
+            Listening(
+                caught_up=self._is_registered.reached,
+                unfenced=self._is_unfenced.reached,
+                let_go=self._has_left.reached,
+                not_registered=self._not_registered,
+            ),
+            heartbeat_interval_ms=config.get_int("broker.heartbeat.interval.ms"),
+            registration_timeout_ms=config.get_int("initial.broker.registration.timeout.ms"),
+            cordoned=tuple,
+        )
+
+    # --- with the controller --------------------------------------------------------------------------------
+
+    def to_controller(self) -> ControllerChannel:
+        channel = ControllerChannel(
+            lambda: self._observer.leader,
+            PeerSettings(str(self._node_id), self._software_version),
+            self._environment.network,
+            self._environment.scheduler,
+        )
+        self._to_stop.append(channel.stop)
+        return channel
+
+    @cached_property
+    def forwarding(self) -> Forwarding:
+        return Forwarding(self.to_controller(), self._environment.scheduler)
+
+    @cached_property
+    def create_automatically(self) -> Create:
+        return TopicCreationRequests(self.to_controller()).create
+
+    def allocate_producer_ids(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
+        self._producer_ids.allocate(size, then)
+
+    @cached_property
+    def _producer_ids(self) -> ProducerIdRequests:
+        return ProducerIdRequests(self.to_controller(), self.incarnation)
+
+    @property
+    def incarnation(self) -> BrokerIncarnation:
+        """Once it is registered."""
+        return BrokerIncarnation(self._node_id, self._lifecycle.broker_epoch)
+
+    def assign(self, replica: tuple[bytes, int], directory_id: bytes, answered_later: AnsweredLater) -> bool:
+        """See `AssignDirectory`. What is on its way may be something else than the metadata says, and counts."""
+        if not self._assignments.is_on_its_way(replica) and self._is_known(replica, directory_id):
+            return True
+        self._assignments.assign(replica, Assignment(directory_id, partial(answered_later, None)))
+        return False
+
+    def _is_known(self, replica: tuple[bytes, int], directory_id: bytes) -> bool:
+        topic_id, index = replica
+        topic = self._image.topics_by_id.get(topic_id)
+        partition = None if topic is None else topic.partitions.get(index)
+        return (
+            partition is not None
+            and self._node_id in partition.replicas
+            and directory_of(partition, self._node_id) == directory_id
+        )
+
+    @cached_property
+    def _assignments(self) -> AssignmentsManager:
+        manager = AssignmentsManager(
+            lambda: self.incarnation, self._image, self.to_controller(), self._environment.scheduler
+        )
+        self._to_stop.append(manager.stop)
+        return manager
+
+    def losses(self, log_dirs: LogDirs, partitions: Partitions) -> DirectoryLosses:
+        """See `Cluster`."""
+        return ToldLosses(
+            self._node_id,
+            self._image,
+            log_dirs=log_dirs,
+            partitions=partitions,
+            lifecycle=self._lifecycle,
+            assign=lambda replica, directory_id: self.assign(replica, directory_id, lambda error: None),
+            scheduler=self._environment.scheduler,
+            timeout_ms=self._log_dir_failure_timeout_ms,
+            failed=self._faults.stop_on_failure,
+        )
+
+    # --- with other brokers ---------------------------------------------------------------------------------
+
+    def markers(self, own: Markers) -> Markers:
+        channels = MarkerChannels(self._node_id, self._image, own, self._channels("txn-marker-sender"))
+        self._to_stop.append(channels.stop)
+        return channels
+
+    def coordinators(self, partition_of: Callable[[str], int]) -> AskElsewhere:
+        channels = TransactionChannels(
+            self._node_id, self._image, partition_of, self._channels("add-partitions-manager")
+        )
+        self._to_stop.append(channels.stop)
+        return channels.ask
+
+    def following(self, partitions: Partitions) -> Callable[[TopicChanges], None]:
+        """See `Cluster`."""
+        fetchers = ReplicaFetchers(
+            self.incarnation,
+            self._image,
+            partitions,
+            listener_name=self._listener_name,
+            software_version=self._software_version,
+            environment=self._environment,
+            failed=self._faults.stop_on_failure,
+        )
+        self._to_stop.append(fetchers.stop)
+        return fetchers.follow
+
+    def _channels(self, purpose: str) -> Callable[..., BrokerChannels[Any]]:
+        return partial(
+            BrokerChannels,
+            self._image,
+            self._listener_name,
+            PeerSettings(f"broker-{self._node_id}-{purpose}", self._software_version),
+            self._environment.network,
+            self._environment.scheduler,
+        )
+
+    # --- coming and going -----------------------------------------------------------------------------------
+
+    async def join(self) -> BrokerIncarnation:
+        """Returns once the metadata is known up to this broker's registration. Raises StartError where no controller
+        registers it in time."""
+        self._fetcher.start()
+        self._lifecycle.start()
+        await self._is_registered.wait()
+        if self._refusal is not None:
+            raise StartError(self._refusal)
+        return self.incarnation
+
+    async def unfenced(self) -> None:
+        """The partitions are in their roles: returns once the controller lets clients come."""
+        self._lifecycle.ready()
+        await self._is_unfenced.wait()
+
+    async def leave(self) -> None:
+        """Returns once others lead what this broker led, or it isn't waited for."""
+        self._lifecycle.begin_controlled_shutdown()
+        await self._has_left.wait()
+
+    def stop(self) -> None:
+        """Nothing more is asked."""
+        self._lifecycle.stop()
+        self._fetcher.stop()
+        for stop in self._to_stop:
+            stop()
+
+    def _not_registered(self) -> None:
+        self._refusal = (
+            "no controller has registered this broker within initial.broker.registration.timeout.ms"
+        )
+        self._is_registered.reached()
+
+
+def _software_version() -> str:
+    """Of what is installed: others count by it who asks them (KIP-511)."""
+    try:
+        return version("barnabas")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _registration(
+    config: BrokerConfig, endpoints: Endpoints, log_dirs: LogDirs, incarnation_id: bytes
+) -> BrokerRegistrationRequest:
+    # claimed where all logs were closed cleanly: else this broker may have lost what it had acknowledged (KIP-966)
+    previous = {directory.broker_epoch for directory in log_dirs.all()}
+    return BrokerRegistrationRequest(
+        broker_id=config.node_id,
+        cluster_id=log_dirs.cluster_id,
+        incarnation_id=incarnation_id,
+        listeners=[
+            AdvertisedListener(name=name, host=host, port=port, security_protocol=PLAINTEXT)
+            for name, host, port in endpoints.all_advertised()
+        ],
+        features=[
+            SupportedFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in supported_features().items()
+        ],
+        rack=config.get_string("broker.rack"),
+        log_dirs=sorted(log_dirs.ids),
+        previous_broker_epoch=(previous.pop() or -1) if len(previous) == 1 else -1,
+    )

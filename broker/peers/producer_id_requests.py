@@ -1,0 +1,50 @@
+"""Blocks of producer ids, asked of a controller elsewhere (Kafka: `RPCProducerIdManager`)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error, KafkaError, error_name
+from protocol.messages.producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.controller.registration import BrokerIncarnation
+    from broker.peers.controller_channel import ToController
+    from protocol.wire.schema import Message
+
+log = logging.getLogger("barnabas.peers")
+
+
+class ProducerIdRequests:
+    """One at a time, as `ProducerIds` asks."""
+
+    def __init__(self, to_controller: ToController, broker: BrokerIncarnation) -> None:
+        self._to_controller = to_controller
+        self._broker = broker
+
+    def allocate(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
+        """`then` is told the first id of a new block of such a size, or a KafkaError where none is to be had."""
+
+        def answered(answer: Message | KafkaError) -> None:
+            then(_first_of(answer, size))
+
+        request = AllocateProducerIdsRequest(
+            broker_id=self._broker.node_id, broker_epoch=self._broker.broker_epoch
+        )
+        self._to_controller.ask(request, answered, timeout_ms=None)
+
+
+def _first_of(answer: Message | KafkaError, size: int) -> int | KafkaError:
+    if isinstance(answer, KafkaError):
+        refusal = answer
+    else:
+        assert isinstance(answer, AllocateProducerIdsResponse)
+        if not answer.error_code and answer.producer_id_len >= size:
+            return answer.producer_id_start
+        told = f"{error_name(answer.error_code)}, a block of {answer.producer_id_len}"
+        refusal = KafkaError(Error.UNKNOWN_SERVER_ERROR, told)
+    log.error("the controller gives out no producer ids: %s", refusal)
+    return refusal

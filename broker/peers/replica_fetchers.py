@@ -1,0 +1,131 @@
+"""All that this node fetches of others: for each leader one connection, and each partition with the leader it has.
+
+Source: `ReplicaFetcherManager`, `AbstractFetcherManager`, `ReplicaManager.applyLocalFollowersDelta`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.controller.listener_view import alive_node
+from broker.peers.peer import Peer, PeerSettings
+from broker.peers.replica_fetching import ReplicaFetching
+from broker.replicas.follower import Follower
+from broker.replicas.replica_fetcher import ReplicaFetcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.controller.image import ClusterImage, TopicChanges
+    from broker.controller.registration import BrokerIncarnation
+    from broker.environment.environment import Environment
+    from broker.network.endpoints import Address
+    from broker.replicas.partition import HostedTopic
+    from broker.replicas.partitions import Partitions
+    from broker.replicas.replication import PartitionKey
+
+
+class _OfLeader(NamedTuple):
+    address: Address
+    fetcher: ReplicaFetcher
+    fetching: ReplicaFetching
+
+
+class ReplicaFetchers:
+    """Of one node."""
+
+    def __init__(
+        self,
+        broker: BrokerIncarnation,
+        image: ClusterImage,
+        partitions: Partitions,
+        *,
+        listener_name: str,
+        software_version: str,
+        environment: Environment,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """`listener_name` is the one that brokers speak to each other by. `failed` is told of what the node has to stop
+        for."""
+        self._broker = broker
+        self._image = image
+        self._partitions = partitions
+        self._listener_name = listener_name
+        self._software_version = software_version
+        self._environment = environment
+        self._failed = failed
+        self._of_leaders: dict[int, _OfLeader] = {}
+        self._leader_ids: dict[PartitionKey, int] = {}
+        """Who leads what is followed here, whether or not that node can be reached."""
+
+    def follow(self, changes: TopicChanges) -> None:
+        """The partitions have the roles that the metadata gives them."""
+        for topic in changes.removed:
+            for index in topic.partitions:
+                self._forget((topic.topic_id, index))
+        for name in changes.touched:
+            hosted = self._partitions.by_name.get(name)
+            if hosted is not None:
+                self._follow_topic(hosted)
+        self._follow_leaders()
+
+    def stop(self) -> None:
+        """Nothing is fetched any more."""
+        for each in self._of_leaders.values():
+            each.fetching.stop()
+        self._of_leaders.clear()
+
+    def _follow_topic(self, hosted: HostedTopic) -> None:
+        for index in hosted.elsewhere:
+            self._forget((hosted.topic_id, index))
+        for index, partition in hosted.partitions.items():
+            key = hosted.topic_id, index
+            role = partition.role
+            if not isinstance(role, Follower) or role.leader_id < 0:
+                self._forget(key)
+                continue
+            if self._leader_ids.get(key) != role.leader_id:
+                self._forget(key)
+                self._leader_ids[key] = role.leader_id
+            of_leader = self._of_leaders.get(role.leader_id)
+            if of_leader is not None:
+                of_leader.fetcher.follow(hosted.topic_id, hosted.name, index, role)
+
+    def _forget(self, key: PartitionKey) -> None:
+        leader_id = self._leader_ids.pop(key, None)
+        of_leader = None if leader_id is None else self._of_leaders.get(leader_id)
+        if of_leader is not None:
+            of_leader.fetcher.forget(*key)
+
+    def _follow_leaders(self) -> None:
+        """Each at the address that it has now; those that aren't alive are left alone until they are."""
+        for leader_id in {*self._leader_ids.values()} | self._of_leaders.keys():
+            node = alive_node(self._image, leader_id, self._listener_name)
+            address = None if node is None else (node.host, node.port)
+            known = self._of_leaders.get(leader_id)
+            if known is not None and known.address != address:
+                known.fetching.stop()
+                del self._of_leaders[leader_id]
+                known = None
+            if known is None and address is not None:
+                known = self._begin(leader_id, address)
+            if known is not None:
+                known.fetching.wake()
+
+    def _begin(self, leader_id: int, address: Address) -> _OfLeader:
+        environment, node_id = self._environment, self._broker.node_id
+        fetcher = ReplicaFetcher(node_id, lambda: self._broker.broker_epoch, environment.clock)
+        for (topic_id, index), of in self._leader_ids.items():
+            hosted = self._partitions.by_id.get(topic_id)
+            partition = None if hosted is None else hosted.partitions.get(index)
+            if of == leader_id and partition is not None and isinstance(partition.role, Follower):
+                fetcher.follow(topic_id, partition.topic.name, index, partition.role)
+        peer = Peer(
+            *address,
+            PeerSettings(f"broker-{node_id}-fetcher-0", self._software_version),
+            environment.network,
+            environment.scheduler,
+        )
+        fetching = ReplicaFetching(fetcher, peer, environment.scheduler, self._failed)
+        self._of_leaders[leader_id] = found = _OfLeader(address, fetcher, fetching)
+        return found

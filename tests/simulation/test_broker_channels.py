@@ -1,0 +1,150 @@
+"""What is said to other brokers: together, one after the other, and to those that come back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from broker.controller.image import ClusterImage
+from broker.peers import broker_channels
+from broker.peers.broker_channels import BrokerChannels
+from broker.peers.peer import PeerSettings
+from protocol.errors import Error, KafkaError
+from protocol.messages import metadata_records as records
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.wire.schema import Message
+from tests.simulation.machine import Machine, World
+from tests.simulation.virtual_loop import VirtualLoop, run
+from tests.simulation.virtual_scheduler import NodeScheduler
+
+PORT = 9092
+ALIVE, FENCED, UNKNOWN = 1, 2, 3
+Told = tuple[list[str], Error | None]
+"""Items that were said together, and the error that they were answered with."""
+
+
+class Saying:
+    """Each item is the name of a topic, asked for with Metadata."""
+
+    def __init__(self, world: World) -> None:
+        image = ClusterImage()
+        for node_id in (ALIVE, FENCED):
+            end_points = [records.BrokerEndpoint(name="INTERNAL", host="localhost", port=PORT)]
+            image.apply(
+                records.RegisterBrokerRecord(
+                    broker_id=node_id, end_points=end_points, fenced=node_id == FENCED
+                )
+            )
+        scheduler = NodeScheduler(world.loop)
+        self.told: list[Told] = []
+        self.channels: BrokerChannels[str] = BrokerChannels(
+            image,
+            "INTERNAL",
+            PeerSettings("7", "1"),
+            world.network.of_node(scheduler),
+            scheduler,
+            request_of=lambda names: MetadataRequest(
+                topics=[MetadataRequestTopic(name=name) for name in names]
+            ),
+            answered=self._answered,
+        )
+
+    def _answered(self, names: Sequence[str], answer: Message | KafkaError) -> None:
+        if isinstance(answer, KafkaError):
+            self.told.append(([*names], answer.error))
+        else:
+            assert isinstance(answer, MetadataResponse)
+            assert {topic.name for topic in answer.topics} == {*names}
+            self.told.append(([*names], None))
+
+    def say(self, *names: str, to: int = ALIVE) -> None:
+        for name in names:
+            self.channels.say(to, name)
+
+    async def until_told(self, count: int) -> None:
+        while len(self.told) < count:
+            await asyncio.sleep(0.01)
+
+
+def test_what_comes_up_in_one_turn_or_meanwhile_goes_together_and_one_waits_for_the_other() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 1)
+        machine = Machine(world, "one", PORT)
+        assert await machine.start()
+        saying = Saying(world)
+        saying.say("a", "b")
+        await asyncio.sleep(0)
+        saying.say("c")
+        saying.say("d")
+        await saying.until_told(2)
+        assert saying.told == [(["a", "b"], None), (["c", "d"], None)]
+        saying.say("e")
+        await saying.until_told(3)
+        await machine.stop()
+
+    run(main)
+
+
+@pytest.mark.limit("broker.peers.broker_channels.MOST_SAID_AT_ONCE")
+def test_no_more_than_so_many_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_channels, "MOST_SAID_AT_ONCE", 2)
+
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 2)
+        machine = Machine(world, "one", PORT)
+        assert await machine.start()
+        saying = Saying(world)
+        saying.say("a", "b", "c", "d", "e")
+        await saying.until_told(3)
+        assert [names for names, _ in saying.told] == [["a", "b"], ["c", "d"], ["e"]]
+        await machine.stop()
+
+    run(main)
+
+
+@pytest.mark.parametrize("node_id", [FENCED, UNKNOWN])
+def test_of_one_that_is_not_alive_it_is_told_in_a_later_turn(node_id: int) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        saying = Saying(World(loop, 3))
+        saying.say("a", to=node_id)
+        assert saying.told == []
+        await saying.until_told(1)
+        assert saying.told == [(["a"], Error.NETWORK_EXCEPTION)]
+
+    run(main)
+
+
+def test_what_one_that_died_has_not_answered_is_told_and_the_next_goes_once_it_is_back() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 4)
+        saying = Saying(world)
+        saying.say("a")  # where nobody is
+        await saying.until_told(1)
+        machine = Machine(world, "one", PORT)
+        assert await machine.start()
+        saying.say("b")
+        await saying.until_told(2)
+        assert saying.told == [(["a"], Error.NETWORK_EXCEPTION), (["b"], None)]
+        await machine.stop()
+
+    run(main)
+
+
+def test_once_it_is_stopped_nobody_is_told() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 5)
+        machine = Machine(world, "one", PORT)
+        assert await machine.start()
+        saying = Saying(world)
+        saying.say("a")
+        saying.say("b", to=UNKNOWN)
+        await asyncio.sleep(0)
+        saying.channels.stop()
+        saying.say("c")
+        await asyncio.sleep(60)
+        assert saying.told == []
+        await machine.stop()
+
+    run(main)

@@ -1,0 +1,83 @@
+"""Which directory a replica is in, or goes to, and what the controller is told of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.controller.directory_ids import LOST, MIGRATING, UNASSIGNED
+from broker.controller.image import ClusterImage, PartitionImage
+from broker.controller.placement import Placement
+from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION
+from broker.disks.replica_directories import ReplicaDirectories
+from protocol.messages import metadata_records as records
+
+A, B, GONE = b"a" * 16, b"b" * 16, b"gone............"
+TOPIC_ID = b"the topic's id.."
+NODE = 7
+
+
+def place(
+    named: bytes,
+    *,
+    found: bytes | None = None,
+    offline: bool = False,
+    level: int = DIRECTORIES_SINCE,
+) -> tuple[str | None, list[bytes]]:
+    """The directory's name, and those that the controller is told."""
+    image = ClusterImage()
+    image.apply(records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level))
+    log_dirs: Any = SimpleNamespace(
+        online={A: "a", B: "b"}, ids=[A, B], offline_paths=["/c"] if offline else []
+    )
+    told: list[bytes] = []
+
+    def assign(replica: tuple[bytes, int], directory_id: bytes, answered_later: object) -> bool:
+        assert replica == (TOPIC_ID, 0)
+        told.append(directory_id)
+        return False
+
+    placement = Placement(NODE, [A, B])
+    placement.prefer("t", 0, B)
+    directories = ReplicaDirectories(
+        image, log_dirs, placement, assign, {} if found is None else {(TOPIC_ID, 0): found}
+    )
+    wanted = PartitionImage(
+        records.PartitionRecord(replicas=[3, NODE], isr=[3], leader=3, directories=[GONE, named])
+    )
+    name: Any = directories.directory_of("t", TOPIC_ID, 0, wanted)
+    return name, told
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_it_is_where_the_record_says_and_nobody_is_told(offline: bool) -> None:
+    assert place(A, offline=offline) == ("a", [])
+    assert place(A, found=A, offline=offline) == ("a", [])
+
+
+@pytest.mark.parametrize("named", [A, GONE, LOST, UNASSIGNED, MIGRATING])
+def test_a_folder_that_is_found_counts(named: bytes) -> None:
+    assert place(named, found=B) == ("b", [B])
+    assert place(named, found=B, offline=True) == ("b", [B])
+
+
+@pytest.mark.parametrize("named", [UNASSIGNED, MIGRATING])
+@pytest.mark.parametrize("offline", [False, True])
+def test_one_without_a_directory_goes_where_it_is_preferred(named: bytes, offline: bool) -> None:
+    assert place(named, offline=offline) == ("b", [B])
+
+
+@pytest.mark.parametrize("named", [GONE, LOST])
+def test_of_a_directory_that_isnt_there_it_goes_to_another_unless_it_may_come_back(named: bytes) -> None:
+    assert place(named) == ("b", [B])
+    assert place(named, offline=True) == (None, [])
+
+
+def test_a_folder_in_a_directory_that_has_failed_since_doesnt_count() -> None:
+    assert place(A, found=GONE) == ("a", [])
+
+
+def test_nobody_is_told_where_records_dont_name_directories() -> None:
+    assert place(MIGRATING, level=DIRECTORIES_SINCE - 1) == ("b", [])

@@ -1,0 +1,56 @@
+"""A cluster of three as node 1 knows it, and channels to the others that a test looks into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from broker.controller.image import NO_LEADER, ClusterImage
+from protocol.messages import metadata_records as records
+
+OWN, SECOND, THIRD = 1, 2, 3
+
+
+def cluster(topic: str, leaders: Sequence[int]) -> ClusterImage:
+    """With a topic whose partitions these brokers lead."""
+    image = ClusterImage()
+    topic_id = b"the topic's id.."
+    image.apply(records.TopicRecord(name=topic, topic_id=topic_id))
+    for index, leader in enumerate(leaders):
+        image.apply(
+            records.PartitionRecord(
+                partition_id=index,
+                topic_id=topic_id,
+                replicas=[OWN, SECOND, THIRD],
+                isr=[OWN, SECOND, THIRD] if leader != NO_LEADER else [SECOND],
+                leader=leader,
+                leader_epoch=1,
+                partition_epoch=1,
+                directories=[bytes(16)] * 3,
+            )
+        )
+    return image
+
+
+class Channels:
+    """What was said to whom, and how that is asked and answered."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[int, Any]] = []
+        self.request_of: Any = None
+        self.answered: Any = None
+        self.is_stopped = False
+
+    def __call__(self, *, request_of: Callable[..., Any], answered: Callable[..., Any]) -> Any:
+        self.request_of, self.answered = request_of, answered
+        return self
+
+    def say(self, node_id: int, item: Any) -> None:
+        self.said.append((node_id, item))
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def items(self, node_id: int) -> list[Any]:
+        """What was said to the node."""
+        return [item for said_to, item in self.said if said_to == node_id]

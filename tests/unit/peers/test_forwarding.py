@@ -1,0 +1,169 @@
+"""What clients ask of a controller elsewhere: the answer, in the client's version, and what becomes of no answer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.network.answers import CloseConnectionError
+from broker.network.forwarded_route import ForwardedRequest
+from broker.network.later import Later
+from broker.peers.forwarding import TIMEOUT_MS, ForwardedAnswer, Forwarding
+from broker.peers.forwarding_refusals import FORWARDED, refusal
+from broker.security.principal import ANONYMOUS
+from protocol.apis import APIS
+from protocol.errors import CodecError, Error, KafkaError
+from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from protocol.wire.codec import decode, encode
+from protocol.wire.error_codes import error_codes
+from tests.support.controller_channel import Channel, Timers
+
+HEADER = b"the header"
+CREATE_TOPICS, ELECT_LEADERS = 19, 43
+DECIDED = sorted(key for key in FORWARDED if APIS[key].family)
+"""Those whose messages are known here."""
+
+
+def context(api_key: int, version: int, correlation_id: int = 7) -> Any:
+    return SimpleNamespace(
+        api_key=api_key,
+        api_version=version,
+        correlation_id=correlation_id,
+        principal=ANONYMOUS,
+        peer_host="127.0.0.1",
+    )
+
+
+class Forwarded:
+    def __init__(self) -> None:
+        self.channel, self.timers = Channel(), Timers()
+        self.forwarding = Forwarding(self.channel, self.timers)
+
+    def ask(self, request: Any, version: int, api_key: int = CREATE_TOPICS) -> Any:
+        data = HEADER + bytes(encode(request, version))
+        return self.forwarding.forward(context(api_key, version), ForwardedRequest(data, len(HEADER)))
+
+
+def topics(*names: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=[CreatableTopic(name=name) for name in names])
+
+
+def result(later: Any) -> Any:
+    assert isinstance(later, Later)
+    later.when_answered(lambda: None)
+    return later.result()
+
+
+def refused(answer: ForwardedAnswer, api_key: int, version: int) -> Any:
+    data = memoryview(answer.data)
+    assert bytes(data[:4]) == (7).to_bytes(4, "big")
+    body_at = 5 if APIS[api_key].response_header_version(version) else 4
+    return decode(APIS[api_key].response, version, data, body_at)
+
+
+def test_the_controller_gets_the_request_as_it_came_and_the_client_its_answer() -> None:
+    node = Forwarded()
+    answer = node.ask(topics("t"), 7)
+    asked = node.channel.request
+    assert isinstance(asked, EnvelopeRequest)
+    assert bytes(asked.request_data) == HEADER + bytes(encode(topics("t"), 7))
+    assert bytes(asked.client_host_address) == bytes([127, 0, 0, 1])
+    assert node.channel.timeout_ms == TIMEOUT_MS
+    node.channel.answer(EnvelopeResponse(response_data=b"told"))
+    assert result(answer).data == b"told"
+
+
+def test_one_is_asked_after_the_other_and_none_for_who_has_gone() -> None:
+    node = Forwarded()
+    first, second, third = (node.ask(topics(name), 7) for name in "abc")
+    second.abandon(lambda error: None)
+    node.channel.answer(EnvelopeResponse(response_data=b"first"))
+    assert b"c" in bytes(node.channel.request.request_data)
+    node.channel.answer(EnvelopeResponse(response_data=b"third"))
+    assert not node.channel.is_busy
+    assert (result(first).data, result(third).data) == (b"first", b"third")
+
+
+def test_each_waits_for_a_minute_from_when_it_came() -> None:
+    node = Forwarded()
+    node.ask(topics("a"), 7)
+    node.timers.now_s = 20.0
+    node.ask(topics("b"), 7)
+    node.timers.now_s = 60.0
+    node.channel.answer(KafkaError(Error.REQUEST_TIMED_OUT))
+    assert node.channel.timeout_ms == 20_000
+    node.ask(topics("c"), 7)
+    node.timers.now_s = 125.0
+    node.channel.answer(KafkaError(Error.REQUEST_TIMED_OUT))
+    assert node.channel.timeout_ms == 0
+
+
+@pytest.mark.parametrize("version", [5, 7])
+@pytest.mark.parametrize(
+    ("told", "error"),
+    [
+        (KafkaError(Error.REQUEST_TIMED_OUT), Error.REQUEST_TIMED_OUT),
+        (KafkaError(Error.UNSUPPORTED_VERSION), Error.UNKNOWN_SERVER_ERROR),
+        (EnvelopeResponse(error_code=int(Error.CLUSTER_AUTHORIZATION_FAILED)), Error.UNKNOWN_SERVER_ERROR),
+        (EnvelopeResponse(), Error.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_the_controller_cant_be_asked_is_refused(told: Any, error: Error, version: int) -> None:
+    node = Forwarded()
+    answer = node.ask(topics("a", "b"), version)
+    node.channel.answer(told)
+    found = refused(result(answer), CREATE_TOPICS, version)
+    assert [(each.name, each.error_code) for each in found.topics] == [("a", error), ("b", error)]
+
+
+def test_a_version_that_the_controller_doesnt_know_closes_the_connection() -> None:
+    node = Forwarded()
+    answer = node.ask(topics("a"), 7)
+    node.channel.answer(EnvelopeResponse(error_code=int(Error.UNSUPPORTED_VERSION)))
+    with pytest.raises(CloseConnectionError):
+        result(answer)
+
+
+def test_nonsense_that_cant_be_refused_closes_the_connection_and_keeps_nobody_waiting() -> None:
+    node = Forwarded()
+    nonsense = node.forwarding.forward(context(CREATE_TOPICS, 7), ForwardedRequest(HEADER + b"\xff" * 9, 10))
+    behind = node.ask(topics("a"), 7)
+    node.channel.answer(EnvelopeResponse(error_code=int(Error.INVALID_REQUEST)))
+    with pytest.raises(CodecError):
+        result(nonsense)
+    node.channel.answer(EnvelopeResponse(response_data=b"told"))
+    assert result(behind).data == b"told"
+
+
+def filled(cls: Any, version: int) -> Any:
+    """A message with one entry in each list that this version has."""
+    present = [field for field in cls.FIELDS if field.in_version(version)]
+    return cls(
+        **{field.name: _value(field, version) for field in present if field.kind in ("array", "string")}
+    )
+
+
+def _value(field: Any, version: int) -> Any:
+    if field.kind == "string":
+        return "a"
+    element = field.element
+    if isinstance(element, type):
+        return [filled(element, version)]
+    return ["a"] if element == "string" else [1]
+
+
+@pytest.mark.parametrize("api_key", DECIDED)
+def test_each_api_has_a_refusal_in_each_version(api_key: int) -> None:
+    api = APIS[api_key]
+    for version in range(api.min_version, api.max_version + 1):
+        request = decode(api.request, version, encode(filled(api.request, version), version))
+        answer = refusal(api_key, version, request, Error.REQUEST_TIMED_OUT)
+        assert answer is not None
+        told = decode(api.response, version, encode(answer, version))
+        codes = [*error_codes(told)]
+        if (api_key, version) == (ELECT_LEADERS, 0):
+            codes.remove(Error.NONE)  # of the whole, which this version has none of
+        assert {*codes} == {Error.REQUEST_TIMED_OUT}, version
