@@ -20,18 +20,18 @@ KAFKAS, OURS = 1, 2
 # Each broker goes by its own settings until these topics are there: they have to be the same.
 INTERNAL = {
     "offsets.topic.num.partitions": 4,
-    "offsets.topic.replication.factor": 1,
+    "offsets.topic.replication.factor": 2,
     "transaction.state.log.num.partitions": 4,
-    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.replication.factor": 2,
     "transaction.state.log.min.isr": 1,
 }
 
 
 @contextmanager
-def kafka_that_is_joined(folder: Path) -> Iterator[ApacheKafka]:
+def kafka_that_is_joined(folder: Path, *more: str) -> Iterator[ApacheKafka]:
     need_apache_kafka()
     settings = [f"{name}={value}" for name, value in INTERNAL.items()]
-    with apache_kafka.running(folder, *settings) as kafka:
+    with apache_kafka.running(folder, *settings, *more) as kafka:
         yield kafka
 
 
