@@ -110,11 +110,14 @@ def _response(outcomes: Outcomes) -> RequestSteps[AlterClientQuotasResponse]:
     response = AlterClientQuotasResponse()
     pause = Pause(PER_TURN)
     for entity, refusal in outcomes.items():
-        if pause.is_due(1 + len(entity)):
-            yield None
+        parts = []
+        for kind, name in sorted(entity):
+            if pause.is_due():
+                yield None
+            parts.append(EntityData(entity_type=kind, entity_name=name))
         response.entries.append(
             AlterEntryResult(
-                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in sorted(entity)],
+                entity=parts,
                 error_code=Error.NONE if refusal is None else refusal.error,
                 error_message=None if refusal is None else refusal.message,
             )

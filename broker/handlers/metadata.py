@@ -10,7 +10,7 @@ answered Kafka before KRaft; its answer is UNKNOWN_TOPIC_OR_PARTITION now (see G
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from broker.controller.image import NO_LEADER, PartitionImage, TopicImage
 from broker.controller.listener_view import ListenerView
@@ -23,6 +23,7 @@ from broker.security.authorizer import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, 
 from protocol.errors import Error
 from protocol.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -236,18 +237,27 @@ def _answer(topics: _Topics, cluster: _Cluster, request: MetadataRequest) -> Req
     else:
         if version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
             return _error(request, Error.INVALID_REQUEST)
-        by_id = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
+        by_id: dict[bytes, None] = {}
+        by_name: dict[str | None, None] = {}
+
+        def sort_out(some: Sequence[MetadataRequestTopic]) -> None:
+            for topic in some:
+                if topic.topic_id != ZERO_UUID:
+                    by_id[topic.topic_id] = None
+                else:
+                    by_name[topic.name] = None
+
+        yield from in_turns(asked, sort_out)
         if by_id:
             found = yield from topics.by_id([*by_id])
+        elif None in by_name:
+            return _error(request, Error.UNKNOWN_SERVER_ERROR)
         else:
-            names = [*dict.fromkeys(topic.name for topic in asked)]
-            if None in names:
-                return _error(request, Error.UNKNOWN_SERVER_ERROR)
             create = request.allow_auto_topic_creation and cluster.config.get_boolean(
                 "auto.create.topics.enable"
             )
-            named = [name for name in names if name is not None]
-            found = yield from topics.by_name(named, create=create)
+            names = cast("Sequence[str]", [*by_name])
+            found = yield from topics.by_name(names, create=create)
     response = MetadataResponse(
         cluster_id=cluster.cluster_id, controller_id=cluster.controller_id, brokers=[]
     )
