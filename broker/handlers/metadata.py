@@ -82,12 +82,16 @@ class _Topics(NamedTuple):
                 yield None
         return found
 
-    def by_name(self, names: Sequence[str], *, create: bool) -> RequestSteps[_Described]:
-        """What is missing is created, a portion at a time, and told once that is committed: whoever is told of it finds
-        it there."""
+    def by_name(self, asked: Sequence[MetadataRequestTopic], *, create: bool) -> RequestSteps[_Described]:
+        """All have a name, and each name counts once. What is missing is created, a portion at a time, and told once
+        that is committed: whoever is told of it finds it there."""
         found, pause = _Described(), Pause(PARTITIONS_PER_TURN)
-        for some in portions(names):
-            missing = yield from self._find_by_name(some, found, pause)
+        seen: set[str | None] = set()
+        for some in portions(asked):
+            new = dict.fromkeys(topic.name for topic in some if topic.name not in seen)
+            seen.update(new)
+            names = cast("Sequence[str]", [*new])
+            missing = yield from self._find_by_name(names, found, pause)
             if missing and create:
                 missing = yield from self._create(missing, found)
             self._tell_missing(missing, found)
@@ -237,27 +241,22 @@ def _answer(topics: _Topics, cluster: _Cluster, request: MetadataRequest) -> Req
     else:
         if version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
             return _error(request, Error.INVALID_REQUEST)
-        by_id: dict[bytes, None] = {}
-        by_name: dict[str | None, None] = {}
-
-        def sort_out(some: Sequence[MetadataRequestTopic]) -> None:
-            for topic in some:
-                if topic.topic_id != ZERO_UUID:
-                    by_id[topic.topic_id] = None
-                else:
-                    by_name[topic.name] = None
-
-        yield from in_turns(asked, sort_out)
-        if by_id:
-            found = yield from topics.by_id([*by_id])
-        elif None in by_name:
+        if any(topic.topic_id != ZERO_UUID for topic in asked):
+            ids: dict[bytes, None] = {}
+            yield from in_turns(
+                asked,
+                lambda some: ids.update(
+                    (topic.topic_id, None) for topic in some if topic.topic_id != ZERO_UUID
+                ),
+            )
+            found = yield from topics.by_id([*ids])
+        elif any(topic.name is None for topic in asked):
             return _error(request, Error.UNKNOWN_SERVER_ERROR)
         else:
             create = request.allow_auto_topic_creation and cluster.config.get_boolean(
                 "auto.create.topics.enable"
             )
-            names = cast("Sequence[str]", [*by_name])
-            found = yield from topics.by_name(names, create=create)
+            found = yield from topics.by_name(asked, create=create)
     response = MetadataResponse(
         cluster_id=cluster.cluster_id, controller_id=cluster.controller_id, brokers=[]
     )
