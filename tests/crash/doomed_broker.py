@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from storage.disk_files import DiskFiles
 from storage.files import FaultHook
@@ -87,8 +88,8 @@ def ask_before_each_operation(hook: FaultHook) -> None:
     """Of each node's files that this process makes from here on."""
     make = DiskFiles.__init__
 
-    def make_with_hook(files: DiskFiles) -> None:
-        make(files)
+    def make_with_hook(files: DiskFiles, *given: Any) -> None:
+        make(files, *given)
         files.set_fault_hook(hook)
 
     DiskFiles.__init__ = make_with_hook  # type: ignore[method-assign]
