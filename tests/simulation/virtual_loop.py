@@ -58,3 +58,6 @@ def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, R]]) -> R:
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+        loop.set_exception_handler(
+            None
+        )  # or who keeps the loop's time would keep the whole world of its handler

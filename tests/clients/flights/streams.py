@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +41,7 @@ OUTPUT_PARTITIONS = 2
 LATE_S = 0.2
 LATE_WITH_ALL_S = 3.0
 PATIENCE_S = 60.0
+OPEN_PATIENCE_S = 2.0
 SETTINGS = {
     "num.stream.threads": 2,
     "commit.interval.ms": 500,
@@ -131,6 +132,7 @@ def run(
             send(bootstrap, FLIGHTS, flights[number :: kills + 1], "lz4", PARTITIONS)
             written = _wait_until_it_writes(bootstrap, application)
             time.sleep(chance.random() * late_s)
+            _wait_for_an_open_transaction(bootstrap)
             if number == kills // 2:
                 server.kill()
                 server.start()
@@ -207,16 +209,26 @@ def purged(bootstrap: str) -> int:
 
 
 def _wait_until_it_writes(bootstrap: str, application: Application) -> int:
-    """How much the outputs hold by then, that of open transactions too."""
+    """How much of the outputs is committed by then."""
     with closing(_reader(bootstrap, READ_COMMITTED)) as reader:
+        before = _end(reader)
+        until(lambda: application.is_running and _end(reader) > before, "the application writes", PATIENCE_S)
+        return _end(reader)
 
-        def written() -> int:
-            ends = (reader.get_watermark_offsets(each, timeout=PATIENCE_S)[1] for each in _outputs())
-            return sum(ends)
 
-        before = written()
-        until(lambda: application.is_running and written() > before, "the application writes", PATIENCE_S)
-        return written()
+def _wait_for_an_open_transaction(bootstrap: str) -> None:
+    """For a moment: where all that was fed is committed none is going to come."""
+    with (
+        closing(_reader(bootstrap, READ_COMMITTED)) as committed,
+        closing(_reader(bootstrap, READ_UNCOMMITTED)) as all_,
+        suppress(AssertionError),
+    ):
+        until(lambda: _end(all_) > _end(committed), "a transaction is open", OPEN_PATIENCE_S)
+
+
+def _end(reader: Consumer) -> int:
+    """Of the outputs together, as far as the reader sees them."""
+    return sum(reader.get_watermark_offsets(each, timeout=PATIENCE_S)[1] for each in _outputs())
 
 
 def wait_until_all_is_there(bootstrap: str, count: int, application: Application) -> None:
