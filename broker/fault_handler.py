@@ -48,6 +48,16 @@ class FaultHandler:
             self.failure = error
 
 
+async def either(one: asyncio.Event, other: asyncio.Event) -> None:
+    """Returns once one of them is set."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in (one, other)]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
+
+
 class Milestone:
     """What a start or a stop waits for, unless the node has to stop before."""
 
@@ -61,13 +71,7 @@ class Milestone:
 
     async def wait(self) -> None:
         """Raises what the node has to stop for."""
-        reached = asyncio.ensure_future(self._is_reached.wait())
-        stopped = asyncio.ensure_future(self._faults.stopped.wait())
-        try:
-            await asyncio.wait([reached, stopped], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            reached.cancel()
-            stopped.cancel()
+        await either(self._is_reached, self._faults.stopped)
         if not self._is_reached.is_set():
             assert self._faults.failure is not None
             raise self._faults.failure

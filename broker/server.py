@@ -168,7 +168,6 @@ class Server:
         )
         self.cleaner = LogCleaner(config, self.partitions, opened.environment)
         self.moves = LogDirMoves(
-            self.node_id,
             self.log_dirs,
             self.partitions,
             self.cluster.assign,

@@ -128,7 +128,8 @@ async def _control(
     begin_run(log_dirs)
     _lead(config, environment, metadata)
     placement = Placement(config.node_id, log_dirs.ids, log_dirs.is_cordoned)
-    folders, moves, any_failed = _find_replicas(environment, log_dirs, metadata)
+    folders, moves = _find_replicas(environment, log_dirs, metadata)
+    any_failed = bool(log_dirs.offline_paths)
     corrected = assigned_directories.corrections(
         metadata.image, placement.node_id, folders, log_dirs.ids, any_failed, placement.directory
     )
@@ -156,7 +157,7 @@ async def _join(
     )
     try:
         incarnation = await joined.join()
-        folders, moves, _ = _find_replicas(environment, log_dirs, metadata)
+        folders, moves = _find_replicas(environment, log_dirs, metadata)
     except BaseException:
         joined.stop()
         raise
@@ -264,17 +265,16 @@ def _lead(config: BrokerConfig, environment: Environment, metadata: MetadataLog)
 
 def _find_replicas(
     environment: Environment, log_dirs: LogDirs, metadata: MetadataLog
-) -> tuple[FoldersFound, MovesFound, bool]:
+) -> tuple[FoldersFound, MovesFound]:
     """Where a partition's folder is, counts; what is no partition of ours is set aside. Returns with them the moves
-    between directories that were under way, and whether a directory can't be used."""
+    between directories that were under way."""
     image, new_name = metadata.image, environment.chance.folder_name
-    any_failed = bool(log_dirs.offline_paths)
     found = find_folders(image, log_dirs.online, new_name)
-    moves = settle_moves(image, log_dirs.online, found, any_failed, new_name)
+    moves = settle_moves(image, log_dirs.online, found, bool(log_dirs.offline_paths), new_name)
     by_id = {
         (image.topics[topic].topic_id, index): directory_id for (topic, index), directory_id in found.items()
     }
-    return by_id, moves, any_failed
+    return by_id, moves
 
 
 def _register(

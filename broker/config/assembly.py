@@ -56,11 +56,6 @@ def assemble(
         # An address that is advertised is one that others connect to: listen where Kafka would.
         static["listeners"] = Setting(_KAFKAS_LISTENERS, "the default with advertised.listeners")
     _check_values(static, warnings)
-    if joins_a_cluster(static) and not {"node.id", "broker.id"} & {*static}:
-        roles = static["process.roles"]
-        raise UsageError(
-            f"{roles.origin}: process.roles={roles.value}: a broker of a cluster has a node.id of its own"
-        )
     for name in SHOWN_AS_GIVEN:
         if name == "node.id" and "broker.id" in static:
             static.setdefault(name, static["broker.id"])
@@ -189,6 +184,11 @@ def _check_values(static: Layer, warnings: list[str]) -> None:
             warnings.append(
                 f"{setting.origin}: process.roles=broker: this node is its own controller all the same"
             )
+    if joins and not {"node.id", "broker.id"} & {*static}:
+        roles = static["process.roles"]
+        raise UsageError(
+            f"{roles.origin}: process.roles={roles.value}: a broker of a cluster has a node.id of its own"
+        )
 
 
 def _refuse(name: str, setting: Setting, text: str) -> None:

@@ -28,6 +28,22 @@ def is_online(partition: PartitionImage, node_id: int, online: Collection[bytes]
     return directory_id in (UNASSIGNED, MIGRATING) or directory_id in online
 
 
+def actual_directory(
+    named: bytes,
+    found: bytes | None,
+    online: Collection[bytes],
+    any_failed: bool,
+    choose: Callable[[], bytes],
+) -> bytes | None:
+    """Where a replica is, or goes to: the directory that it has a folder in, else the one that the record names, else,
+    where that is gone for good or none was named, the one of `choose`. None where it may be in one that is offline."""
+    if found is not None:
+        return found
+    if named in online:
+        return named
+    return choose() if named in (UNASSIGNED, MIGRATING) or not any_failed else None
+
+
 def corrections(
     image: ClusterImage,
     node_id: int,
@@ -49,13 +65,7 @@ def corrections(
             if node_id not in partition.replicas:
                 continue
             named = directory_of(partition, node_id)
-            actual = found.get((topic.topic_id, index))
-            if (
-                actual is None
-                and named not in online
-                and (named in (UNASSIGNED, MIGRATING) or not any_failed)
-            ):
-                actual = choose()
+            actual = actual_directory(named, found.get((topic.topic_id, index)), online, any_failed, choose)
             if actual is not None and actual != named:
                 decided.append(_assigned(topic.topic_id, index, partition, node_id, actual))
     return decided

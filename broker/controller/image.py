@@ -214,6 +214,11 @@ class ClusterImage:
         key = collision_key(name)
         return [] if key is None else [*self._names_by_key.get(key, ())]
 
+    def partition_of(self, topic_id: bytes, index: int) -> PartitionImage | None:
+        """By the topic's id; None where there is no such topic or partition."""
+        topic = self.topics_by_id.get(topic_id)
+        return None if topic is None else topic.partitions.get(index)
+
     def config_of_topic(self, name: str) -> Mapping[str, str]:
         return self.configs.get((TOPIC_RESOURCE, name), {})
 

@@ -46,7 +46,6 @@ class LogDirFailures:
         self._partitions = partitions
         self._moves = moves
         self._losses = losses
-        self.record = losses.record
 
     def start(
         self,
@@ -75,3 +74,7 @@ class LogDirFailures:
             self._log_dirs.lose(directory)
             self._losses.lost(directory_id, stayed)
         self.record()
+
+    def record(self) -> None:
+        """See `DirectoryLosses`."""
+        self._losses.record()

@@ -42,7 +42,6 @@ class LogDirMoves:
 
     def __init__(
         self,
-        node_id: int,
         log_dirs: LogDirs,
         partitions: Partitions,
         assign: AssignDirectory,
@@ -52,7 +51,6 @@ class LogDirMoves:
         chance: Chance,
         max_bytes_per_s: Callable[[], int],
     ) -> None:
-        self._node_id = node_id
         self._log_dirs = log_dirs
         self._partitions = partitions
         self._assign = assign

@@ -6,10 +6,10 @@ Source: `Partition.createLogInAssignedDirectoryId`, `LogManager.getOrCreateLog`,
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.assigned_directories import directory_of
-from broker.controller.directory_ids import MIGRATING, UNASSIGNED
+from broker.controller.assigned_directories import actual_directory, directory_of
 from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION
 
 if TYPE_CHECKING:
@@ -46,14 +46,16 @@ class ReplicaDirectories:
         """None where it may be in one that is offline. Raises what `AssignDirectory` raises."""
         online = self._log_dirs.online
         named = directory_of(wanted, self._placement.node_id)
-        actual = self._found.get((topic_id, index))
-        if actual is None or actual not in online:
-            if named in online:
-                actual = named
-            elif named in (UNASSIGNED, MIGRATING) or not self._log_dirs.offline_paths:
-                actual = self._placement.directory_of(topic, index)
-            else:
-                return None
+        found = self._found.get((topic_id, index))
+        actual = actual_directory(
+            named,
+            found if found in online else None,
+            online,
+            bool(self._log_dirs.offline_paths),
+            partial(self._placement.directory_of, topic, index),
+        )
+        if actual is None:
+            return None
         if actual != named and self._image.features.get(METADATA_VERSION, 0) >= DIRECTORIES_SINCE:
             self._assign((topic_id, index), actual, lambda error: None)
         return online[actual]

@@ -33,7 +33,7 @@ SHORT_TOPICS = 20
 SHORT_PARTITIONS = 1_000
 
 # Size, correlation id, and in a flexible version that there are no tagged fields.
-_HEAD = struct.Struct(">ii")
+SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
 _FLEXIBLE_HEAD = struct.Struct(">iix")
 _SIZE_BYTES = 4  # the size doesn't count itself
 
@@ -76,7 +76,9 @@ class Route:
             self.short_bytes = LIST_BYTES
         self.encode: Callable[[Any, list[Any]], None] = self._encode_first
         self.handle: Callable[..., Any] = module.handle
-        self.head = _HEAD if api.response_header_version(api_version) == 0 else _FLEXIBLE_HEAD
+        self.head = (
+            SIZE_AND_CORRELATION_ID if api.response_header_version(api_version) == 0 else _FLEXIBLE_HEAD
+        )
 
     def _encode_first(self, response: Any, chunks: list[Any]) -> None:
         """Encoders take 2 ms to compile, so that each is once it is needed."""

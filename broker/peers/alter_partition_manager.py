@@ -172,11 +172,11 @@ def _refusal_of_all(answer: Message | KafkaError) -> Error:
     if isinstance(answer, KafkaError):
         return answer.error
     assert isinstance(answer, AlterPartitionResponse)
-    return _error(answer.error_code)
+    return error_of(answer.error_code)
 
 
 def _outcome(altered: AlteredPartition) -> LeaderAndIsr | KafkaError:
-    error = _error(altered.error_code)
+    error = error_of(altered.error_code)
     if error is not Error.NONE:
         return KafkaError(error)
     if altered.leader_recovery_state not in _RECOVERY_STATES:
@@ -190,7 +190,3 @@ def _outcome(altered: AlteredPartition) -> LeaderAndIsr | KafkaError:
         altered.leader_recovery_state,
         altered.partition_epoch,
     )
-
-
-def _error(code: int) -> Error:
-    return error_of(code)

@@ -153,9 +153,7 @@ class AssignmentsManager:
         """Out of those that are ready, at most a request's. What is left out counts, so that a turn has an end."""
         for replica in [*self._ready][:MAX_ASSIGNMENTS_PER_REQUEST]:
             assignment = self._ready.pop(replica)
-            topic_id, index = replica
-            topic = self._image.topics_by_id.get(topic_id)
-            partition = None if topic is None else topic.partitions.get(index)
+            partition = self._image.partition_of(*replica)
             if partition is not None and node_id in partition.replicas:
                 yield replica, assignment
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.network.answers import CloseConnectionError
 from broker.network.forwarded_route import ForwardedRequest, ForwardedRoute
@@ -61,7 +61,7 @@ class Forwarding:
         """That of a version of an API that the controller decides; None for another API."""
         if api_key not in FORWARDED:
             return None
-        return cast("Route", ForwardedRoute(api_version, self.forward, ForwardedAnswer))
+        return ForwardedRoute(api_version, self.forward, ForwardedAnswer)
 
     def forward(
         self, context: RequestContext, request: ForwardedRequest
@@ -96,25 +96,21 @@ class Forwarding:
 
 
 def _tell(later: Later[ForwardedAnswer], waiting: _Waiting, answer: Message | KafkaError) -> None:
-    error = Error.NONE
+    error = Error.UNKNOWN_SERVER_ERROR
     if isinstance(answer, KafkaError):
-        error = (
-            Error.REQUEST_TIMED_OUT if answer.error is Error.REQUEST_TIMED_OUT else Error.UNKNOWN_SERVER_ERROR
-        )
+        if answer.error is Error.REQUEST_TIMED_OUT:
+            error = answer.error
     else:
         assert isinstance(answer, EnvelopeResponse)
         if answer.error_code == Error.UNSUPPORTED_VERSION:
             # the controller is another one by now, and the client has to find out what it knows
             later.fail(CloseConnectionError("the controller doesn't know this version of the request"))
             return
-        if answer.error_code:
-            log.warning("the controller refuses what is forwarded: %s", error_name(answer.error_code))
-            error = Error.UNKNOWN_SERVER_ERROR
-        elif answer.response_data:
+        if not answer.error_code and answer.response_data:
             later.reply(ForwardedAnswer(answer.response_data))
             return
-        else:
-            error = Error.UNKNOWN_SERVER_ERROR
+        if answer.error_code:
+            log.warning("the controller refuses what is forwarded: %s", error_name(answer.error_code))
     try:
         refused = _refusal(waiting, error)
     except CodecError as nonsense:

@@ -148,9 +148,7 @@ class JoinedCluster:
         return False
 
     def _is_known(self, replica: tuple[bytes, int], directory_id: bytes) -> bool:
-        topic_id, index = replica
-        topic = self._image.topics_by_id.get(topic_id)
-        partition = None if topic is None else topic.partitions.get(index)
+        partition = self._image.partition_of(*replica)
         return (
             partition is not None
             and self._node_id in partition.replicas

@@ -16,6 +16,7 @@ from protocol.messages.transactions_admin import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from protocol.topic_partition import indexes_by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,7 +88,7 @@ def _request_of(sent: Sequence[_Sent]) -> WriteTxnMarkersRequest:
                 transaction_result=each.marker.commit,
                 topics=[
                     WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
-                    for name, indexes in _by_topic(each.partitions).items()
+                    for name, indexes in indexes_by_topic(each.partitions).items()
                 ],
                 coordinator_epoch=each.marker.coordinator_epoch,
                 transaction_version=each.marker.transaction_version,
@@ -95,13 +96,6 @@ def _request_of(sent: Sequence[_Sent]) -> WriteTxnMarkersRequest:
             for each in sent
         ]
     )
-
-
-def _by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = defaultdict(list)
-    for name, index in partitions:
-        found[name].append(index)
-    return found
 
 
 def _answered(sent: Sequence[_Sent], answer: Message | KafkaError) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from broker.controller.controller import Controller
     from broker.controller.image import TopicChanges
+    from broker.controller.own_assignments import AnsweredLater
     from broker.controller.partition_terms import OwnSettings
     from broker.controller.registration import BrokerIncarnation
     from broker.disks.failures import DirectoryLosses
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from broker.peers.controller_channel import ToController
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
+    from protocol.errors import KafkaError
 
 
 class OwnCluster:
@@ -40,8 +42,16 @@ class OwnCluster:
         self._scheduler = scheduler
         self._settings = settings
         self._broker = broker
-        self.assign = OwnAssignments(controller, broker.node_id).assign
-        self.allocate_producer_ids = ProducerIdBlocks(controller, broker).allocate
+        self._assignments = OwnAssignments(controller, broker.node_id)
+        self._producer_ids = ProducerIdBlocks(controller, broker)
+
+    def allocate_producer_ids(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
+        """See `Cluster`."""
+        self._producer_ids.allocate(size, then)
+
+    def assign(self, replica: tuple[bytes, int], directory_id: bytes, answered_later: AnsweredLater) -> bool:
+        """See `AssignDirectory`."""
+        return self._assignments.assign(replica, directory_id, answered_later)
 
     def losses(self, log_dirs: LogDirs, partitions: Partitions) -> DirectoryLosses:
         return RecordedLosses(self._broker, log_dirs, partitions, self._controller)

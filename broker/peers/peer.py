@@ -59,8 +59,6 @@ class PeerSettings:
     reconnect_backoff_max_ms: int = 50
     """Kafka's brokers take 50, its Raft channel 500. (Theirs differ by up to a fifth from attempt to attempt.)"""
     idle_ms: int = 600_000
-    asks_versions: bool = True
-    """Replica fetchers don't: the version of the metadata says which ones they use."""
 
 
 class Peer:
@@ -158,11 +156,7 @@ class Peer:
             self._failed(str(error))
 
     def _connected(self) -> None:
-        if self._settings.asks_versions:
-            self._ask_versions(ApiVersionsRequest.VERSIONS[1])
-        else:
-            self._failures = 0
-            self._send()
+        self._ask_versions(ApiVersionsRequest.VERSIONS[1])
 
     def _ask_versions(self, version: int) -> None:
         self.state = PeerState.ASKING_VERSIONS

@@ -53,8 +53,7 @@ class ToldLosses:
         """Kafka takes the whole directory offline. Here a replica alone that can't be opened is said to be in none."""
         online = self._log_dirs.ids
         for topic_id, index in self._partitions.offline():
-            topic = self._image.topics_by_id.get(topic_id)
-            partition = None if topic is None else topic.partitions.get(index)
+            partition = self._image.partition_of(topic_id, index)
             if partition is not None and directory_of(partition, self._node_id) in online:
                 self._assign((topic_id, index), LOST)
 

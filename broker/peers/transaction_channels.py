@@ -6,7 +6,6 @@ Source: `AddPartitionsToTxnManager`; AddPartitionsToTxn v4, v5.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.image import NO_LEADER
@@ -18,6 +17,7 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from protocol.topic_partition import indexes_by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,19 +85,12 @@ def _request_of(asked: Sequence[_Asked]) -> AddPartitionsToTxnRequest:
                 verify_only=each.verify_only,
                 topics=[
                     AddPartitionsToTxnTopic(name=name, partitions=indexes)
-                    for name, indexes in _by_topic(each.partitions).items()
+                    for name, indexes in indexes_by_topic(each.partitions).items()
                 ],
             )
             for each in asked
         ]
     )
-
-
-def _by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = defaultdict(list)
-    for name, index in partitions:
-        found[name].append(index)
-    return found
 
 
 def _answered(asked: Sequence[_Asked], answer: Message | KafkaError) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.environment.computing import SWITCH_INTERVAL_S
 from broker.environment.environment import Environment
+from broker.fault_handler import either
 from broker.process.descriptors import raise_limit
 from broker.process.log_lines import LineFormatter, printable
 from broker.process.log_stream import LogStream
@@ -157,11 +158,7 @@ async def _serve(
     folder = ", ".join(options.config.log_dirs)
     _say(f"[KafkaServer id={server.node_id}] started, connect to {where}; data in {folder}")
     notify(manager, READY, printable(f"STATUS=connect to {where}"))
-    failed = asyncio.ensure_future(server.stopped.wait())
-    asked = asyncio.ensure_future(asked_to_stop.event.wait())
-    await asyncio.wait([failed, asked], return_when=asyncio.FIRST_COMPLETED)
-    for waiter in (failed, asked):
-        waiter.cancel()
+    await either(server.stopped, asked_to_stop.event)
 
 
 def _hold_standard_descriptors() -> None:

@@ -15,6 +15,7 @@ from coordinator.transaction.transaction_metadata import TransactionPartitions, 
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.topic_partition import indexes_by_topic
 from protocol.wire.codec import decode, encode
 from protocol.wire.primitives import Bytes, encode_unsigned_varint
 
@@ -49,7 +50,7 @@ def encode_value(transit: TransitMetadata, transaction_version: int) -> bytes:
         return _encode_v1(transit)
     if transit.client_transaction_version != 0:
         raise KafkaError(Error.UNSUPPORTED_VERSION, "transaction.version is 0, and the client's is 2")
-    topics = _by_topic(transit.partitions).items()
+    topics = indexes_by_topic(transit.partitions).items()
     value = TransactionLogValue(
         producer_id=transit.producer_id,
         producer_epoch=transit.producer_epoch,
@@ -92,7 +93,7 @@ def _encode_v1(transit: TransitMetadata) -> bytes:
 def _partitions_v1(partitions: TransactionPartitions) -> bytes:
     if not partitions:  # as when it is complete
         return b"\1"
-    topics = _by_topic(partitions)
+    topics = indexes_by_topic(partitions)
     chunks = [encode_unsigned_varint(len(topics) + 1)]
     for topic, ids in topics.items():
         name = topic.encode()
@@ -102,17 +103,6 @@ def _partitions_v1(partitions: TransactionPartitions) -> bytes:
         else:
             chunks += encode_unsigned_varint(len(ids) + 1), pack(f">{len(ids)}ix", *ids)
     return b"".join(chunks)
-
-
-def _by_topic(partitions: TransactionPartitions) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        found = topics.get(topic)
-        if found is None:
-            topics[topic] = [partition]
-        else:
-            found.append(partition)
-    return topics
 
 
 def decode_record(key: Bytes, value: Bytes | None) -> tuple[str, TransitMetadata | None]:
