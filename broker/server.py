@@ -12,6 +12,7 @@ from broker.cleaner.log_cleaner import LogCleaner
 from broker.config.topic_config import log_config_of_topic
 from broker.controller import registration
 from broker.controller.controller import Controller
+from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.topic_names import is_internal
 from broker.controller.topic_requests import TopicRequests
 from broker.coordination import group_lines
@@ -133,7 +134,7 @@ class Server:
         self.topics = TopicRequests(
             self.controller,
             self.config,
-            self.placement,
+            StripedReplicaPlacer(self.chance.randrange, self.placement),
             self.chance.uuid,
             self.cluster.create_automatically,
         )

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 MOST_ELECTIONS = 1_000
 """That the controller holds by itself in one batch (`ReplicationControlManager.MAX_ELECTIONS_PER_IMBALANCE`)."""
 
-ELECTION_TYPES: Mapping[int, Election] = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+PREFERRED, UNCLEAN = 0, 1
+ELECTION_TYPES: Mapping[int, Election] = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
 """By the number that stands in a request."""
 
 _IN_VAIN = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container
 
-from protocol.errors import Error, KafkaError
-
 MOST_PREFERRED = 10_000  # of what clients name without it being there; Kafka has no bound
 
 
@@ -59,10 +57,7 @@ class Placement:
         for key in [key for key in self._preferred if key[0] == topic and key[1] in partitions]:
             del self._preferred[key]
 
-    def check_room(self) -> None:
-        """Raises KafkaError (INVALID_REPLICATION_FACTOR) where new partitions can go nowhere."""
-        if all(map(self._is_cordoned, self._directories)):
-            raise KafkaError(
-                Error.INVALID_REPLICATION_FACTOR,
-                "Unable to replicate the partition 1 time(s): all log directories are cordoned.",
-            )
+    @property
+    def has_room(self) -> bool:
+        """Whether one of the directories isn't cordoned."""
+        return not all(map(self._is_cordoned, self._directories))

@@ -92,10 +92,11 @@ def ongoing_reassignments(
     admits: Callable[[tuple[str, int]], bool] = lambda named: True,
 ) -> Steps[list[OngoingTopicReassignment]]:
     """Those of the partitions that are named, or all. `admits(topic and number)` is asked of each that is under way
-    whether the answer is to have it: what a request names again and again needn't be answered as often."""
+    whether the answer is to have it: what a request names again and again needn't be answered as often. The image may
+    change meanwhile."""
     asked: Iterable[tuple[str, Iterable[int]]]
     if topics is None:
-        asked = ((name, topic.partitions) for name, topic in image.topics.items())
+        asked = [(name, topic.partitions) for name, topic in image.topics.items()]
     else:
         asked = ((each.name, each.partition_indexes) for each in topics)
     found = []
@@ -107,7 +108,7 @@ def ongoing_reassignments(
         if topic is None:
             continue
         of_topic = OngoingTopicReassignment(name=name)
-        for index in indexes:
+        for index in [*indexes]:
             if pause.is_due():
                 yield
             partition = topic.partitions.get(index)

@@ -8,7 +8,7 @@ Source: `StripedReplicaPlacer`, `ClusterDescriber`, `BrokerHeartbeatManager.usab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import chain, cycle
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -47,6 +47,9 @@ class ReplicaPlacer(Protocol):
     def directory(self, image: ClusterImage, broker_id: int, topic: str, index: int) -> bytes:
         """The id of the directory that a new partition has on a broker."""
 
+    def created(self, topic: str, indexes: Container[int]) -> None:
+        """The metadata has these partitions now."""
+
 
 class OwnDirectories(Protocol):
     """The directories of the broker in this process, if there is one: the controller sees them."""
@@ -54,11 +57,18 @@ class OwnDirectories(Protocol):
     @property
     def node_id(self) -> int: ...
 
+    @property
+    def has_room(self) -> bool:
+        """Whether one of them isn't cordoned."""
+
     def directory_of(self, topic: str, index: int) -> bytes:
         """The one that a new partition goes to."""
 
+    def forget_preferred(self, topic: str, partitions: Container[int]) -> None:
+        """They are created."""
 
-def usable_brokers(image: ClusterImage) -> list[UsableBroker]:
+
+def usable_brokers(image: ClusterImage, own: OwnDirectories | None = None) -> list[UsableBroker]:
     """All but those that are about to go, and those whose directories are all cordoned.
 
     One that went by a controlled shutdown is fenced, and can be used as any that is. Kafka asks its heartbeats instead
@@ -67,7 +77,8 @@ def usable_brokers(image: ClusterImage) -> list[UsableBroker]:
     return [
         UsableBroker(broker_id, broker.record.rack, broker.fenced)
         for broker_id, broker in image.brokers.items()
-        if (broker.fenced or not broker.in_controlled_shutdown) and _has_uncordoned_directory(broker)
+        if (broker.fenced or not broker.in_controlled_shutdown)
+        and (_has_uncordoned_directory(broker) if own is None or broker_id != own.node_id else own.has_room)
     ]
 
 
@@ -101,7 +112,7 @@ class StripedReplicaPlacer:
         Raises KafkaError (INVALID_REPLICATION_FACTOR): the factor isn't positive, no broker is unfenced, or there are
         too few.
         """
-        racks = _RackList(usable_brokers(image), self._draw)
+        racks = _RackList(usable_brokers(image, self._own), self._draw)
         racks.check(replication_factor)
         return (racks.place(replication_factor) for _ in range(count))
 
@@ -110,6 +121,11 @@ class StripedReplicaPlacer:
         if self._own is not None and broker_id == self._own.node_id:
             return self._own.directory_of(topic, index)
         return default_directory(image, broker_id)
+
+    def created(self, topic: str, indexes: Container[int]) -> None:
+        """`ReplicaPlacer.created`."""
+        if self._own is not None:
+            self._own.forget_preferred(topic, indexes)
 
 
 class _BrokerList:

@@ -13,21 +13,22 @@ from broker.config.checks.table import Occasion, Proposal, check
 from broker.controller import topic_decisions
 from broker.controller.auto_topic_creation import AutoTopicCreation, Created
 from broker.controller.controller_result import ControllerResult, by_item
+from broker.controller.partition_assignments import NewPartitions, TopicDefaults, more_partitions_of_topic
 from broker.controller.pause import Pause
-from broker.controller.placement import Placement
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST, check_records, too_many_records
 from broker.controller.topic_decisions import TakeQuota
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
 from protocol.steps import Steps
-from protocol.wire.schema import Message
+from protocol.wire.schema import ZERO_UUID, Message
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.auto_topic_creation import Create
     from broker.controller.controller import Controller, Withdraw
     from broker.controller.image import ClusterImage, TopicImage
+    from broker.controller.replica_placer import ReplicaPlacer
     from coordinator.commit_waiters import Failed
 
 T = TypeVar("T")
@@ -51,14 +52,14 @@ class TopicRequests:
         self,
         controller: Controller,
         config: BrokerConfig,
-        placement: Placement,
+        placer: ReplicaPlacer,
         new_topic_id: Callable[[], bytes],
         create_automatically: Create | None = None,
     ) -> None:
         """`create_automatically` asks the controller, where that is another node."""
         self._controller = controller
         self._config = config
-        self._placement = placement
+        self._placer = placer
         self._new_topic_id = new_topic_id
         self._auto_creation = AutoTopicCreation(config, create_automatically or self.create)
 
@@ -91,22 +92,22 @@ class TopicRequests:
     ) -> Steps[tuple[list[Message], Created]]:
         decided: list[Message] = []
         results: Created = []
-        default_partitions = self._config.get_int("num.partitions")
-        topic_decisions.check_total(wanted, default_partitions)
+        defaults = TopicDefaults(
+            self._config.get_int("num.partitions"), self._config.get_int("default.replication.factor")
+        )
+        topic_decisions.check_total(wanted, defaults.partitions)
         pause = Pause()
         for topic in wanted:
-            if pause.is_due(1 + max(topic.num_partitions, len(topic.assignments), len(topic.configs))):
+            if pause.is_due(1 + len(topic.configs)):
                 yield
             topic_id = self._new_topic_id()
             try:
-                new = topic_decisions.new_topic(
-                    image,
+                new = yield from topic_decisions.new_topic(
+                    NewPartitions(image, topic.name, topic_id, self._placer),
                     topic,
-                    topic_id=topic_id,
-                    placement=self._placement,
-                    default_partitions=default_partitions,
-                    default_replication_factor=self._config.get_int("default.replication.factor"),
+                    defaults=defaults,
                     check_configs=self._check_configs,
+                    pause=pause,
                 )
                 take(sum(isinstance(record, PartitionRecord) for record in new))
             except KafkaError as error:
@@ -193,9 +194,12 @@ class TopicRequests:
             if pause.is_due():
                 yield
             refused = None
+            found = image.topics.get(topic.name)
+            topic_id = ZERO_UUID if found is None else found.topic_id
             try:
-                for record in topic_decisions.more_partitions(image, topic, self._placement, take):
-                    if pause.is_due():
+                new = NewPartitions(image, topic.name, topic_id, self._placer)
+                for record in (yield from more_partitions_of_topic(new, topic, take, pause)):
+                    if pause.is_due(len(record.replicas)):
                         yield
                     if len(decided) == MAX_RECORDS_PER_REQUEST:
                         raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
@@ -212,15 +216,15 @@ class TopicRequests:
 
         def answered(error: KafkaError | None) -> T:
             if error is None:
-                self._forget_preferred(image, decided)
+                self._tell_created(image, decided)
             return answer(error)
 
         return ControllerResult(decided, answered)
 
-    def _forget_preferred(self, image: ClusterImage, decided: Iterable[Message]) -> None:
+    def _tell_created(self, image: ClusterImage, decided: Iterable[Message]) -> None:
         for topic_id in dict.fromkeys(
             record.topic_id for record in decided if isinstance(record, PartitionRecord)
         ):
             topic = image.topics_by_id.get(topic_id)
             if topic is not None:
-                self._placement.forget_preferred(topic.name, topic.partitions)
+                self._placer.created(topic.name, topic.partitions)

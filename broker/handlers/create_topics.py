@@ -106,7 +106,10 @@ def _result(
     overrides = {each.name: each.value for each in topic.configs if each.value is not None}
     count = topic.num_partitions if topic.num_partitions > 0 else config.get_int("num.partitions")
     result.num_partitions = len(topic.assignments) or count
-    result.replication_factor = len(topic.assignments[0].broker_ids) if topic.assignments else 1
+    factor = topic.replication_factor
+    if factor == -1:
+        factor = config.get_int("default.replication.factor")
+    result.replication_factor = len(topic.assignments[0].broker_ids) if topic.assignments else factor
     result.configs = [
         CreatableTopicConfigs(
             name=entry.name,

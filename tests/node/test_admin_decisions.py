@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from broker.config.alterations import Alteration
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
-from broker.controller import config_decisions, feature_decisions, replica_decisions
+from broker.controller import config_decisions, feature_decisions
 from broker.controller.directory_ids import UNASSIGNED
 from broker.controller.feature_decisions import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate
 from broker.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from broker.controller.leader_elections import PREFERRED, UNCLEAN, elected_leaders
+from broker.controller.partition_terms import OwnSettings, partition_named
+from broker.controller.reassignments import reassigned_partitions
 from broker.controller.registration import (
     elect,
     feature_levels,
     min_insync_replicas,
     register_broker,
     take_leadership_away,
+    unfence,
 )
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
+from protocol.messages.cluster_admin import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ElectLeadersTopic,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from protocol.steps import at_once
 from protocol.wire.schema import Message
 
 NODE = 1
 TOPIC_ID = b"T" * 16
 DIRECTORY, FAILED = b"d" * 16, b"f" * 16
-ELECTORATE = replica_decisions.Electorate(NODE, [DIRECTORY])
 IN_FAILED_DIRECTORY = records.PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, directories=[FAILED])
 SET, DELETE = 0, 1
 
@@ -37,11 +49,18 @@ def image() -> ClusterImage:
     image = ClusterImage()
     apply(image, *feature_levels(), min_insync_replicas(1))
     apply(image, register_broker(NODE, b"i" * 16, 5, [("PLAINTEXT", "127.0.0.1", 9092)], [b"d" * 16], None))
+    apply(image, unfence(NODE, 5))
     apply(image, records.TopicRecord(name="t", topic_id=TOPIC_ID))
     apply(
         image,
         records.PartitionRecord(
-            partition_id=0, topic_id=TOPIC_ID, replicas=[NODE], isr=[NODE], leader=NODE, leader_epoch=0
+            partition_id=0,
+            topic_id=TOPIC_ID,
+            replicas=[NODE],
+            isr=[NODE],
+            leader=NODE,
+            leader_epoch=0,
+            directories=[DIRECTORY],
         ),
     )
     return image
@@ -199,12 +218,23 @@ def test_eligible_replicas_bring_the_number_in_sync_to_the_cluster(image: Cluste
 
 def refusal_of_election(image: ClusterImage, topic: str, index: int, kind: int) -> Error:
     with pytest.raises(KafkaError) as refused:
-        replica_decisions.elected(image, topic, index, kind, ELECTORATE)
+        elected(image, topic, index, kind)
     return refused.value.error
 
 
+def elected(image: ClusterImage, topic: str, index: int, kind: int) -> Sequence[Message]:
+    """Raises KafkaError where the partition's is refused."""
+    asked = ElectLeadersTopic(topic=topic, partitions=[index])
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=[asked])
+    decided = at_once(elected_leaders(image, request, OwnSettings()))
+    (told,) = decided.answer(None).replica_election_results[0].partition_result
+    if told.error_code:
+        raise KafkaError(Error(told.error_code), told.error_message)
+    return decided.records
+
+
 def test_who_leads_as_preferred_needs_no_election(image: ClusterImage) -> None:
-    for kind in (replica_decisions.PREFERRED, replica_decisions.UNCLEAN):
+    for kind in (PREFERRED, UNCLEAN):
         assert refusal_of_election(image, "t", 0, kind) is Error.ELECTION_NOT_NEEDED
         assert refusal_of_election(image, "t", 1, kind) is Error.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -214,13 +244,13 @@ def test_a_partition_without_a_leader_gets_one(image: ClusterImage) -> None:
 
     apply(
         image,
-        *replica_decisions.elected(image, "t", 0, replica_decisions.PREFERRED, ELECTORATE),
+        *elected(image, "t", 0, PREFERRED),
     )
 
     assert image.topics["t"].partitions[0].leader == NODE
 
 
-@pytest.mark.parametrize("kind", [replica_decisions.PREFERRED, replica_decisions.UNCLEAN])
+@pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN])
 def test_an_election_clears_who_was_eligible(image: ClusterImage, kind: int) -> None:
     apply(image, *take_leadership_away(image, NODE))
     partition = image.topics["t"].partitions[0]
@@ -228,7 +258,7 @@ def test_an_election_clears_who_was_eligible(image: ClusterImage, kind: int) -> 
 
     apply(
         image,
-        *replica_decisions.elected(image, "t", 0, kind, ELECTORATE),
+        *elected(image, "t", 0, kind),
     )
 
     assert (partition.leader, partition.isr) == (NODE, [NODE])
@@ -245,8 +275,8 @@ def test_a_start_clears_who_was_eligible(image: ClusterImage) -> None:
 @pytest.mark.parametrize(
     ("kind", "error"),
     [
-        (replica_decisions.PREFERRED, Error.PREFERRED_LEADER_NOT_AVAILABLE),
-        (replica_decisions.UNCLEAN, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+        (PREFERRED, Error.PREFERRED_LEADER_NOT_AVAILABLE),
+        (UNCLEAN, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE),
     ],
 )
 def test_a_replica_in_a_directory_that_failed_is_not_elected(
@@ -256,15 +286,17 @@ def test_a_replica_in_a_directory_that_failed_is_not_elected(
     assert refusal_of_election(image, "t", 0, kind) is error
 
 
-def reassign(image: ClusterImage, replicas: list[int] | None, *, factor: bool = True) -> list[Message]:
-    return replica_decisions.reassigned(
-        image,
-        "t",
-        0,
-        replicas,
-        electorate=ELECTORATE,
-        allow_factor_change=factor,
+def reassign(image: ClusterImage, replicas: list[int] | None, *, factor: bool = True) -> Sequence[Message]:
+    """Raises KafkaError where the partition's is refused."""
+    asked = ReassignableTopic(
+        name="t", partitions=[ReassignablePartition(partition_index=0, replicas=replicas)]
     )
+    request = AlterPartitionReassignmentsRequest(topics=[asked], allow_replication_factor_change=factor)
+    decided = at_once(reassigned_partitions(image, request, OwnSettings()))
+    (told,) = decided.answer(None).responses[0].partitions
+    if told.error_code:
+        raise KafkaError(Error(told.error_code), told.error_message)
+    return decided.records
 
 
 @pytest.mark.parametrize(
@@ -275,7 +307,7 @@ def test_it_is_told_whether_the_topic_or_the_partition_is_missing(
     image: ClusterImage, topic: str, index: int, message: str
 ) -> None:
     with pytest.raises(KafkaError) as refused:
-        replica_decisions.partition_named(image, topic, index)
+        partition_named(image, topic, index)
     assert (refused.value.error, refused.value.message) == (Error.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
@@ -300,7 +332,9 @@ def test_a_reassignment_that_cannot_be_is_refused(
     assert refused.value.error is error
 
 
-def test_a_partition_that_had_more_replicas_shrinks_to_the_one_here(image: ClusterImage) -> None:
+def test_a_partition_that_had_more_replicas_shrinks_to_the_one_here_once_that_is_in_sync(
+    image: ClusterImage,
+) -> None:
     wide = records.PartitionChangeRecord(
         partition_id=0,
         topic_id=TOPIC_ID,
@@ -318,11 +352,18 @@ def test_a_partition_that_had_more_replicas_shrinks_to_the_one_here(image: Clust
     apply(image, *reassign(image, [NODE]))
 
     partition = image.topics["t"].partitions[0]
+    assert (partition.replicas, partition.isr, partition.leader) == ([NODE, 2], [2], -1)
+
+    apply(image, *elected(image, "t", 0, UNCLEAN))
+    apply(image, *reassign(image, [NODE]))
+
     assert (partition.replicas, partition.isr, partition.leader) == ([NODE], [NODE], NODE)
     assert (partition.elr, partition.last_known_elr) == ([], [])
 
 
-def test_a_partition_in_a_directory_that_failed_shrinks_and_has_no_leader(image: ClusterImage) -> None:
+def test_a_partition_in_a_directory_that_failed_waits_to_shrink_and_has_no_leader(
+    image: ClusterImage,
+) -> None:
     apply(image, *take_leadership_away(image, NODE))
     wide = records.PartitionChangeRecord(
         partition_id=0, topic_id=TOPIC_ID, replicas=[2, NODE], directories=[UNASSIGNED, FAILED]
@@ -330,5 +371,6 @@ def test_a_partition_in_a_directory_that_failed_shrinks_and_has_no_leader(image:
     apply(image, wide)
     apply(image, *reassign(image, [NODE]))
     partition = image.topics["t"].partitions[0]
-    assert (partition.replicas, partition.directories, partition.leader) == ([NODE], [FAILED], -1)
+    assert (partition.replicas, partition.removing_replicas) == ([NODE, 2], [2])
+    assert (partition.directories, partition.leader) == ([FAILED, UNASSIGNED], -1)
     assert (partition.isr, partition.elr, partition.last_known_elr) == ([], [NODE], [NODE])

@@ -10,8 +10,11 @@ from broker.controller.controller import Controller
 from broker.controller.controller_result import ControllerResult
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.controller.metadata_log import MetadataLog
+from broker.controller.partition_assignments import NewPartitions, TopicDefaults, more_partitions_of_topic
+from broker.controller.pause import Pause
 from broker.controller.placement import Placement
 from broker.controller.record_serde import encode_metadata_record
+from broker.controller.replica_placer import StripedReplicaPlacer
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import (
@@ -22,6 +25,7 @@ from protocol.messages.topics import (
     CreatePartitionsTopic,
 )
 from protocol.records.records import build_batch
+from protocol.steps import at_once
 from protocol.wire.schema import Message
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig
@@ -34,6 +38,7 @@ from tests.support.submitting import unexpected
 
 NODE = 1
 DIRECTORY = bytes(range(16))
+PLACER = StripedReplicaPlacer(lambda count: 0, Placement(NODE, [DIRECTORY]))
 TOPIC_ID = b"T" * 16
 
 
@@ -120,14 +125,14 @@ def state(image: ClusterImage) -> dict[str, Any]:
 
 def create(metadata: MetadataLog, name: str, *, topic_id: bytes = TOPIC_ID, **fields: Any) -> list[Message]:
     fields = {"num_partitions": 2, "replication_factor": 1, **fields}
-    decided = topic_decisions.new_topic(
-        metadata.image,
-        CreatableTopic(name=name, **fields),
-        topic_id=topic_id,
-        placement=Placement(NODE, [DIRECTORY]),
-        default_partitions=3,
-        default_replication_factor=1,
-        check_configs=lambda configs: None,
+    decided = at_once(
+        topic_decisions.new_topic(
+            NewPartitions(metadata.image, name, topic_id, PLACER),
+            CreatableTopic(name=name, **fields),
+            defaults=TopicDefaults(3, 1),
+            check_configs=lambda configs: None,
+            pause=Pause(),
+        )
     )
     metadata.append(decided)
     return decided
@@ -345,8 +350,9 @@ def more(
         if assignments is None
         else [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments],
     )
-    placement = Placement(NODE, [DIRECTORY])
-    return [*topic_decisions.more_partitions(metadata.image, wanted, placement, lambda partitions: None)]
+    topic = metadata.image.topics.get(name)
+    new = NewPartitions(metadata.image, name, TOPIC_ID if topic is None else topic.topic_id, PLACER)
+    return [*at_once(more_partitions_of_topic(new, wanted, lambda partitions: None, Pause()))]
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.controller import metadata_log, record_bounds, registration, topic_decisions
+from broker.controller import metadata_log, record_bounds, registration
+from broker.controller.partition_assignments import NewPartitions
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
 from broker.handlers import (
     alter_client_quotas,
-    alter_partition_reassignments,
     delete_topics,
 )
 from broker.server import Server
@@ -55,13 +55,14 @@ def _a_whole_disk_afterwards() -> Iterator[None]:
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small bound, where what is counted takes long to make."""
     import broker.controller.config_requests
+    import broker.controller.reassignments
     import broker.controller.topic_requests
 
     for module in (
         record_bounds,
         broker.controller.topic_requests,
         broker.controller.config_requests,
-        alter_partition_reassignments,
+        broker.controller.reassignments,
     ):
         monkeypatch.setattr(module, "MAX_RECORDS_PER_REQUEST", FEW)
     monkeypatch.setattr(metadata_log, "MAX_RECORDS_PER_BATCH", FEW)
@@ -185,13 +186,13 @@ async def test_partitions_past_the_bound_are_never_made(
     node = await started(tmp_path)
     create(node, ("a", 1))
     made: list[int] = []
-    make = topic_decisions._partition_record
+    make = NewPartitions.record
 
-    def counted(topic_id: bytes, name: str, index: int, *rest: Any) -> records.PartitionRecord:
+    def counted(self: NewPartitions, index: int, replicas: Sequence[int]) -> records.PartitionRecord:
         made.append(index)
-        return make(topic_id, name, index, *rest)
+        return make(self, index, replicas)
 
-    monkeypatch.setattr(topic_decisions, "_partition_record", counted)
+    monkeypatch.setattr(NewPartitions, "record", counted)
     assert grow(node, ("a", 2**31 - 1), only=True) == {"a": Error.UNKNOWN_SERVER_ERROR}
     assert len(made) == MAX_RECORDS_PER_REQUEST + 1
 
