@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.environment.watchdog import TURN_S
+from broker.periodic import Periodic
 from broker.replicas.leader import Leader
 from protocol.errors import KafkaError
 from storage.log.log_config import LONG_MAX
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from broker.disks.failures import LogDirFailures
     from broker.disks.log_dirs import LogDirs
     from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.environment.scheduler import Scheduler
     from broker.network.listener import Listener
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
@@ -47,8 +48,8 @@ GO_ON_MS = 60_000
 """How often those are woken that go on by themselves, unless too little memory has kept them from it."""
 
 
-class Housekeeping:
-    """Runs the periodic tasks of a node."""
+class Housekeeping(Periodic):
+    """Runs the periodic tasks of a broker."""
 
     def __init__(
         self,
@@ -64,9 +65,9 @@ class Housekeeping:
         listeners: Sequence[Listener],
         to_wake: Sequence[Callable[[], None]],
     ) -> None:
+        super().__init__(scheduler)
         self._config = config
         self._clock = clock
-        self._scheduler = scheduler
         self._log_dirs = log_dirs
         self._log_dir_failures = log_dir_failures
         self._partitions = partitions
@@ -74,9 +75,6 @@ class Housekeeping:
         self._metadata_log = metadata_log
         self._listeners = listeners
         self._to_wake = to_wake
-        self._periodic: dict[str, tuple[float, Callable[[], None]]] = {}
-        """After how many seconds each is due again, and what is then called."""
-        self._timers: dict[str, Scheduled] = {}
         self._under_way: set[str] = set()
         """What goes over all logs, and hasn't come to the end of them."""
 
@@ -117,35 +115,6 @@ class Housekeeping:
         max_idle_ms = config.get_int("connections.max.idle.ms")
         if max_idle_ms > 0:
             self._every("idle connections", max(max_idle_ms // 4, 100), self.close_idle_connections)
-
-    def stop(self) -> None:
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        self._periodic.clear()
-
-    def _every(
-        self, name: str, interval_ms: int, task: Callable[[], None], first_ms: int | None = None
-    ) -> None:
-        def due() -> None:
-            self._timers.pop(name, None)
-            self._schedule()
-            try:
-                task()
-            except (OSError, KafkaError) as error:
-                log.error("%s: %s", name, error)
-
-        delay_ms = interval_ms if first_ms is None else first_ms
-        self._timers[name] = self._scheduler.call_later(max(delay_ms, 0) / 1000, due)
-        if interval_ms > 0:  # else once, as Kafka's scheduler
-            self._periodic[name] = interval_ms / 1000, due
-
-    def _schedule(self) -> None:
-        """What has no timer gets one: what is due now, and what there was too little memory for when it was."""
-        for name, (interval_s, due) in self._periodic.items():
-            if name not in self._timers:
-                with suppress(MemoryError):  # whichever is due next tries it again
-                    self._timers[name] = self._scheduler.call_later(interval_s, due)
 
     def _each_directory(self, what: str, task: Callable[[LogDirectory], object]) -> None:
         for directory in self._log_dirs.all():

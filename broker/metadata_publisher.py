@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from broker.cleaner.log_cleaner import LogCleaner
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.image import TopicChanges
+    from broker.controller.image import ClusterImage, TopicChanges
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.coordination.transactions import Transactions
@@ -24,6 +24,43 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
 
 log = logging.getLogger("barnabas.server")
+
+
+class SettingsPublisher:
+    """Of the parts that a node has whatever it is in its cluster."""
+
+    def __init__(
+        self,
+        node_id: int,
+        config: BrokerConfig,
+        quotas: ClientQuotas,
+        connection_limits: ConnectionLimits,
+    ) -> None:
+        self._node_id = node_id
+        self._config = config
+        self._quotas = quotas
+        self._connection_limits = connection_limits
+
+    def publish(self, image: ClusterImage) -> Steps[bool]:
+        """Returns whether settings of the node have changed."""
+        if image.kept.take_quota_change():
+            yield from self._quotas.follow(image)
+        if not image.take_broker_config_change():
+            return False
+        config = self._config
+        complaints = set_dynamic(
+            config,
+            broker=image.configs.get((BROKER_RESOURCE, str(self._node_id)), {}),
+            cluster=image.configs.get((BROKER_RESOURCE, ""), {}),
+        )
+        for complaint in complaints:
+            log.warning("%s", complaint)
+        self._connection_limits.configure(
+            config.get_int("max.connections"),
+            config.get_int("max.connections.per.ip"),
+            config.max_connections_per_host,
+        )
+        return True
 
 
 class MetadataSubscribers(NamedTuple):
@@ -45,9 +82,11 @@ class BrokerMetadataPublisher:
     """Tells each of a node's parts what has changed for it."""
 
     def __init__(self, node_id: int, metadata: MetadataLog, subscribers: MetadataSubscribers) -> None:
-        self._node_id = node_id
         self._metadata = metadata
         self._subscribers = subscribers
+        self._settings = SettingsPublisher(
+            node_id, subscribers.config, subscribers.quotas, subscribers.connection_limits
+        )
 
     def start(self) -> None:
         """At the start: settings first, then the partitions, then what is read from them."""
@@ -71,27 +110,8 @@ class BrokerMetadataPublisher:
         to.transactions.follow()
 
     def _publish_settings(self) -> Steps[None]:
-        image, to = self._metadata.image, self._subscribers
-        if image.kept.take_quota_change():
-            yield from to.quotas.follow(image)
-        if image.take_broker_config_change():
-            complaints = set_dynamic(
-                to.config,
-                broker=image.configs.get((BROKER_RESOURCE, str(self._node_id)), {}),
-                cluster=image.configs.get((BROKER_RESOURCE, ""), {}),
-            )
-            for complaint in complaints:
-                log.warning("%s", complaint)
-            self._apply_settings()
+        to = self._subscribers
+        if (yield from self._settings.publish(self._metadata.image)):
+            to.log_dirs.cordon(to.config.get_list("cordoned.log.dirs"))
+            to.cleaner.configure()
             yield from to.partitions.configure_all()
-
-    def _apply_settings(self) -> None:
-        """Hand on what can be altered while we run, and isn't asked for each time."""
-        config, to = self._subscribers.config, self._subscribers
-        to.connection_limits.configure(
-            config.get_int("max.connections"),
-            config.get_int("max.connections.per.ip"),
-            config.max_connections_per_host,
-        )
-        to.log_dirs.cordon(config.get_list("cordoned.log.dirs"))
-        to.cleaner.configure()

@@ -6,7 +6,7 @@ that their signatures name, which are attributes of `Server`, and the other part
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker.cleaner.log_cleaner import LogCleaner
 from broker.config.topic_config import log_config_of_topic
@@ -27,6 +27,7 @@ from broker.disks.moves import LogDirMoves
 from broker.disks.replica_directories import ReplicaDirectories
 from broker.environment.timers import LoopTimers
 from broker.environment.watchdog import Watchdog
+from broker.handlers import HANDLERS
 from broker.housekeeping import Housekeeping
 from broker.metadata_publisher import BrokerMetadataPublisher, MetadataSubscribers
 from broker.network.addresses import HostNames
@@ -48,19 +49,12 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.config.broker_config import BrokerConfig
-    from broker.controller.metadata_log import MetadataLog
     from broker.controller.partition_terms import OwnSettings
-    from broker.controller.placement import Placement
-    from broker.controller.registration import BrokerIncarnation
-    from broker.disks.log_dirs import LogDirs
-    from broker.environment.environment import Environment
-    from broker.fault_handler import FaultHandler
-    from broker.network.connection_limits import ConnectionLimits
-    from broker.network.endpoints import Endpoints
+    from broker.controller.quorum_requests import ReplicaProgress
+    from broker.opened import Opened
     from broker.peers.alter_partition_manager import AlterPartitionManager
     from broker.peers.cluster import Cluster
-    from broker.peers.joined_cluster import JoinedCluster
+    from broker.quorum.controller_server import ControllerServer
     from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
     from broker.replicas.replication import PartitionKey
     from broker.security.authorizer import Authorizer
@@ -69,28 +63,12 @@ if TYPE_CHECKING:
     from protocol.steps import Steps
 
 
-class Opened(NamedTuple):
-    """What a node is made of: bound, locked, replayed and registered."""
-
-    config: BrokerConfig
-    environment: Environment
-    faults: FaultHandler
-    connection_limits: ConnectionLimits
-    endpoints: Endpoints
-    log_dirs: LogDirs
-    metadata: MetadataLog
-    placement: Placement
-    incarnation: BrokerIncarnation
-    folders: Mapping[tuple[bytes, int], bytes]
-    """The directory id of each replica that has a folder, by topic id and number."""
-    joined: JoinedCluster | None = None
-    """None where this node is the cluster's controller itself."""
-
-
 class Server:
     """All parts of a node. A part is given those that stand above it, so that none exists before what it uses. What
     goes the other way, as a change of the metadata and a failed directory, has callbacks, set before anything starts.
     """
+
+    handlers = HANDLERS
 
     def __init__(self, opened: Opened) -> None:
         config, environment = opened.config, opened.environment
@@ -115,11 +93,17 @@ class Server:
         self.endpoints = opened.endpoints
         self.connection_limits = opened.connection_limits
         self.turns = Turns(self.scheduler, environment.computing, self.watchdog)
+        self.admission = Admission(self.connection_limits, self.quotas.connections, self.clock)
+        self.memory = Memory.of(
+            self.scheduler,
+            config.get_int("socket.request.max.bytes"),
+            config.get_int("queued.max.request.bytes"),
+        )
 
         self._make_metadata(opened)
         self._make_partitions(opened)
         self._make_coordinators(opened)
-        self._make_upkeep()
+        self._make_upkeep(opened)
 
     def _make_metadata(self, opened: Opened) -> None:
         """The cluster's metadata."""
@@ -204,7 +188,7 @@ class Server:
             self.add_partitions_manager, config, self.clock, self.timers, self.turns
         )
 
-    def _make_upkeep(self) -> None:
+    def _make_upkeep(self, opened: Opened) -> None:
         """What keeps it going: the metadata's changes, the clock, and last of all the clients."""
         self.publisher = BrokerMetadataPublisher(
             self.node_id,
@@ -230,7 +214,12 @@ class Server:
             self.stop_on_failure,
             self.cluster.forwarding,
         )
-        self.listeners = self._listeners()
+        self.listeners = {
+            endpoint.name: Listener(endpoint, self.dispatcher, self.admission, self.scheduler, self.memory)
+            for endpoint in self.endpoints
+        }
+        self._make_controller_server(opened)
+        of_controller = () if self.controller_server is None else self.controller_server.listeners.values()
         self.housekeeping = Housekeeping(
             self.config,
             self.clock,
@@ -240,7 +229,7 @@ class Server:
             partitions=self.partitions,
             snapshots=self.metadata.snapshots,
             metadata_log=self.metadata.log,
-            listeners=[*self.listeners.values()],
+            listeners=[*self.listeners.values(), *of_controller],
             to_wake=(self.cleaner.look, self.moves.go_on),
         )
 
@@ -276,17 +265,15 @@ class Server:
     def _carry_out_of_group(self, group_id: str, steps: BesideSteps) -> None:
         group_lines.carry_out(self.groups, self.turns, group_id, steps, self.stop_on_failure)
 
-    def _listeners(self) -> dict[str, Listener]:
-        admission = Admission(self.connection_limits, self.quotas.connections, self.clock)
-        memory = Memory.of(
-            self.scheduler,
-            self.config.get_int("socket.request.max.bytes"),
-            self.config.get_int("queued.max.request.bytes"),
-        )
-        return {
-            endpoint.name: Listener(endpoint, self.dispatcher, admission, self.scheduler, memory)
-            for endpoint in self.endpoints
-        }
+    def _make_controller_server(self, opened: Opened) -> None:
+        self.controller_server: ControllerServer | None = None
+        self.metadata_replicas: Mapping[tuple[int, bytes], ReplicaProgress] = {}
+        if [*opened.controller_endpoints]:
+            # Here, so that no start of a node that controls itself alone waits for it.
+            from broker.quorum.controller_server import ControllerServer
+
+            self.controller_server = ControllerServer(self, opened.controller_endpoints, opened.incarnation)
+            self.metadata_replicas = self.controller_server.metadata_replicas
 
     @property
     def bootstrap(self) -> str:
@@ -304,6 +291,8 @@ class Server:
 
     async def serve(self) -> None:
         """Returns when clients can connect."""
+        if self.controller_server is not None:
+            await self.controller_server.serve()
         for listener in self.listeners.values():
             await listener.listen()
         self.housekeeping.start()
@@ -329,6 +318,8 @@ class Server:
         """Nobody is served any more, and nothing goes on by itself: at a stop, or where a start failed half-way."""
         for listener in self.listeners.values():
             listener.stop_accepting()
+        if self.controller_server is not None:
+            self.controller_server.fall_silent()
         self.housekeeping.stop()
         self.cleaner.stop()
         self.moves.stop()

@@ -1,7 +1,7 @@
-"""The APIs of a Kafka 4.3 broker: keys, names, versions, and where their messages are declared.
+"""The APIs of a Kafka 4.3 broker and controller: keys, names, versions, and where their messages are declared.
 
-ApiVersions, dispatch and the documents all derive from this one table. Source: what
-`kafka-broker-api-versions` lists for Kafka 4.3.1, and org.apache.kafka.common.protocol.ApiKeys.
+ApiVersions, dispatch and the documents all derive from this one table. Source: what `kafka-broker-api-versions` lists
+for Kafka 4.3.1, with --bootstrap-server and --bootstrap-controller, and org.apache.kafka.common.protocol.ApiKeys.
 """
 
 import importlib
@@ -25,8 +25,8 @@ class Api:
 
     Versions below `first_decodable` are listed and refused all the same (Produce 0 to 2, KAFKA-18659).
     APIs that are not `advertised` answer those who ask, but a plain Kafka doesn't list them: telemetry
-    without a receiver. `family` is the module in `protocol.messages`, imported at the first use of
-    `request` or `response`.
+    without a receiver. Those `of_controllers` are served at a controller's listeners alone. `family` is
+    the module in `protocol.messages`, imported at the first use of `request` or `response`.
     """
 
     key: int
@@ -37,6 +37,7 @@ class Api:
     family: str
     first_decodable: int = 0
     advertised: bool = True
+    of_controllers: bool = False
 
     @property
     def declared(self) -> bool:
@@ -124,16 +125,24 @@ APIS: Final[dict[int, Api]] = {
         Api(50, "DescribeUserScramCredentials", 0, 0, 0, "scram"),
         Api(51, "AlterUserScramCredentials", 0, 0, 0, "scram"),
         Api(55, "DescribeQuorum", 0, 2, 0, "cluster_admin"),
+        Api(56, "AlterPartition", 2, 3, 0, "replicas", of_controllers=True),
         Api(57, "UpdateFeatures", 0, 2, 0, "cluster_admin"),
+        Api(58, "Envelope", 0, 0, 0, "envelope", of_controllers=True),
+        Api(59, "FetchSnapshot", 0, 1, 0, "raft", of_controllers=True),
         Api(60, "DescribeCluster", 0, 2, 0, "metadata"),
         Api(61, "DescribeProducers", 0, 0, 0, "transactions_admin"),
+        Api(62, "BrokerRegistration", 0, 4, 0, "broker_lifecycle", of_controllers=True),
+        Api(63, "BrokerHeartbeat", 0, 2, 0, "broker_lifecycle", of_controllers=True),
         Api(64, "UnregisterBroker", 0, 0, 0, "cluster_admin"),
         Api(65, "DescribeTransactions", 0, 0, 0, "transactions_admin"),
         Api(66, "ListTransactions", 0, 2, 0, "transactions_admin"),
+        Api(67, "AllocateProducerIds", 0, 0, 0, "producer_ids", of_controllers=True),
         Api(68, "ConsumerGroupHeartbeat", 0, 1, 0, "groups_consumer"),
         Api(69, "ConsumerGroupDescribe", 0, 1, 0, "groups_consumer"),
+        Api(70, "ControllerRegistration", 0, 0, 0, "broker_lifecycle", of_controllers=True),
         Api(71, "GetTelemetrySubscriptions", 0, 0, 0, "telemetry", advertised=False),
         Api(72, "PushTelemetry", 0, 0, 0, "telemetry", advertised=False),
+        Api(73, "AssignReplicasToDirs", 0, 0, 0, "replicas", of_controllers=True),
         Api(74, "ListConfigResources", 0, 1, 0, "configs"),
         Api(75, "DescribeTopicPartitions", 0, 0, 0, "metadata"),
         Api(76, "ShareGroupHeartbeat", 1, 1, 1, UNDECLARED),

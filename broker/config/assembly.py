@@ -18,10 +18,15 @@ from broker.config.checks.table import Occasion, Proposal, check
 from broker.config.definitions import ConfigType
 from broker.config.environment_variables import PREFIX
 from broker.config.errors import ConfigError, UsageError
-from broker.config.listeners import EVERY_INTERFACE, ListenerSettings, broker_listeners
+from broker.config.listeners import (
+    EVERY_INTERFACE,
+    ListenerSettings,
+    broker_listeners,
+    controller_listeners,
+)
 from broker.config.obsolete import what_became_of
 from broker.config.parsing import parse_value
-from broker.config.roles import joins_a_cluster
+from broker.config.roles import controls, is_only_controller, joins_a_cluster
 from broker.config.settings import Layer, Setting, layered
 from broker.config.single_node import AT_MOST_ONE, DEFAULTS, REFUSED, SHOWN_AS_GIVEN
 from broker.config.value_text import value_text
@@ -64,7 +69,13 @@ def assemble(
     config = BrokerConfig(static, cluster_id=_checked_cluster_id(cluster_id, warnings), warnings=warnings)
     try:
         check(Occasion.START, Proposal(config, static))
-        config.listeners = broker_listeners(listener_settings(config), host_name)
+        settings = listener_settings(config)
+        if not config.is_only_controller:
+            config.listeners = broker_listeners(settings, host_name)
+        if controls(static):
+            config.controller_listeners = controller_listeners(
+                settings, host_name, only_controller=config.is_only_controller
+            )
     except ConfigError as error:
         raise usage_error(error, static) from None
     config.warnings += _own_name_told(config, static)
@@ -163,6 +174,7 @@ def _suggestion(name: str) -> str | None:
 def _check_values(static: Layer, warnings: list[str]) -> None:
     """Parse what was given, refuse what isn't there, bring down what is too much. Raises UsageError."""
     joins = joins_a_cluster(static)
+    of_several = joins or is_only_controller(static)
     for name, setting in static.items():
         definition = broker_definition(name)
         if definition is None:
@@ -173,7 +185,7 @@ def _check_values(static: Layer, warnings: list[str]) -> None:
             raise usage_error(error, static) from None
         if name in REFUSED:
             _refuse(name, setting, value_text(value) or "")
-        if name in AT_MOST_ONE and not joins and isinstance(value, int) and value > 1:
+        if name in AT_MOST_ONE and not of_several and isinstance(value, int) and value > 1:
             warnings.append(
                 f"{setting.origin}: {name}={value} is taken as 1: on one node {AT_MOST_ONE[name]}"
             )
@@ -184,10 +196,10 @@ def _check_values(static: Layer, warnings: list[str]) -> None:
             warnings.append(
                 f"{setting.origin}: process.roles=broker: this node is its own controller all the same"
             )
-    if joins and not {"node.id", "broker.id"} & {*static}:
+    if of_several and not {"node.id", "broker.id"} & {*static}:
         roles = static["process.roles"]
         raise UsageError(
-            f"{roles.origin}: process.roles={roles.value}: a broker of a cluster has a node.id of its own"
+            f"{roles.origin}: process.roles={roles.value}: a node of a cluster has a node.id of its own"
         )
 
 

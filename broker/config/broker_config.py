@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from broker.config.broker_definitions import BROKER_SYNONYMS, broker_definition
 from broker.config.connections_per_host import CONNECTIONS_PER_HOST, connections_per_host
 from broker.config.parsing import parse_value
-from broker.config.roles import QUORUM, controllers, joins_a_cluster
+from broker.config.roles import QUORUM, controllers, is_only_controller, joins_a_cluster
 from broker.config.settings import Setting
 from broker.config.single_node import AT_MOST_ONE, DEFAULTS
 
@@ -27,7 +27,8 @@ class BrokerConfig:
 
     - `static`: what file, environment and command line say, with their origins. Never changes.
     - `dynamic_broker`, `dynamic_cluster`: what IncrementalAlterConfigs has set for this broker and for all.
-    - `listeners`: the addresses to bind (not the controller's).
+    - `listeners`: the broker's addresses to bind, none where the node is only a controller.
+    - `controller_listeners`: the controller's.
     - `cluster_id`: the id for a new data folder, where the user gave one.
     - `warnings`: lines to log at the start.
     - `joins`: whether another node is the controller.
@@ -38,6 +39,7 @@ class BrokerConfig:
         "_effective",
         "_parsed",
         "cluster_id",
+        "controller_listeners",
         "dynamic_broker",
         "dynamic_cluster",
         "generation",
@@ -58,6 +60,7 @@ class BrokerConfig:
         self.static = static
         self.joins = joins_a_cluster(static)
         self.listeners = listeners
+        self.controller_listeners: tuple[ListenerConfig, ...] = ()
         self.cluster_id = cluster_id
         self.warnings = list(warnings)
         self.dynamic_broker: Mapping[str, str] = {}
@@ -115,6 +118,11 @@ class BrokerConfig:
         return self.get_int("node.id")
 
     @property
+    def is_only_controller(self) -> bool:
+        """Whether the node is no broker."""
+        return is_only_controller(self.static)
+
+    @property
     def log_dirs(self) -> tuple[str, ...]:
         """The folders for data, at least one: `log.dirs`, or else `log.dir`."""
         return self.get_list("log.dirs") or self.get_list("log.dir")
@@ -146,7 +154,8 @@ class BrokerConfig:
     def default_text(self, definition: ConfigDef) -> str | None:
         """A setting's default here: our own where one node needs another than Kafka's."""
         name = definition.name
-        own = None if self.joins and name in AT_MOST_ONE else DEFAULTS.get(name)
+        of_several = self.joins or self.is_only_controller
+        own = None if of_several and name in AT_MOST_ONE else DEFAULTS.get(name)
         return definition.default if own is None else own.value
 
     def text_given(self, name: str) -> str | None:

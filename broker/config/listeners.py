@@ -1,13 +1,13 @@
 """Where the broker listens, and what address it tells its clients.
 
 `listeners`, `advertised.listeners`, `listener.security.protocol.map` and `controller.listener.names`, with
-the checks of Kafka's AbstractKafkaConfig and KafkaConfig. A controller's listeners are read and not bound:
-this single node is its own controller and speaks to nobody about it.
+the checks of Kafka's AbstractKafkaConfig and KafkaConfig. A controller's listeners are those that
+`controller.listener.names` has; where there are none, a node that is its own controller speaks to nobody about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from broker.config.errors import ConfigError
@@ -59,23 +59,13 @@ class ListenerSettings(NamedTuple):
 
 
 def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -> tuple[ListenerConfig, ...]:
-    """The listeners to bind, in the order given, without the controller's.
+    """The broker's listeners to bind, in the order given.
 
     `host_name` is asked for the machine's name where a listener on every interface isn't advertised by
     another one. (Kafka does so for an empty host; for 0.0.0.0 it refuses to start.) Raises ConfigError.
     """
-    endpoints = [parse_endpoint(entry, "listeners") for entry in settings.listeners]
-    _check_names(endpoints, "listeners")
-    _check_ports(endpoints)
-    controllers = {name.upper() for name in settings.controller_names}
-    protocols = _protocols(settings, endpoints, controllers)
-    for endpoint in endpoints:
-        if endpoint.name not in protocols:
-            raise ConfigError(
-                f"No security protocol defined for listener {endpoint.name}: "
-                "listener.security.protocol.map has to name it",
-                "listeners",
-            )
+    endpoints, protocols = _checked(settings)
+    controllers = _controllers(settings)
     bound = [endpoint for endpoint in endpoints if endpoint.name not in controllers]
     if not bound:
         raise ConfigError(
@@ -83,6 +73,64 @@ def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -
             "Perhaps all listeners appear in controller.listener.names?",
             "listeners",
         )
+    told = _told(settings.advertised, bound, lambda name: name not in controllers)
+    found = _configs(bound, protocols, told, host_name)
+    advertised = {each.name: each.advertised for each in found if each.advertised is not None}
+    _check_inter_broker(settings, protocols, advertised)
+    return found
+
+
+def controller_listeners(
+    settings: ListenerSettings, host_name: Callable[[], str], *, only_controller: bool
+) -> tuple[ListenerConfig, ...]:
+    """The controller's listeners to bind, in the order of `controller.listener.names`. Raises ConfigError; where the
+    node is nothing else there has to be one, and no other one."""
+    endpoints, protocols = _checked(settings)
+    controllers = _controllers(settings)
+    bound = [endpoint for endpoint in endpoints if endpoint.name in controllers]
+    if only_controller and (len(bound) < len(endpoints) or not bound):
+        raise ConfigError(
+            "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
+            "process.roles=controller",
+            "listeners",
+        )
+    bound.sort(key=lambda endpoint: [*controllers].index(endpoint.name))
+    told = None
+    if settings.advertised is not None:
+        named = [parse_endpoint(entry, "advertised.listeners") for entry in settings.advertised]
+        told = [endpoint for endpoint in named if endpoint.name in controllers]
+    others = {endpoint.name for endpoint in told or ()}
+    told = [*(told or ()), *(endpoint for endpoint in bound if endpoint.name not in others)]
+    return _configs(bound, protocols, told, host_name)
+
+
+def _controllers(settings: ListenerSettings) -> dict[str, None]:
+    """The names of controllers' listeners, in order."""
+    return dict.fromkeys(name.upper() for name in settings.controller_names)
+
+
+def _checked(settings: ListenerSettings) -> tuple[list[Endpoint], dict[str, str]]:
+    """All listeners, and each one's security protocol."""
+    endpoints = [parse_endpoint(entry, "listeners") for entry in settings.listeners]
+    _check_names(endpoints, "listeners")
+    _check_ports(endpoints)
+    protocols = _protocols(settings, endpoints, {*_controllers(settings)})
+    for endpoint in endpoints:
+        if endpoint.name not in protocols:
+            raise ConfigError(
+                f"No security protocol defined for listener {endpoint.name}: "
+                "listener.security.protocol.map has to name it",
+                "listeners",
+            )
+    return endpoints, protocols
+
+
+def _configs(
+    bound: Sequence[Endpoint],
+    protocols: Mapping[str, str],
+    told: Sequence[Endpoint],
+    host_name: Callable[[], str],
+) -> tuple[ListenerConfig, ...]:
     for endpoint in bound:
         if protocols[endpoint.name] != "PLAINTEXT":
             raise ConfigError(
@@ -90,8 +138,10 @@ def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -
                 "only PLAINTEXT is",
                 "listeners",
             )
-    advertised = _advertised(settings.advertised, bound, controllers, host_name)
-    _check_inter_broker(settings, protocols, advertised)
+    advertised = {
+        endpoint.name: (host_name() if endpoint.host in EVERY_INTERFACE else endpoint.host, endpoint.port)
+        for endpoint in told
+    }
     return tuple(
         ListenerConfig(
             endpoint.name, "PLAINTEXT", endpoint.host, endpoint.port, advertised.get(endpoint.name)
@@ -212,41 +262,33 @@ def _protocols(
     return protocols
 
 
-def _advertised(
-    entries: Sequence[str] | None,
-    bound: Sequence[Endpoint],
-    controllers: set[str],
-    host_name: Callable[[], str],
-) -> dict[str, tuple[str, int]]:
-    """Listener name -> the host and port that clients are told."""
+def _told(
+    entries: Sequence[str] | None, bound: Sequence[Endpoint], is_brokers: Callable[[str], bool]
+) -> Sequence[Endpoint]:
+    """What clients are told of each of the broker's listeners that is advertised."""
     setting = "advertised.listeners"
     if entries is None:
-        told = list(bound)
-    else:
-        endpoints = [parse_endpoint(entry, setting) for entry in entries]
-        _check_names(endpoints, setting)
-        told = [endpoint for endpoint in endpoints if endpoint.name not in controllers]
-        names = [endpoint.name for endpoint in bound]
-        unknown = [endpoint.name for endpoint in told if endpoint.name not in names]
-        if unknown:
-            raise ConfigError(
-                "advertised.listeners listener names must be equal to or a subset of the ones defined in "
-                f"listeners. Found {','.join(unknown)}. The valid options based on the current configuration "
-                f"are {','.join(names)}",
-                setting,
-            )
-        if not told:
-            raise ConfigError("There must be at least one broker advertised listener.", setting)
-        if any(endpoint.host == "0.0.0.0" for endpoint in told):  # noqa: S104
-            raise ConfigError(
-                "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. "
-                "Use a routable IP address.",
-                setting,
-            )
-    return {
-        endpoint.name: (host_name() if endpoint.host in EVERY_INTERFACE else endpoint.host, endpoint.port)
-        for endpoint in told
-    }
+        return bound
+    endpoints = [parse_endpoint(entry, setting) for entry in entries]
+    _check_names(endpoints, setting)
+    told = [endpoint for endpoint in endpoints if is_brokers(endpoint.name)]
+    names = [endpoint.name for endpoint in bound]
+    unknown = [endpoint.name for endpoint in told if endpoint.name not in names]
+    if unknown:
+        raise ConfigError(
+            "advertised.listeners listener names must be equal to or a subset of the ones defined in "
+            f"listeners. Found {','.join(unknown)}. The valid options based on the current configuration "
+            f"are {','.join(names)}",
+            setting,
+        )
+    if not told:
+        raise ConfigError("There must be at least one broker advertised listener.", setting)
+    if any(endpoint.host == "0.0.0.0" for endpoint in told):  # noqa: S104
+        raise ConfigError(
+            "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address.",
+            setting,
+        )
+    return told
 
 
 def _check_inter_broker(

@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from broker.config.settings import Setting
 
-QUORUM = ("controller.quorum.bootstrap.servers", "controller.quorum.voters")
+VOTERS = "controller.quorum.voters"
+QUORUM = ("controller.quorum.bootstrap.servers", VOTERS)
 """Where the controllers are; the first one that says something counts."""
+
+
+def is_only_controller(static: Mapping[str, Setting]) -> bool:
+    """Whether the node is no broker."""
+    roles = static.get("process.roles")
+    return roles is not None and [each.strip() for each in roles.value.split(",")] == ["controller"]
+
+
+def controls(static: Mapping[str, Setting]) -> bool:
+    """Whether other nodes may be controlled from here, at a controller's listener."""
+    roles = static.get("process.roles")
+    return roles is None or "controller" in map(str.strip, roles.value.split(","))
 
 
 def joins_a_cluster(static: Mapping[str, Setting]) -> bool:

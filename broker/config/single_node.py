@@ -51,7 +51,6 @@ Files made for three brokers are the most common reason for a local Kafka that h
 """
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "process.roles": (("controller",), "a controller without a broker has nobody to serve here"),
     "authorizer.class.name": (
         (),
         "authorizers aren't built yet, and without one everybody may do everything",

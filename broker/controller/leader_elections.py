@@ -116,7 +116,7 @@ def elected(
     return record
 
 
-def balanced_leaders(image: ClusterImage, own: OwnSettings) -> Steps[ControllerResult[bool]]:
+def balanced_leaders(image: ClusterImage, own: OwnSettings) -> Steps[ControllerResult[bool | KafkaError]]:
     """Preferred elections where somebody else leads, each `leader.imbalance.check.interval.seconds` where
     `auto.leader.rebalance.enable` is set. The answer: whether there may be more to do, at once then."""
 
@@ -126,7 +126,7 @@ def balanced_leaders(image: ClusterImage, own: OwnSettings) -> Steps[ControllerR
     return _held_by_clock(image, own, Election.PREFERRED, is_unbalanced)
 
 
-def unclean_leaders(image: ClusterImage, own: OwnSettings) -> Steps[ControllerResult[bool]]:
+def unclean_leaders(image: ClusterImage, own: OwnSettings) -> Steps[ControllerResult[bool | KafkaError]]:
     """Unclean elections of partitions that nobody leads, where their topics allow it, each
     `unclean.leader.election.interval.ms`. The answer: whether there may be more to do, at once then."""
 
@@ -146,7 +146,7 @@ def _held_by_clock(
     own: OwnSettings,
     election: Election,
     is_needed: Callable[[PartitionImage, Terms], bool],
-) -> Steps[ControllerResult[bool]]:
+) -> Steps[ControllerResult[bool | KafkaError]]:
     wish = Wish(election=election)
     all_terms = PartitionTerms(image, own)
     decided: list[Message] = []

@@ -7,11 +7,9 @@ are one object until a decision is taken while an earlier one isn't committed. F
 `image`. Who loses the log forgets `written`: nothing that was lost has to be undone (Kafka:
 `SnapshotRegistry.revertToSnapshot` of the controller's timeline structures, whose brokers have images of their own).
 
-Whoever acts on a change, or tells a client of it, waits with `when_committed`. `replay` reads the newest snapshot at
-the start, and `catch_up` the log behind it on a node that doesn't lead the log.
-
-Kafka writes a decision's records as one batch where they are atomic, or between BeginTransaction and EndTransaction
-records (KIP-868); both are read. Its NoOp records, which move followers' high watermarks, are not written.
+Whoever acts on a change, or tells a client of it, waits with `when_committed`. Kafka writes a decision's records as one
+batch where they are atomic, or between BeginTransaction and EndTransaction records (KIP-868); both are read. Its NoOp
+records, which move followers' high watermarks, are not written.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from broker.controller import quorum_state
 from broker.controller.deferred_events import DeferredEventQueue
 from broker.controller.image import ClusterImage
 from broker.controller.image_records import image_records
-from broker.controller.quorum_state import LEADER_CHANGE, Quorum, control_key
+from broker.controller.quorum_state import Quorum
 from broker.controller.record_batches import batch_of, encoded, too_large_to_write
 from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION, fitted, level_in
 from broker.controller.replaying import apply_batch, contradiction, replay_snapshot
@@ -36,7 +34,7 @@ from coordinator.ports import WhenCommitted
 from protocol.broken_invariant import BrokenInvariantError, cannot_apply
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.records.records import build_control_batch, read_records
+from protocol.records.records import read_records
 from protocol.steps import Steps, at_once
 from protocol.wire.schema import Message
 from storage.background import Lane
@@ -45,6 +43,7 @@ from storage.log.results import AppendOrigin
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
+    from protocol.messages.raft_records import Voter
 
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 MAX_RECORDS_PER_BATCH = 10_000  # QuorumController.DEFAULT_MAX_RECORDS_PER_BATCH
@@ -54,9 +53,11 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024  # KafkaRaftClient.MAX_BATCH_SIZE_BYTES
 class MetadataLog:
     """The metadata log with the images that it makes.
 
-    - `on_change` follows each change that is committed, before those that wait for it are told; it may be in steps.
+    - `on_change` follows each change that is committed, before who waits for it is told; it may be in steps.
     - `replicate(end_offset)` is called after each batch that is written. The only voter commits there and then while it
       starts, and from then on when the disk has it; who has others calls `commit` once a majority has the batch.
+    - `on_written(records, offset of the first)` is told of what this node decides, `on_progress` called where the log
+      has grown, or more of it is committed.
     """
 
     def __init__(
@@ -76,6 +77,8 @@ class MetadataLog:
         """To the end: in this call where there is one. What the first step raises is raised; what fails later is the
         node's to know."""
         self.replicate: Callable[[int], None] = self.commit
+        self.on_written: Callable[[Sequence[Message], int], None] = lambda records, base_offset: None
+        self.on_progress: Callable[[], None] = lambda: None
         self.is_leader = False
         self._leads = 0  # the epoch in which this node leads the log; 0: another one does
         self._clock = clock
@@ -111,8 +114,7 @@ class MetadataLog:
         self._deferred.commit(self._committed_offset)
 
     def catch_up(self, high_watermark: int) -> None:
-        """An observer's log is committed up to here, as far as it was fetched: apply it, and follow what changed.
-        Raises as `replay`."""
+        """An observer's log is committed so far, as far as it was fetched: apply it, follow it. Raises as `replay`."""
         self.commit(high_watermark)
 
     def take_over(self, snapshot: Snapshot) -> None:
@@ -167,18 +169,17 @@ class MetadataLog:
         written.forget_changes()
         return transaction
 
-    def become_leader(self, node_id: int) -> None:
+    def become_leader(self, node_id: int, voter: Voter | None = None) -> None:
         """Begin an epoch of our own with a LeaderChange record, as a KRaft leader does before anything else.
 
         `quorum-state` has it first: an epoch is never used twice. A transaction of the leader before, without its
-        end, is aborted.
+        end, is aborted. `voter`: this node, where the log is to say who its voters are.
         """
         stored = quorum_state.read_leader_epoch(self.log.files, self.log.directory)
         of_snapshot = 0 if self.snapshots.newest is None else self.snapshots.newest.epoch
         self._leads = self.epoch = max(0, self.log.leader_epochs.latest, stored, of_snapshot) + 1
         self.log.assign_leader_epoch(self.epoch)
-        value = self.quorum.leader_change(node_id)
-        batch = build_control_batch(control_key(LEADER_CHANGE), value, timestamp=self._clock.now_ms())
+        batch = self.quorum.begin_epoch(node_id, voter, self._clock.now_ms())
         state = self.quorum.encode_state(node_id, self.epoch)
         if self.log.created:
             quorum_state.write_state(self.log.files, self.log.directory, state)
@@ -258,6 +259,7 @@ class MetadataLog:
         self._note_committed(end_offset)
         if not self._is_writing:  # else whoever writes goes on with it
             self._advance()
+            self.on_progress()
 
     def _note_committed(self, end_offset: int) -> None:
         self._committed_offset = max(self._committed_offset, min(end_offset, self.log.log_end_offset))
@@ -299,9 +301,8 @@ class MetadataLog:
         `atomicOf`).
 
         Raises KafkaError where it can't be written: UNKNOWN_SERVER_ERROR where it is too large, in records or above
-        8 MiB; NOT_CONTROLLER where this node doesn't lead the log, or not any more at a later step. Of several batches
-        those before are in force then. Raises BrokenInvariantError where it is written and yet can't be applied or
-        followed.
+        8 MiB; NOT_CONTROLLER where this node doesn't lead the log, or not any more at a later step; what batches were
+        before is in force then. Raises BrokenInvariantError where it is written and can't be applied or followed.
         """
         if len(decided) > MAX_RECORDS_PER_BATCH and not may_split:
             raise too_large_to_write(f"{len(decided)} records are no single batch")
@@ -324,7 +325,7 @@ class MetadataLog:
         return self.log.log_end_offset
 
     def append_transaction(self, name: str, decided: Sequence[Message]) -> None:
-        """Write a decision between Begin and End records, then apply it (the bootstrap records of a new cluster)."""
+        """Write a decision between Begin and End records, then apply it (the first records of a new cluster)."""
         whole = [records.BeginTransactionRecord(name=name), *decided, records.EndTransactionRecord()]
         self._append_batch(at_once(self._batch_of(whole, level_in(decided))), decided)
         self._advance()
@@ -380,11 +381,13 @@ class MetadataLog:
         )
         if applied:
             self._apply(base_offset, len(batch), applied)
+            self.on_written(applied, base_offset)
         self._is_writing = True  # it may be committed at once; it's applied then before anybody is told
         try:
             self.replicate(self.log.log_end_offset)
         finally:
             self._is_writing = False
+        self.on_progress()
 
     @property
     def next_offset(self) -> int:
@@ -393,5 +396,5 @@ class MetadataLog:
 
     @property
     def last_applied_offset(self) -> int:
-        """The offset of the last record in `image` (Kafka: `MetadataProvenance.lastContainedOffset`)."""
+        """Of the last record in `image` (Kafka: `MetadataProvenance.lastContainedOffset`)."""
         return self._applied_offset - 1

@@ -14,9 +14,10 @@ from protocol.messages.raft_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
     LeaderChangeVoter,
+    Voter,
     VotersRecord,
 )
-from protocol.records.records import Record, read_control_type
+from protocol.records.records import Record, build_batch, read_control_type
 from protocol.wire.codec import decode, encode
 from protocol.wire.primitives import uuid_to_text
 from protocol.wire.schema import Message
@@ -29,6 +30,9 @@ SNAPSHOT_HEADER = 3
 SNAPSHOT_FOOTER = 4
 KRAFT_VERSION = 5
 KRAFT_VOTERS = 6
+
+KRAFT_VERSION_OF_VOTERS = 1
+"""From which on voters stand in the log (KIP-853)."""
 
 NO_VOTED_ID = -1
 _ZERO_ID = bytes(16)
@@ -54,6 +58,16 @@ class Quorum:
         elif control_type == KRAFT_VOTERS:
             self.voters = decode(VotersRecord, 0, record.value or b"")
 
+    def named(self, voter: Voter) -> list[tuple[int, Message]]:
+        """(control type, message) of those that say so where the log doesn't: that its voters stand in it, and that the
+        only one is this. The voters are the quorum's from now on."""
+        voters = VotersRecord(version=0, voters=[voter])
+        if self.kraft_version > 0 and self.voters == voters:
+            return []
+        first = self.kraft_version == 0
+        self.kraft_version, self.voters = KRAFT_VERSION_OF_VOTERS, voters
+        return self.control_records() if first else [(KRAFT_VOTERS, voters)]
+
     def control_records(self) -> list[tuple[int, Message]]:
         """(control type, message) of those that a snapshot holds behind its header."""
         if self.kraft_version == 0:
@@ -65,14 +79,22 @@ class Quorum:
             found.append((KRAFT_VOTERS, self.voters))
         return found
 
-    def leader_change(self, node_id: int) -> bytes:
-        """The value of the record with which the node begins to lead. Kafka reads version 0 of it alone."""
+    def begin_epoch(self, node_id: int, voter: Voter | None, now_ms: int) -> bytearray:
+        """The batch with which the node begins to lead. `voter`: the node, where the log is to say who its voters are:
+        then it does from here on, as does this."""
+        values = [] if voter is None else self.named(voter)
+        values = [(LEADER_CHANGE, self._leader_change(node_id)), *values]
+        return build_batch(
+            [(now_ms, control_key(of), encode(value, 0), ()) for of, value in values], control=True
+        )
+
+    def _leader_change(self, node_id: int) -> Message:
+        """Kafka reads version 0 of it alone."""
         own = LeaderChangeVoter(voter_id=node_id)
         voters = [own]
         if self.voters is not None:
             voters = [LeaderChangeVoter(voter_id=voter.voter_id) for voter in self.voters.voters]
-        message = LeaderChangeMessage(version=0, leader_id=node_id, voters=voters, granting_voters=[own])
-        return encode(message, 0)
+        return LeaderChangeMessage(version=0, leader_id=node_id, voters=voters, granting_voters=[own])
 
     def encode_state(self, node_id: int, leader_epoch: int) -> bytes:
         """`quorum-state` of a node that leads."""

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from protocol.errors import Error, KafkaError
+from protocol.wire.primitives import uuid_from_text
 from storage.background import RunAll, run_in_turn
 from storage.directory.log_directory import LogDirectory
 from storage.files import is_out_of_descriptors
@@ -63,6 +64,12 @@ class LogDirs:
     def ids(self) -> Collection[bytes]:
         """The directory ids of those that can be used: they change when one is lost."""
         return self.online.keys()
+
+    @property
+    def metadata_id(self) -> bytes:
+        """The id of the directory that has the metadata log."""
+        assert self.metadata.meta_properties is not None
+        return uuid_from_text(self.metadata.meta_properties["directory.id"])
 
     def id_of(self, directory: LogDirectory) -> bytes:
         """Of one that can be used."""

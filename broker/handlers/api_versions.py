@@ -8,10 +8,10 @@ version 0 with the range that is.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from broker.controller.registration import FEATURES, KRAFT_VERSION_RANGE
-from broker.handlers import HANDLERS
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.errors import Error
 from protocol.messages.api_versions import (
@@ -30,7 +30,10 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(
-    metadata: MetadataLog, context: RequestContext, request: ApiVersionsRequest
+    metadata: MetadataLog,
+    handlers: Iterable[int],
+    context: RequestContext,
+    request: ApiVersionsRequest,
 ) -> ApiVersionsResponse:
     version = context.api_version
     if version >= 3:
@@ -43,7 +46,7 @@ def handle(
         "kraft.version": KRAFT_VERSION_RANGE
     }
     return ApiVersionsResponse(
-        api_keys=served_versions(),
+        api_keys=served_versions(handlers),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in supported.items()
@@ -57,11 +60,11 @@ def handle(
     )
 
 
-def served_versions() -> list[ApiVersion]:
-    """What is served, by api key."""
+def served_versions(handlers: Iterable[int]) -> list[ApiVersion]:
+    """What is served, by api key: those that there are handlers of."""
     return [
         ApiVersion(api_key=key, min_version=APIS[key].min_version, max_version=APIS[key].max_version)
-        for key in sorted(HANDLERS)
+        for key in sorted(handlers)
     ]
 
 

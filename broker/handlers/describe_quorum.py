@@ -3,6 +3,7 @@ voter: we. See `controller.quorum_description`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from broker.controller.quorum_description import QuorumOfOne, describe_quorum
@@ -17,6 +18,7 @@ from protocol.messages.cluster_admin import (
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
+    from broker.controller.quorum_requests import ReplicaProgress
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints
@@ -29,6 +31,7 @@ def handle(
     node_id: int,
     config: BrokerConfig,
     metadata: MetadataLog,
+    metadata_replicas: Mapping[tuple[int, bytes], ReplicaProgress],
     endpoints: Endpoints,
     clock: Clock,
     authorizer: Authorizer,
@@ -40,7 +43,7 @@ def handle(
         denied = Error.CLUSTER_AUTHORIZATION_FAILED
         return DescribeQuorumResponse(error_code=denied, error_message=AUTHORIZATION_FAILED[denied])
     listener = _controller_listener(node_id, config, endpoints)
-    quorum = QuorumOfOne(node_id, metadata, {}, [listener])
+    quorum = QuorumOfOne(node_id, metadata, metadata_replicas, [listener])
     return turns.answer(describe_quorum(quorum, request, context.api_version, clock.now_ms()), context)
 
 

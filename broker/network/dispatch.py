@@ -7,7 +7,7 @@ Which APIs there are and in which versions stands in `protocol.apis`; which of t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.network.turns import Turns
     from broker.peers.forwarding import Forwarding
+    from broker.quorum.forwarded_context import Sender
     from broker.quotas.client_quotas import ClientQuotas
 
 log = logging.getLogger("barnabas.dispatch")
@@ -156,9 +157,10 @@ class Dispatcher:
         watchdog: Watchdog,
         stop_on_failure: Callable[[BaseException], None],
         forwarding: Forwarding | None,
+        handlers: Mapping[int, str] = HANDLERS,
     ) -> None:
         """`node`: whose attributes are the ports of handlers, by their names. `forwarding`: the way to another node
-        that decides what controllers decide."""
+        that decides what controllers decide. `handlers`: of the APIs that are served."""
         self.monotonic_s = clock.monotonic_s
         self._node = node
         self._turns = turns
@@ -167,6 +169,7 @@ class Dispatcher:
         self._now_ms = clock.now_ms
         self._stop_on_failure = stop_on_failure
         self._forwarding = forwarding
+        self._handlers = handlers
         self._routes: dict[int, Route] = {}
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
@@ -191,6 +194,27 @@ class Dispatcher:
             return self.handle(route, context, decoded[0], size)
         if api_key == PRODUCE_KEY:
             connection.hold_produced(most_produced(size))
+        return DecodingRequest(self, route, context, decoded, size)
+
+    def serve_forwarded(
+        self, sender: Sender, data: memoryview, admitted: Container[int]
+    ) -> Answer | PendingAnswer:
+        """As `serve`, of a client that is connected elsewhere: `data` is its request from the header on, of an API that
+        is `admitted`. Raises as `serve`; nothing is charged to the client's quotas twice."""
+        size = len(data)
+        header = decode_request_header(data, 0, size)
+        if header.api_key not in admitted:
+            raise CodecError(f"api key {header.api_key} isn't handed on")
+        route = self._routes.get(header.api_key << 16 | header.api_version & 0xFFFF)
+        if route is None:
+            route = self._route(header.api_key, header.api_version)
+            assert route is not None  # but for ApiVersions
+        context = sender.context(header)
+        if size < LONG_FRAME_BYTES:
+            return self.handle(route, context, route.decode(data, header.body_pos, size)[0], size)
+        decoded = self._turns.answer(route.decode_in_steps(data, header.body_pos), context, to_the_end=True)
+        if isinstance(decoded, tuple):
+            return self.handle(route, context, decoded[0], size)
         return DecodingRequest(self, route, context, decoded, size)
 
     def is_of_many(self, frame: memoryview) -> bool:
@@ -281,7 +305,7 @@ class Dispatcher:
     def _route(self, api_key: int, api_version: int) -> Route | None:
         """The route of an API's version; None for ApiVersions of a version that isn't known."""
         api = APIS.get(api_key)
-        if api is None or api_key not in HANDLERS:
+        if api is None or api_key not in self._handlers:
             raise CloseConnectionError(f"api key {api_key} is not served")
         if not api.decodes(api_version):
             if api_key == API_VERSIONS_KEY:
@@ -294,7 +318,7 @@ class Dispatcher:
         if forwarded:
             self._routes[api_key << 16 | api_version] = forwarded
             return forwarded
-        route = Route(api_key, api_version)
+        route = Route(api_key, api_version, self._handlers)
         route.handle = with_ports(route.handle, self._node)
         if request_log.enabled():
             route.handle = request_log.logged(route.handle, api.name, self.monotonic_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from broker.handlers import HANDLERS
@@ -56,11 +56,12 @@ class Route:
         "short_bytes",
     )
 
-    def __init__(self, api_key: int, api_version: int) -> None:
+    def __init__(self, api_key: int, api_version: int, handlers: Mapping[int, str] = HANDLERS) -> None:
+        """`handlers`: the names of their modules, by api key."""
         api = APIS[api_key]
         self._request = api.request
         self.api_version = api_version
-        module = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
+        module = importlib.import_module(f"broker.handlers.{handlers[api_key]}")
         self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = decoder(api.request, api_version)
         self.response: type[Any] = api.response
         self.entries = ENTRY_LISTS.get(api.name)

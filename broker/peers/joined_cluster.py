@@ -77,10 +77,7 @@ class JoinedCluster:
         self._is_unfenced = Milestone(faults)
         self._has_left = Milestone(faults)
         self._refusal: str | None = None
-        metadata_id = next(
-            directory_id for directory_id, each in log_dirs.online.items() if each is log_dirs.metadata
-        )
-        identity = ObserverIdentity(config.node_id, log_dirs.cluster_id, metadata_id)
+        identity = ObserverIdentity(config.node_id, log_dirs.cluster_id, log_dirs.metadata_id)
         self._observer = Observer(metadata, identity, environment.clock)
         self._fetcher = MetadataFetcher(
             self._observer,

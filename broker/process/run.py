@@ -25,6 +25,7 @@ from broker.starting import start
 if TYPE_CHECKING:
     from broker.process.command_line import Options
     from broker.process.parent import ParentTie
+    from broker.quorum.controller_node import ControllerNode
     from broker.server import Server
 
 log = logging.getLogger("barnabas")
@@ -104,10 +105,20 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
     return 1
 
 
-async def _started(options: Options, asked_to_stop: _Asked) -> Server | None:
+async def _start(options: Options) -> Server | ControllerNode:
+    environment = Environment.of_this_machine()
+    if options.config.is_only_controller:
+        # Here, so that no broker's start waits for it.
+        from broker.starting_controller import start_controller
+
+        return await start_controller(options.config, environment)
+    return await start(options.config, environment)
+
+
+async def _started(options: Options, asked_to_stop: _Asked) -> Server | ControllerNode | None:
     """None where somebody asked to stop meanwhile: a broker that joins a cluster may wait long for its controller.
     Raises StartError."""
-    starting = asyncio.ensure_future(start(options.config, Environment.of_this_machine()))
+    starting = asyncio.ensure_future(_start(options))
     asked = asyncio.ensure_future(asked_to_stop.event.wait())
     await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
@@ -143,7 +154,7 @@ class _Asked:
 
 
 async def _serve(
-    server: Server,
+    server: Server | ControllerNode,
     options: Options,
     parent: ParentTie | None,
     asked_to_stop: _Asked,

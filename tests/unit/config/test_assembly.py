@@ -182,7 +182,6 @@ def test_a_bad_value_is_told_with_its_place() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("process.roles", "controller"),
         ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("remote.log.storage.system.enable", "TRUE"),
         ("config.providers", "file"),

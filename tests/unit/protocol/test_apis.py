@@ -3,10 +3,14 @@ from pathlib import Path
 
 import pytest
 
+from broker.handlers import CONTROLLER_HANDLERS
 from protocol.apis import APIS, NEVER_FLEXIBLE, Api, request_header_version, response_header_version
 
 ADVERTISED = Path(__file__).parents[2] / "golden" / "vectors" / "advertised_by_kafka_4.3.txt"
 """What kafka-broker-api-versions prints of a Kafka 4.3 broker."""
+
+ADVERTISED_BY_CONTROLLER = ADVERTISED.with_name("advertised_by_kafka_4.3_controller.txt")
+"""ApiVersions of a Kafka 4.3 controller: key, name, versions."""
 
 DECLARED = [api for api in APIS.values() if api.declared]
 
@@ -14,8 +18,30 @@ DECLARED = [api for api in APIS.values() if api.declared]
 def test_the_advertised_apis_are_those_of_kafka() -> None:
     rows = re.findall(r"(\w+) \((\d+)\): (\d+)(?: to (\d+))?$", ADVERTISED.read_text(), re.MULTILINE)
     kafkas = {(name, int(key), int(first), int(last or first)) for name, key, first, last in rows}
-    ours = {(api.name, api.key, api.min_version, api.max_version) for api in APIS.values() if api.advertised}
+    ours = {
+        (api.name, api.key, api.min_version, api.max_version)
+        for api in APIS.values()
+        if api.advertised and not api.of_controllers
+    }
     assert ours == kafkas
+
+
+def test_a_controller_serves_what_kafkas_does_but_for_what_voters_ask_of_each_other() -> None:
+    rows = [line.split() for line in ADVERTISED_BY_CONTROLLER.read_text().splitlines()]
+    kafkas = {(name, int(key), int(first), int(last)) for key, name, first, last in rows}
+    ours = {
+        (api.name, api.key, api.min_version, api.max_version)
+        for api in (APIS[key] for key in CONTROLLER_HANDLERS)
+    }
+    assert ours <= kafkas
+    assert {name for name, *_ in kafkas - ours} == {
+        "Vote",
+        "BeginQuorumEpoch",
+        "EndQuorumEpoch",
+        "AddRaftVoter",
+        "RemoveRaftVoter",
+        "UpdateRaftVoter",
+    }
 
 
 def test_telemetry_is_served_to_those_who_ask_but_not_advertised() -> None:

@@ -1,0 +1,49 @@
+"""AlterPartition (56), versions 2 to 3, of a controller: what leaders say of who is in sync (KIP-497).
+
+v3: the members' broker epochs (KIP-903).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.controller.alter_partition import altered_partitions
+from broker.network.later import Later
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
+from protocol.errors import KafkaError
+from protocol.messages.replicas import AlterPartitionRequest, AlterPartitionResponse
+
+if TYPE_CHECKING:
+    from broker.controller.controller import Controller
+    from broker.controller.controller_result import ControllerResult
+    from broker.controller.image import ClusterImage
+    from broker.controller.partition_terms import OwnSettings
+    from broker.network.context import RequestContext
+    from broker.security.authorizer import Authorizer
+    from protocol.steps import Steps
+
+
+def handle(
+    controller: Controller,
+    authorizer: Authorizer,
+    own_settings: Callable[[], OwnSettings],
+    context: RequestContext,
+    request: AlterPartitionRequest,
+) -> AlterPartitionResponse | Later[AlterPartitionResponse]:
+    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+    if refusal is not None:
+        return AlterPartitionResponse(error_code=refusal.error)
+    later: Later[AlterPartitionResponse] = Later()
+
+    def decide(image: ClusterImage) -> Steps[ControllerResult[AlterPartitionResponse]]:
+        return altered_partitions(image, request, context.api_version, own_settings())
+
+    def reply(answer: AlterPartitionResponse | KafkaError) -> None:
+        later.reply(
+            AlterPartitionResponse(error_code=answer.error) if isinstance(answer, KafkaError) else answer
+        )
+
+    later.waits_for(controller.submit(decide, later.guarded(reply), later.fail))
+    return later.answer()

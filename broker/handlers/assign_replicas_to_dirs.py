@@ -1,0 +1,66 @@
+"""AssignReplicasToDirs (73), version 0, of a controller: a broker says in which directories its replicas are
+(KIP-858)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.controller.partition_changes import TopicIdPartition, Wish, partition_change
+from broker.controller.partition_terms import PartitionTerms
+from broker.controller.partition_updates import leader_and_isr_updates
+from broker.controller.replica_directories import ReplicaDirectory, assign_replicas
+from broker.network.later import Later
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
+from protocol.errors import KafkaError
+from protocol.messages.replicas import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+
+if TYPE_CHECKING:
+    from broker.controller.controller import Controller
+    from broker.controller.controller_result import ControllerResult
+    from broker.controller.image import ClusterImage
+    from broker.controller.partition_terms import OwnSettings
+    from broker.network.context import RequestContext
+    from broker.security.authorizer import Authorizer
+    from protocol.steps import Steps
+    from protocol.wire.schema import Message
+
+
+def handle(
+    controller: Controller,
+    authorizer: Authorizer,
+    own_settings: Callable[[], OwnSettings],
+    context: RequestContext,
+    request: AssignReplicasToDirsRequest,
+) -> AssignReplicasToDirsResponse | Later[AssignReplicasToDirsResponse]:
+    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+    if refusal is not None:
+        return AssignReplicasToDirsResponse(error_code=refusal.error)
+    later: Later[AssignReplicasToDirsResponse] = Later()
+
+    def decide(image: ClusterImage) -> Steps[ControllerResult[AssignReplicasToDirsResponse | KafkaError]]:
+        own = own_settings()
+        terms = PartitionTerms(image, own)
+
+        def change(of: ClusterImage, replica: ReplicaDirectory) -> Message | None:
+            topic = of.topics_by_id[replica.topic_id]
+            return partition_change(
+                TopicIdPartition(replica.topic_id, replica.partition_index),
+                topic.partitions[replica.partition_index],
+                Wish(directories={replica.broker_id: replica.directory_id}),
+                terms.of(topic),
+            )
+
+        return assign_replicas(image, request, change, partial(leader_and_isr_updates, own=own))
+
+    def reply(answer: AssignReplicasToDirsResponse | KafkaError) -> None:
+        later.reply(
+            AssignReplicasToDirsResponse(error_code=answer.error)
+            if isinstance(answer, KafkaError)
+            else answer
+        )
+
+    later.waits_for(controller.submit(decide, later.guarded(reply), later.fail))
+    return later.answer()

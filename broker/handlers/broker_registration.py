@@ -1,0 +1,41 @@
+"""BrokerRegistration (62), versions 0 to 4, of a controller (KIP-631).
+
+v1: migration from ZooKeeper, which there is none of; v2: log directories (KIP-858); v3: the epoch of the run before
+(KIP-966); v4: features whose lowest level is 0 (KIP-1022).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.network.later import Later
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
+from protocol.errors import KafkaError
+from protocol.messages.broker_lifecycle import BrokerRegistrationRequest, BrokerRegistrationResponse
+
+if TYPE_CHECKING:
+    from broker.network.context import RequestContext
+    from broker.quorum.cluster_control import ClusterControl
+    from broker.security.authorizer import Authorizer
+
+
+def handle(
+    cluster_control: ClusterControl,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: BrokerRegistrationRequest,
+) -> BrokerRegistrationResponse | Later[BrokerRegistrationResponse]:
+    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+    if refusal is not None:
+        return BrokerRegistrationResponse(error_code=refusal.error)
+    later: Later[BrokerRegistrationResponse] = Later()
+
+    def reply(epoch: int | KafkaError) -> None:
+        if isinstance(epoch, KafkaError):
+            later.reply(BrokerRegistrationResponse(error_code=epoch.error))
+        else:
+            later.reply(BrokerRegistrationResponse(broker_epoch=epoch))
+
+    later.waits_for(cluster_control.register(request, context.api_version, later.guarded(reply), later.fail))
+    return later.answer()

@@ -1,0 +1,43 @@
+"""ControllerRegistration (70), version 0, of a controller: a controller says what it is (KIP-919)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.controller.controller_registration import register_controller
+from broker.network.later import Later
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
+from protocol.errors import KafkaError
+from protocol.messages.broker_lifecycle import ControllerRegistrationRequest, ControllerRegistrationResponse
+
+if TYPE_CHECKING:
+    from broker.controller.controller import Controller
+    from broker.network.context import RequestContext
+    from broker.security.authorizer import Authorizer
+
+
+def handle(
+    controller: Controller,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: ControllerRegistrationRequest,
+) -> ControllerRegistrationResponse | Later[ControllerRegistrationResponse]:
+    later: Later[ControllerRegistrationResponse] = Later()
+
+    def reply(failure: KafkaError | None) -> None:
+        response = ControllerRegistrationResponse(error_message=None)
+        if failure is not None:
+            response.error_code, response.error_message = failure.error, failure.message
+        later.reply(response)
+
+    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+    if refusal is None:
+        later.waits_for(
+            controller.submit(
+                lambda image: register_controller(image, request), later.guarded(reply), later.fail
+            )
+        )
+    else:
+        reply(refusal)
+    return later.answer()

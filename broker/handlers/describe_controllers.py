@@ -1,0 +1,53 @@
+"""DescribeCluster (60), versions 0 to 2, of a controller: the cluster's controllers (KIP-919)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.describe_cluster import BROKERS, CONTROLLERS
+from broker.security.authorized_operations import authorized_operations
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from protocol.errors import Error
+from protocol.messages.metadata import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+
+if TYPE_CHECKING:
+    from broker.network.context import RequestContext
+    from broker.network.endpoints import Endpoints
+    from broker.security.authorizer import Authorizer
+
+
+def handle(
+    node_id: int,
+    cluster_id: str,
+    endpoints: Endpoints,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeClusterRequest,
+) -> DescribeClusterResponse:
+    asked = request.endpoint_type if context.api_version >= 1 else BROKERS
+    if asked == BROKERS:
+        return DescribeClusterResponse(
+            endpoint_type=CONTROLLERS,
+            error_code=Error.MISMATCHED_ENDPOINT_TYPE,
+            error_message="This endpoint is of type CONTROLLER, and one of type BROKER was wanted",
+        )
+    if asked != CONTROLLERS:
+        return DescribeClusterResponse(
+            endpoint_type=CONTROLLERS,
+            error_code=Error.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"Unsupported endpoint type {asked}",
+        )
+    response = DescribeClusterResponse(
+        endpoint_type=CONTROLLERS, cluster_id=cluster_id, controller_id=node_id
+    )
+    if request.include_cluster_authorized_operations and authorizer.allows(
+        context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
+    ):
+        response.cluster_authorized_operations = authorized_operations(
+            authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+    told = endpoints.advertised(context.listener_name)
+    if told is not None:
+        host, port = told
+        response.brokers = [DescribeClusterBroker(broker_id=node_id, host=host, port=port)]
+    return response

@@ -1,0 +1,89 @@
+"""Envelope (58), version 0, of a controller: what a client asks for of it, handed on by a broker (KIP-590).
+
+Source: `EnvelopeUtils.handleEnvelopeRequest`, `RequestChannel.buildResponseSend`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.network.answers import CloseConnectionError
+from broker.network.later import Later
+from broker.peers.forwarding_refusals import FORWARDED
+from broker.quorum.forwarded_context import Sender, principal_of
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
+from protocol.errors import CodecError, Error
+from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
+    from broker.environment.scheduler import Scheduler
+    from broker.network.answers import Answer, PendingAnswer
+    from broker.network.context import RequestContext
+    from broker.network.dispatch import Dispatcher
+    from broker.security.authorizer import Authorizer
+
+log = logging.getLogger("barnabas.dispatch")
+
+_SIZE_BYTES = 4
+
+
+def handle(
+    dispatcher: Dispatcher,
+    metadata: MetadataLog,
+    authorizer: Authorizer,
+    scheduler: Scheduler,
+    context: RequestContext,
+    request: EnvelopeRequest,
+) -> EnvelopeResponse | Later[EnvelopeResponse]:
+    """Whatever becomes of the request in it, the broker is answered: else it would ask again and again."""
+    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+    if refusal is not None:
+        return EnvelopeResponse(error_code=refusal.error)
+    if not metadata.is_leader:
+        return EnvelopeResponse(error_code=Error.NOT_CONTROLLER)
+    try:
+        principal = principal_of(request.request_principal)
+    except CodecError:
+        return EnvelopeResponse(error_code=Error.PRINCIPAL_DESERIALIZATION_FAILURE)
+    try:
+        host = str(ipaddress.ip_address(bytes(request.client_host_address)))
+    except ValueError:
+        return EnvelopeResponse(error_code=Error.INVALID_REQUEST)
+    later: Later[EnvelopeResponse] = Later()
+
+    def go_on(take: Callable[[], Answer | PendingAnswer]) -> None:
+        later.on_abandon = None
+        try:
+            answer = take()
+        except CloseConnectionError as error:
+            log.info("what %s hands on can't be served: %s", context.connection, error)
+            later.reply(EnvelopeResponse(error_code=Error.UNSUPPORTED_VERSION))
+        except CodecError as error:
+            log.info("what %s hands on makes no sense: %s", context.connection, error)
+            later.reply(EnvelopeResponse(error_code=Error.INVALID_REQUEST))
+        except Exception as error:
+            dispatcher.failed(context.connection, error)
+            later.reply(EnvelopeResponse(error_code=Error.UNKNOWN_SERVER_ERROR))
+        else:
+            if answer is None or isinstance(answer, list):
+                data = b"".join(answer or ())  # type: ignore[arg-type]
+                later.reply(EnvelopeResponse(response_data=data[_SIZE_BYTES:]))
+                return
+            later.on_abandon = answer.abandon
+            answer.when_answered(partial(_go_on_later, scheduler, go_on, answer))
+
+    sender = Sender(context.connection, principal, host)
+    go_on(lambda: dispatcher.serve_forwarded(sender, memoryview(request.request_data), FORWARDED))
+    return later.answer()
+
+
+def _go_on_later(
+    scheduler: Scheduler, go_on: Callable[[Callable[[], Answer | PendingAnswer]], None], answer: PendingAnswer
+) -> None:
+    scheduler.call_soon(go_on, answer.take)

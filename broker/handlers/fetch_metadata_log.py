@@ -1,0 +1,30 @@
+"""Fetch (1), versions 4 to 18, of a controller: of the metadata log alone, by those that follow it (KIP-595).
+
+Brokers say by `replica_state` who they are (v15, KIP-903), and by v18 which high watermark they know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
+from protocol.messages.fetch import FetchRequest, FetchResponse
+
+if TYPE_CHECKING:
+    from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.quorum.delayed_metadata_fetches import DelayedMetadataFetches
+    from broker.security.authorizer import Authorizer
+
+
+def handle(
+    metadata_fetches: DelayedMetadataFetches,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: FetchRequest,
+) -> FetchResponse | Later[FetchResponse]:
+    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+    if refusal is not None:
+        return FetchResponse(error_code=refusal.error)
+    return metadata_fetches.fetch(request)

@@ -1,0 +1,29 @@
+"""FetchSnapshot (59), versions 0 to 1, of a controller: a piece of a snapshot of the metadata (KIP-630).
+
+v1: who asks by its directory (KIP-853), which says nothing of who is no voter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
+from protocol.messages.raft import FetchSnapshotRequest, FetchSnapshotResponse
+
+if TYPE_CHECKING:
+    from broker.controller.quorum_requests import QuorumRequests
+    from broker.network.context import RequestContext
+    from broker.security.authorizer import Authorizer
+
+
+def handle(
+    quorum: QuorumRequests,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: FetchSnapshotRequest,
+) -> FetchSnapshotResponse:
+    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+    if refusal is not None:
+        return FetchSnapshotResponse(error_code=refusal.error)
+    return quorum.fetch_snapshot(request)

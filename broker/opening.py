@@ -1,0 +1,147 @@
+"""What every start opens, whatever the node is in its cluster: the metadata log above all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.config.connections_per_host import CONNECTIONS_PER_HOST
+from broker.config.roles import VOTERS
+from broker.config.topic_config import log_config_of_metadata
+from broker.controller.bootstrap import bootstrap_records
+from broker.controller.image import ClusterImage, MetadataContradictionError
+from broker.controller.log_damage import find_damage
+from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
+from broker.controller.registration import KRAFT_VERSION_RANGE
+from broker.controller.snapshots import SnapshotPolicy
+from broker.network.addresses import HostNames
+from broker.network.connection_limits import ConnectionLimits
+from broker.process.start_error import StartError
+from broker.replicas.partitions import FAULTS as LOG_FAULTS
+from protocol.errors import CodecError
+from protocol.messages.raft_records import Endpoint, KRaftVersionFeature, Voter
+from protocol.wire.primitives import uuid_to_text
+from storage.background import Lane
+from storage.checkpoints import META_PROPERTIES_FILE
+from storage.directory.log_directory import METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.disks.log_dirs import LogDirs
+    from broker.environment.environment import Environment
+    from broker.network.endpoints import Endpoints
+
+# What a folder may be found with; a fault of ours is none of these and keeps its stack trace.
+FOLDER_ERRORS = (*LOG_FAULTS, CodecError, MetadataContradictionError)
+
+REMEDY = (
+    "put the folder back from a copy. To go on with what stands before it, and have all that was made later set aside, "
+    "cut the file there and remove .kafka_cleanshutdown beside the folder"
+)
+
+
+def connection_limits(config: BrokerConfig, environment: Environment, descriptors: int) -> ConnectionLimits:
+    """What a file says now has to hold; what a record of the past says is passed over."""
+    limits = ConnectionLimits(
+        config.get_int("max.connections"),
+        config.get_int("max.connections.per.ip"),
+        config.max_connections_per_host,
+        HostNames(environment.names, environment.computing),
+        descriptors,
+    )
+    for host in limits.unresolved:
+        setting = config.static[CONNECTIONS_PER_HOST]
+        raise StartError(f"{setting.origin}: {CONNECTIONS_PER_HOST}: {host} can't be resolved")
+    return limits
+
+
+def read_metadata(
+    config: BrokerConfig, environment: Environment, log_dirs: LogDirs, *, only_voter: bool
+) -> MetadataLog:
+    """The cluster's metadata as the last run left it; nothing of a new cluster. Where it can't be used nothing is
+    written: StartError says what is wrong, and what to do."""
+    clock, directory = environment.clock, log_dirs.metadata
+    path = f"{directory.path}/{METADATA_TOPIC}-0"
+    damage = find_damage(environment.files, path, clean=directory.clean)
+    if damage is not None:
+        raise StartError(f"{damage}; {REMEDY}")
+    opened = directory.open_log(
+        METADATA_TOPIC,
+        0,
+        log_config_of_metadata(config),
+        now_ms=clock.now_ms(),
+        topic_id=uuid_to_text(METADATA_TOPIC_ID),
+    )
+    if not directory.clean and opened.created:
+        # this run begins where the found log ends: from here on no power loss takes that back, or the cut of a torn end
+        opened.sync()
+        environment.files.sync(opened.segments.active.log.path)
+    metadata = MetadataLog(opened, ClusterImage(), clock, SnapshotPolicy.of(config))
+    metadata.replay(only_voter=only_voter)
+    if only_voter and not metadata.image.features:
+        _check_is_new(path, log_dirs)
+    return metadata
+
+
+def _check_is_new(path: str, log_dirs: LogDirs) -> None:
+    """Where the metadata log says nothing, nobody's partitions may be here. Without `meta.properties` the folder isn't
+    formatted, and a new cluster is what is asked for."""
+    if not log_dirs.metadata.was_formatted:
+        return
+    folders = [
+        folder.path
+        for directory in log_dirs.all()
+        for folder in directory.folders()
+        if folder.topic != METADATA_TOPIC
+    ]
+    if folders:
+        raise StartError(
+            f"{path} is missing or empty, and there are the folders of {len(folders)} partitions ({folders[0]}): put "
+            f"it back from a copy; or remove {log_dirs.metadata.path}/{META_PROPERTIES_FILE} as well, for a new "
+            "cluster that sets them aside"
+        )
+
+
+def lead(
+    config: BrokerConfig,
+    environment: Environment,
+    metadata: MetadataLog,
+    *,
+    log_dirs: LogDirs,
+    endpoints: Endpoints,
+) -> None:
+    """Begin an epoch of ours; with a new cluster's first records, where there is none yet. `endpoints`: the
+    controller's."""
+    beginning = None
+    if not metadata.image.features:
+        min_in_sync = config.get_int("min.insync.replicas")
+        directory = metadata.log.directory.rpartition("/")[0]
+        beginning = bootstrap_records(environment.files, directory, min_in_sync, environment.clock.now_ms())
+    in_log = metadata.quorum.kraft_version > 0 or beginning is not None
+    has_voters = in_log and [*endpoints] and not config.get_list(VOTERS)
+    metadata.become_leader(config.node_id, _voter(config, log_dirs, endpoints) if has_voters else None)
+    if beginning is not None:
+        metadata.append_transaction("Bootstrap records", beginning)
+
+
+def _voter(config: BrokerConfig, log_dirs: LogDirs, endpoints: Endpoints) -> Voter:
+    low, high = KRAFT_VERSION_RANGE
+    return Voter(
+        voter_id=config.node_id,
+        voter_directory_id=log_dirs.metadata_id,
+        endpoints=[
+            Endpoint(name=name, host=host, port=port) for name, host, port in endpoints.all_advertised()
+        ],
+        kraft_version_feature=KRaftVersionFeature(min_supported_version=low, max_supported_version=high),
+    )
+
+
+async def settled(environment: Environment, metadata: MetadataLog) -> None:
+    """Returns once what the start has written is on the disk: before that nobody is told of it. Raises StartError."""
+    written = metadata.next_offset
+    metadata.flush()
+    metadata.commit_when_synced()
+    await environment.background.passed(Lane.FLUSHING)
+    if metadata.log.failure is not None:
+        raise metadata.log.failure
+    if metadata.log.recovery_point < written:
+        raise StartError(f"{metadata.log.directory} can't be synced: too many files are open")

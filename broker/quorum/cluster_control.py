@@ -1,0 +1,194 @@
+"""The cluster's brokers as their active controller has them: they register, are heard, and are fenced by the clock.
+
+What is decided stands in `broker.controller`; here it is brought to the log, and what the clock brings about is begun.
+Source: `QuorumController` (registerBroker, processBrokerHeartbeat, the periodic tasks), `ClusterControlManager`.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.controller.broker_fencing import BrokerHeartbeatReply, fence_stale_broker, heartbeat
+from broker.controller.broker_heartbeats import BrokerHeartbeats
+from broker.controller.broker_registration import RegistrationTerms, register
+from broker.controller.leader_elections import balanced_leaders, unclean_leaders
+from broker.controller.partition_updates import leader_and_isr_updates
+from broker.controller.registration import BrokerIncarnation
+from protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.broker_change import LeaderAndIsrUpdates
+    from broker.controller.controller import Controller, Decide, Withdraw
+    from broker.controller.controller_result import ControllerResult
+    from broker.controller.image import ClusterImage
+    from broker.controller.metadata_log import MetadataLog
+    from broker.controller.partition_terms import OwnSettings
+    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Scheduled, Scheduler
+    from coordinator.commit_waiters import Failed
+    from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest, BrokerRegistrationRequest
+    from protocol.steps import Steps
+    from protocol.wire.schema import Message
+
+log = logging.getLogger("barnabas.controller")
+
+
+class ClusterControl:
+    """Of the active controller. `own` is the broker in the same process, if there is one: it is heard for as long as
+    the process is."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata: MetadataLog,
+        controller: Controller,
+        *,
+        cluster_id: str,
+        clock: Clock,
+        scheduler: Scheduler,
+        own_settings: Callable[[], OwnSettings],
+        own: BrokerIncarnation | None,
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._controller = controller
+        self._cluster_id = cluster_id
+        self._clock = clock
+        self._scheduler = scheduler
+        self._own_settings = own_settings
+        self._own = own
+        self._heartbeats = BrokerHeartbeats(config.get_int("broker.session.timeout.ms"))
+        self._timers: dict[str, Scheduled] = {}
+        self._is_stopped = False
+
+    # --- by the clock ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """This controller is the active one: sessions begin, and what the clock brings about."""
+        metadata = self._metadata
+        metadata.on_written = self._replay
+        self._heartbeats.become_active(metadata.written, metadata.next_offset - 1, self._now_ms())
+        self._every("sessions", self._heartbeats.check_interval_ms / 1000, self._fence_stale)
+        if self._config.get_boolean("auto.leader.rebalance.enable"):
+            balance_s = self._config.get_int("leader.imbalance.check.interval.seconds")
+            self._every("preferred leaders", balance_s, partial(self._elect, balanced_leaders))
+        unclean_s = self._config.get_int("unclean.leader.election.interval.ms") / 1000
+        self._every("unclean elections", unclean_s, partial(self._elect, unclean_leaders))
+
+    def stop(self) -> None:
+        """Nothing is begun any more."""
+        self._is_stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _every(self, name: str, interval_s: float, begin: Callable[[Callable[[bool], None]], None]) -> None:
+        """`begin(done)`, and `done(whether to go on at once)`, from where the interval counts."""
+
+        def due() -> None:
+            del self._timers[name]
+            begin(done)
+
+        def done(at_once: bool) -> None:
+            if not self._is_stopped:
+                self._timers[name] = (
+                    self._scheduler.call_soon(due) if at_once else self._scheduler.call_later(interval_s, due)
+                )
+
+        done(False)
+
+    def _fence_stale(self, done: Callable[[bool], None]) -> None:
+        self._hear_own()
+
+        def decide(
+            image: ClusterImage,
+        ) -> ControllerResult[bool | KafkaError] | Steps[ControllerResult[bool | KafkaError]]:
+            return fence_stale_broker(image, self._heartbeats, self._now_ms(), self._updates())
+
+        self._decide_by_clock("brokers that are silent can't be fenced", decide, done)
+
+    def _elect(
+        self,
+        elections: Callable[[ClusterImage, OwnSettings], Steps[ControllerResult[bool | KafkaError]]],
+        done: Callable[[bool], None],
+    ) -> None:
+        self._decide_by_clock(
+            "leaders can't be elected", lambda image: elections(image, self._own_settings()), done
+        )
+
+    def _decide_by_clock(
+        self, failure: str, decide: Decide[bool | KafkaError], done: Callable[[bool], None]
+    ) -> None:
+        def reply(answer: bool | KafkaError) -> None:
+            if isinstance(answer, KafkaError):
+                log.error("%s: %s", failure, answer)
+            done(answer is True)
+
+        def failed(error: BaseException) -> None:
+            log.error("%s", failure, exc_info=error)
+            done(False)
+
+        self._controller.submit_own(decide, reply, failed)
+
+    # --- brokers --------------------------------------------------------------------------------------------
+
+    def register(
+        self,
+        request: BrokerRegistrationRequest,
+        version: int,
+        reply: Callable[[int | KafkaError], None],
+        failed: Failed,
+    ) -> Withdraw | None:
+        """`reply` is told the broker epoch, or why not (`broker_registration.register`)."""
+
+        def decide(image: ClusterImage) -> Steps[ControllerResult[int | KafkaError]]:
+            metadata = self._metadata
+            terms = RegistrationTerms(
+                self._cluster_id,
+                metadata.quorum.kraft_version,
+                metadata.next_offset,
+                version,
+                self._now_ms(),
+            )
+            return register(image, self._heartbeats, request, terms, updates=self._updates())
+
+        return self._controller.submit(decide, reply, failed)
+
+    def heartbeat(
+        self,
+        request: BrokerHeartbeatRequest,
+        reply: Callable[[BrokerHeartbeatReply | KafkaError], None],
+        failed: Failed,
+    ) -> Withdraw | None:
+        """The broker is heard in this call; `reply` is told what comes of it (`broker_fencing.heartbeat`)."""
+        broker = BrokerIncarnation(request.broker_id, request.broker_epoch)
+        self._heartbeats.heard(broker, request.current_metadata_offset, self._now_ms())
+        self._hear_own()
+
+        def answered(answer: BrokerHeartbeatReply | KafkaError) -> None:
+            if isinstance(answer, BrokerHeartbeatReply) and answer.in_controlled_shutdown:
+                self._heartbeats.shutdown_written(broker, self._metadata.next_offset - 1)
+            reply(answer)
+
+        return self._controller.submit(
+            lambda image: heartbeat(image, self._heartbeats, request, self._updates()), answered, failed
+        )
+
+    def _hear_own(self) -> None:
+        if self._own is not None:
+            self._heartbeats.heard(self._own, self._metadata.last_applied_offset, self._now_ms())
+
+    def _replay(self, written: Sequence[Message], base_offset: int) -> None:
+        for offset, record in enumerate(written, base_offset):
+            self._heartbeats.replay(record, offset)
+
+    def _updates(self) -> LeaderAndIsrUpdates:
+        return partial(leader_and_isr_updates, own=self._own_settings())
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_s() * 1000)
