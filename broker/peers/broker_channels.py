@@ -5,6 +5,7 @@ Source: `InterBrokerSendThread`, of `TransactionMarkerChannelManager` and `AddPa
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from broker.controller.listener_view import alive_node
@@ -12,7 +13,7 @@ from broker.peers.peer import OnePeer, PeerSettings
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from broker.controller.image import ClusterImage
     from broker.environment.network import Network
@@ -32,7 +33,7 @@ class _Channel(Generic[T]):
 
     def __init__(self, peer: OnePeer) -> None:
         self.peer = peer
-        self.waiting: list[T] = []
+        self.waiting: dict[Hashable, T] = {}
         self.is_busy = False
 
 
@@ -63,15 +64,21 @@ class BrokerChannels(Generic[T]):
         self._channels: dict[int, _Channel[T]] = {}
         self._is_stopped = False
 
-    def say(self, node_id: int, item: T) -> None:
-        """To this broker, as soon as it has answered what was said before."""
+    def waiting(self, node_id: int, key: Hashable) -> T | None:
+        """What was said with this key, and isn't sent yet."""
+        channel = self._channels.get(node_id)
+        return None if channel is None else channel.waiting.get(key)
+
+    def say(self, node_id: int, item: T, key: Hashable | None = None) -> None:
+        """To this broker, as soon as it has answered what was said before. It takes the place of what is waiting with
+        the same key, of which nobody is told any more; None: of nothing."""
         if self._is_stopped:
             return
         channel = self._channels.get(node_id)
         if channel is None:
             peer = OnePeer(self._settings, self._network, self._scheduler)
             channel = self._channels[node_id] = _Channel(peer)
-        channel.waiting.append(item)
+        channel.waiting[object() if key is None else key] = item
         if not channel.is_busy:
             channel.is_busy = True
             self._scheduler.call_soon(self._send, node_id, channel)  # with what else comes up in this turn
@@ -86,7 +93,7 @@ class BrokerChannels(Generic[T]):
     def _send(self, node_id: int, channel: _Channel[T]) -> None:
         if self._is_stopped:
             return
-        items, channel.waiting = channel.waiting[:MOST_SAID_AT_ONCE], channel.waiting[MOST_SAID_AT_ONCE:]
+        items = [channel.waiting.pop(key) for key in [*islice(channel.waiting, MOST_SAID_AT_ONCE)]]
         if not items:
             channel.is_busy = False
             return

@@ -61,18 +61,35 @@ class TransactionChannels:
         verify_only: bool,
         then: Callable[[Errors], None],
     ) -> bool:
-        """Whether the coordinator is on another node: then `then` is told each partition's error, in a later turn."""
+        """Whether the coordinator is on another node: then `then` is told each partition's error.
+
+        Of one transactional id one ask waits to be sent, as the answer tells them apart by it: an older producer is
+        fenced, INVALID_PRODUCER_EPOCH, and who asks again takes the place of what it asked before, NETWORK_EXCEPTION.
+        Both are told in this call; else it is a later turn.
+        """
         topic = self._image.topics.get(TRANSACTION_TOPIC)
         index = self._partition_of(producer.transactional_id)
         partition = None if topic is None else topic.partitions.get(index)
         if partition is None or partition.leader in (self._node_id, NO_LEADER):
             return False
-        self._channels.say(partition.leader, _Asked(producer, partitions, verify_only, then))
+        asked = _Asked(producer, partitions, verify_only, then)
+        before = self._channels.waiting(partition.leader, producer.transactional_id)
+        if before is not None and before.producer.producer_epoch > producer.producer_epoch:
+            _refuse(asked, Error.INVALID_PRODUCER_EPOCH)
+            return True
+        self._channels.say(partition.leader, asked, producer.transactional_id)
+        if before is not None:
+            is_fenced = before.producer.producer_epoch < producer.producer_epoch
+            _refuse(before, Error.INVALID_PRODUCER_EPOCH if is_fenced else Error.NETWORK_EXCEPTION)
         return True
 
     def stop(self) -> None:
         """Nobody is told of anything any more."""
         self._channels.stop()
+
+
+def _refuse(asked: _Asked, error: Error) -> None:
+    asked.then(dict.fromkeys(asked.partitions, error))
 
 
 def _request_of(asked: Sequence[_Asked]) -> AddPartitionsToTxnRequest:

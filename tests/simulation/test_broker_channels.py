@@ -87,6 +87,26 @@ def test_what_comes_up_in_one_turn_or_meanwhile_goes_together_and_one_waits_for_
     run(main)
 
 
+def test_what_waits_with_a_key_gives_way_to_what_is_said_with_it_next() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 6)
+        machine = Machine(world, "one", PORT)
+        assert await machine.start()
+        saying = Saying(world)
+        saying.channels.say(ALIVE, "a", "key")
+        await asyncio.sleep(0)
+        assert saying.channels.waiting(ALIVE, "key") is None, "it is sent"
+        for name, key in [("b", "key"), ("c", None), ("d", "key"), ("e", None)]:
+            saying.channels.say(ALIVE, name, key)
+        assert saying.channels.waiting(ALIVE, "key") == "d"
+        assert saying.channels.waiting(UNKNOWN, "key") is None
+        await saying.until_told(2)
+        assert saying.told == [(["a"], None), (["d", "c", "e"], None)]
+        await machine.stop()
+
+    run(main)
+
+
 @pytest.mark.limit("broker.peers.broker_channels.MOST_SAID_AT_ONCE")
 def test_no_more_than_so_many_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_channels, "MOST_SAID_AT_ONCE", 2)

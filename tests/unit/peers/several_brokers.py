@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from broker.controller.image import NO_LEADER, ClusterImage
@@ -36,7 +36,7 @@ class Channels:
     """What was said to whom, and how that is asked and answered."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[int, Any]] = []
+        self.said: dict[Hashable, tuple[int, Any]] = {}
         self.request_of: Any = None
         self.answered: Any = None
         self.is_stopped = False
@@ -45,12 +45,15 @@ class Channels:
         self.request_of, self.answered = request_of, answered
         return self
 
-    def say(self, node_id: int, item: Any) -> None:
-        self.said.append((node_id, item))
+    def waiting(self, node_id: int, key: Hashable) -> Any:
+        return self.said.get((node_id, key), (node_id, None))[1]
+
+    def say(self, node_id: int, item: Any, key: Hashable | None = None) -> None:
+        self.said[node_id, len(self.said) if key is None else key] = node_id, item
 
     def stop(self) -> None:
         self.is_stopped = True
 
     def items(self, node_id: int) -> list[Any]:
         """What was said to the node."""
-        return [item for said_to, item in self.said if said_to == node_id]
+        return [item for said_to, item in self.said.values() if said_to == node_id]

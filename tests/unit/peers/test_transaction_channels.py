@@ -69,9 +69,9 @@ def test_it_is_asked_where_it_is(transactional_id: str, is_elsewhere: bool) -> N
 
 
 def test_several_transactions_are_in_one_request() -> None:
-    node = Asking(OWN, SECOND)
+    node = Asking(OWN, SECOND, SECOND)
     node.ask(PRODUCER, ("t", 0), ("u", 1), ("t", 2))
-    node.ask(TransactionalProducer("1", 10, 3), ("t", 0), verify=False)
+    node.ask(TransactionalProducer("2", 10, 3), ("t", 0), verify=False)
     request: Any = node.channels.request_of(node.channels.items(SECOND))
     assert [
         (
@@ -82,7 +82,7 @@ def test_several_transactions_are_in_one_request() -> None:
             [(topic.name, topic.partitions) for topic in each.topics],
         )
         for each in request.transactions
-    ] == [("1", 9, 2, True, [("t", [0, 2]), ("u", [1])]), ("1", 10, 3, False, [("t", [0])])]
+    ] == [("1", 9, 2, True, [("t", [0, 2]), ("u", [1])]), ("2", 10, 3, False, [("t", [0])])]
     node.coordinators.stop()
     assert node.channels.is_stopped
 
@@ -103,3 +103,27 @@ def test_each_partition_is_told_its_error(answer: Any, first: Error, second: Err
     node.ask(PRODUCER, ("t", 0), ("t", 1))
     node.channels.answered(node.channels.items(SECOND), answer)
     assert node.answers == {("t", 0): first, ("t", 1): second}
+
+
+@pytest.mark.parametrize(
+    ("epochs", "waiting", "told_at_once"),
+    [
+        ((2, 3), 3, {("t", 0): Error.INVALID_PRODUCER_EPOCH}),
+        ((2, 2), 2, {("t", 0): Error.NETWORK_EXCEPTION}),
+        ((3, 2), 3, {("t", 1): Error.INVALID_PRODUCER_EPOCH}),
+    ],
+)
+def test_of_one_transactional_id_one_waits_to_be_sent(
+    epochs: tuple[int, int], waiting: int, told_at_once: dict[TopicPartition, Error]
+) -> None:
+    """So that none is told what another one's producer was answered."""
+    node = Asking(OWN, SECOND)
+    for index, epoch in enumerate(epochs):
+        node.ask(TransactionalProducer("1", 9, epoch), ("t", index))
+    assert node.answers == told_at_once
+    (item,) = node.channels.items(SECOND)
+    request: Any = node.channels.request_of([item])
+    assert [each.producer_epoch for each in request.transactions] == [waiting]
+    (left,) = {0, 1} - {index for _, index in told_at_once}
+    node.channels.answered([item], told(("1", "t", left, 0)))
+    assert node.answers == told_at_once | {("t", left): Error.NONE}
