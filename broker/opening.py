@@ -61,7 +61,9 @@ def read_metadata(
     written: StartError says what is wrong, and what to do."""
     clock, directory = environment.clock, log_dirs.metadata
     path = f"{directory.path}/{METADATA_TOPIC}-0"
-    damage = find_damage(environment.files, path, clean=directory.clean)
+    # Another's log goes on, and the mark stays, in a start that comes to nothing (`broker.starting`).
+    as_synced = directory.clean and only_voter
+    damage = find_damage(environment.files, path, clean=as_synced)
     if damage is not None:
         raise StartError(f"{damage}; {REMEDY}")
     opened = directory.open_log(
@@ -71,7 +73,7 @@ def read_metadata(
         now_ms=clock.now_ms(),
         topic_id=uuid_to_text(METADATA_TOPIC_ID),
     )
-    if not directory.clean and opened.created:
+    if not as_synced and opened.created:
         # this run begins where the found log ends: from here on no power loss takes that back, or the cut of a torn end
         opened.sync()
         environment.files.sync(opened.segments.active.log.path)

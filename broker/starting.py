@@ -156,12 +156,16 @@ async def _join(
     from broker.peers.joined_cluster import JoinedCluster
 
     metadata = read_metadata(config, environment, log_dirs, only_voter=False)
-    begin_run(log_dirs)
     joined = JoinedCluster(
         config, environment, metadata, endpoints=bound.brokers, log_dirs=log_dirs, faults=faults
     )
     try:
         incarnation = await joined.join()
+        # Not before: where no controller is found the partitions' logs are as the last run closed them, and the next
+        # registration may say so. As in Kafka, whose `LogManager` takes the mark away as it loads the logs.
+        registered = [*log_dirs.ids]
+        begin_run(log_dirs)
+        joined.lost_directories(each for each in registered if each not in log_dirs.ids)
         folders, moves = _find_replicas(environment, log_dirs, metadata)
     except BaseException:
         joined.stop()

@@ -34,7 +34,7 @@ from protocol.messages.broker_lifecycle import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.auto_topic_creation import Create
@@ -223,6 +223,11 @@ class JoinedCluster:
         if self._refusal is not None:
             raise StartError(self._refusal)
         return self.incarnation
+
+    def lost_directories(self, directory_ids: Iterable[bytes]) -> None:
+        """It was registered with these, and they can't be used."""
+        for directory_id in directory_ids:
+            self._lifecycle.lost_directory(directory_id)
 
     async def unfenced(self) -> None:
         """The partitions are in their roles: returns once the controller lets clients come."""

@@ -1,0 +1,52 @@
+"""A broker that is to join a cluster, and can't."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.process.start_error import StartError
+from tests.support.whole_server import started
+
+JOINS = (
+    "process.roles=broker",
+    "node.id=1",
+    "controller.listener.names=CONTROLLER",
+    "initial.broker.registration.timeout.ms=100",
+)
+NOBODY = "localhost:1"
+"""Where no controller is."""
+
+
+async def refusal(folder: Path, controller: str) -> str:
+    """What a start says that comes to nothing."""
+    with pytest.raises(StartError) as refused:
+        await started(folder, *JOINS, f"controller.quorum.bootstrap.servers={controller}")
+    text = str(refused.value)
+    assert "\n" not in text
+    return text
+
+
+async def test_the_mark_of_a_clean_stop_stays_where_no_controller_is_found(tmp_path: Path) -> None:
+    """With the epoch of the run that wrote it, which the next registration says."""
+    node = await started(tmp_path)
+    await node.stop()
+    mark = tmp_path / ".kafka_cleanshutdown"
+    before = mark.read_bytes()
+    for _ in range(2):
+        await refusal(tmp_path, NOBODY)
+        assert mark.read_bytes() == before
+    await started(tmp_path)
+    assert not mark.exists()
+
+
+async def test_a_torn_end_of_the_fetched_metadata_is_no_damage_after_a_clean_stop(tmp_path: Path) -> None:
+    """A start that came to nothing may have left it."""
+    node = await started(tmp_path)
+    await node.stop()
+    (segment,) = (tmp_path / "__cluster_metadata-0").glob("*.log")
+    whole = segment.read_bytes()
+    segment.write_bytes(whole + whole[:100])
+    await refusal(tmp_path, NOBODY)
+    assert segment.read_bytes() == whole
