@@ -53,13 +53,14 @@ def decode_request_header(data: Bytes, pos: int, end: int) -> RequestHeader:
     return _new_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id, pos))
 
 
-def encode_request_frame(request: Message, version: int, correlation_id: int, client_id: str) -> bytes:
+def encode_request_frame(request: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """A whole request as a client sends it, its size in front. CodecError for what the version has no form for."""
-    name = client_id.encode()
+    name = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(name)
     body = encode(request, version)
     first_flexible, _ = request.FLEXIBLE
     tags = b"\0" if first_flexible <= version else b""
-    header = _FIXED.pack(request.API_KEY, version, correlation_id, len(name)) + name + tags
+    header = _FIXED.pack(request.API_KEY, version, correlation_id, length) + name + tags
     return b"".join(((len(header) + len(body)).to_bytes(4, "big"), header, body))
 
 

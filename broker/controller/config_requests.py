@@ -117,6 +117,16 @@ class ConfigRequest(Generic[R]):
 
         return ControllerResult([] if validate_only else decided, answer)
 
+    def answered(self, results: Sequence[AlterConfigsResourceResponse]) -> None:
+        """What a controller elsewhere says of the remaining ones (Kafka: `reassembleIncrementalResponse`)."""
+        told = {(each.resource_type, each.resource_name): each for each in results}
+        for resource, response in self.remaining:
+            result = told.get((resource.resource_type, resource.resource_name))
+            if result is None:
+                _refuse(response, KafkaError(Error.UNKNOWN_SERVER_ERROR))
+            else:
+                response.error_code, response.error_message = result.error_code, result.error_message
+
     def refuse_remaining(self, error: KafkaError) -> None:
         """The controller gives up all that came to it: even those are told so that were refused already."""
         for _, response in self.remaining:

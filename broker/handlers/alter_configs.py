@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.network.later import Later
     from broker.network.turns import RequestSteps, Turns
+    from broker.peers.cluster import Cluster
     from broker.security.authorizer import Authorizer
     from protocol.wire.schema import Message
 
@@ -34,6 +35,7 @@ def handle(
     config: BrokerConfig,
     authorizer: Authorizer,
     node_id: int,
+    cluster: Cluster,
     turns: Turns,
     context: RequestContext,
     request: AlterConfigsRequest,
@@ -55,6 +57,14 @@ def handle(
 
     def altered() -> RequestSteps[AlterConfigsResponse]:
         yield from asked.preprocess(check)
+        if asked.remaining and cluster.forwarding is not None:
+            left = AlterConfigsRequest(
+                resources=[resource for resource, _ in asked.remaining], validate_only=request.validate_only
+            )
+            told = yield from cluster.forwarding.ask(context, left)
+            assert isinstance(told, AlterConfigsResponse)
+            asked.answered(told.responses)
+            return AlterConfigsResponse(responses=asked.responses)
         yield from asked.authorize(
             ConfigRights(authorizer, context, security.Operation.ALTER_CONFIGS).refusal
         )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from broker.network.dispatch import Dispatcher
     from broker.network.later import Later
     from broker.network.turns import RequestSteps, Turns
+    from broker.peers.cluster import Cluster
     from broker.security.authorizer import Authorizer
     from protocol.wire.schema import Message
 
@@ -45,6 +46,7 @@ def handle(
     config: BrokerConfig,
     authorizer: Authorizer,
     node_id: int,
+    cluster: Cluster,
     dispatcher: Dispatcher,
     turns: Turns,
     context: RequestContext,
@@ -90,6 +92,14 @@ def handle(
 
     def altered() -> RequestSteps[IncrementalAlterConfigsResponse]:
         yield from asked.preprocess(check)
+        if asked.remaining and cluster.forwarding is not None:
+            left = IncrementalAlterConfigsRequest(
+                resources=[resource for resource, _ in asked.remaining], validate_only=request.validate_only
+            )
+            told = yield from cluster.forwarding.ask(context, left)
+            assert isinstance(told, IncrementalAlterConfigsResponse)
+            asked.answered(told.responses)
+            return IncrementalAlterConfigsResponse(responses=asked.responses)
         yield from asked.authorize(rights.refusal)
         if asked.remaining:
             refusal = yield from decided(

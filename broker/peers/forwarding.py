@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from broker.network.answers import CloseConnectionError
 from broker.network.forwarded_route import ForwardedRequest, ForwardedRoute
@@ -16,14 +16,16 @@ from broker.network.later import Later
 from broker.peers.forwarding_refusals import FORWARDED, refusal
 from protocol.apis import APIS
 from protocol.errors import CodecError, Error, KafkaError, error_name
+from protocol.headers import decode_request_header, encode_request_frame, response_body
 from protocol.messages.envelope import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
-from protocol.wire.codec import decoder, encode
+from protocol.wire.codec import decode, decoder, encode
 from protocol.wire.primitives import Bytes
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
     from broker.network.routes import Route
+    from broker.network.turns import RequestSteps
     from broker.peers.controller_channel import ToController
     from broker.security.principal import Principal
     from protocol.wire.schema import Message
@@ -32,6 +34,12 @@ log = logging.getLogger("barnabas.peers")
 
 TIMEOUT_MS = 60_000
 """From when it came (Kafka: `NodeToControllerChannelManagerImpl`, `retryTimeoutMs`)."""
+
+
+_PREPROCESSED = (33, 44)
+"""Of these APIs the broker that is asked does a part, and what is left goes to the controller: `Forwarding.ask`."""
+
+_SIZE_BYTES = 4
 
 
 class ForwardedAnswer(NamedTuple):
@@ -58,8 +66,8 @@ class Forwarding:
         self._waiting: dict[Later[ForwardedAnswer], _Waiting] = {}
 
     def route(self, api_key: int, api_version: int) -> Route | None:
-        """That of a version of an API that the controller decides; None for another API."""
-        if api_key not in FORWARDED:
+        """That of a version of an API that goes to the controller as it came; None for another API."""
+        if api_key not in FORWARDED or api_key in _PREPROCESSED:
             return None
         return ForwardedRoute(api_version, self.forward, ForwardedAnswer)
 
@@ -73,6 +81,15 @@ class Forwarding:
         later.on_abandon = partial(self._waiting.pop, later, None)
         self._go_on()
         return later.answer()
+
+    def ask(self, context: RequestContext, request: Message) -> RequestSteps[Message]:
+        """The controller's answer to what is left of a client's request; what it can't be asked is refused as by
+        `forward`. Both are in the client's version."""
+        asked = cast("ForwardedRequest", (yield partial(_framed, context, request)))
+        answer = self.forward(context, asked)
+        if isinstance(answer, Later):
+            answer = cast("ForwardedAnswer", (yield answer))
+        return cast("Message", (yield partial(_decoded, context, request, answer)))
 
     def _go_on(self) -> None:
         if not self._waiting or self._to_controller.is_busy:
@@ -135,6 +152,25 @@ def _refusal(waiting: _Waiting, error: Error) -> ForwardedAnswer | None:
     if api.response_header_version(version):
         header += b"\0"  # no tagged fields
     return ForwardedAnswer(header + bytes(encode(message, version)))
+
+
+def _framed(context: RequestContext, request: Message) -> ForwardedRequest:
+    """With the header of the one that came."""
+    frame = encode_request_frame(request, context.api_version, context.correlation_id, context.client_id)
+    data = frame[_SIZE_BYTES:]
+    return ForwardedRequest(data, decode_request_header(data, 0, len(data)).body_pos)
+
+
+def _decoded(context: RequestContext, request: Message, answer: ForwardedAnswer) -> Message:
+    version = context.api_version
+    try:
+        body_at = response_body(answer.data, type(request), version, context.correlation_id)
+        return decode(APIS[context.api_key].response, version, answer.data, body_at)
+    except CodecError as error:
+        log.error("the controller's answer to what was forwarded makes no sense: %s", error)
+    refused = refusal(context.api_key, version, request, Error.UNKNOWN_SERVER_ERROR)
+    assert refused is not None
+    return refused
 
 
 def _encoded(principal: Principal) -> bytes:

@@ -10,6 +10,12 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import NewTopic
 
 import barnabas
+from protocol.errors import Error
+from protocol.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from tests.interop.joining import (
     KAFKAS,
     OURS,
@@ -20,6 +26,7 @@ from tests.interop.joining import (
     wait_until_both_are_there,
 )
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.wire import Client
 
 RECORDS = 2_000
 
@@ -49,6 +56,7 @@ def test_it_is_one_of_the_cluster_leads_follows_and_leaves(kafka: ApacheKafka, o
     )
     asking = admin(ours.bootstrap)
     asking.create_topics([wanted])["t"].result(PATIENCE_S)
+    alter_settings_and_loggers(ours.bootstrap)
     producer = Producer({"bootstrap.servers": ours.bootstrap, "enable.idempotence": True, "log_level": 0})
     errors: list[object] = []
     for number in range(RECORDS):
@@ -88,6 +96,32 @@ def test_it_is_one_of_the_cluster_leads_follows_and_leaves(kafka: ApacheKafka, o
     described = admin(kafka.bootstrap).list_topics(timeout=PATIENCE_S)
     assert described.brokers.keys() == {KAFKAS}
     assert {partition.leader for partition in described.topics["t"].partitions.values()} == {KAFKAS}
+
+
+def alter_settings_and_loggers(bootstrap: str) -> None:
+    """In one request: a broker's loggers are its own, the rest is the controller's."""
+    topic, logger = 2, 8
+    wanted = [
+        (topic, "nobodys", "retention.ms", "60000", Error.UNKNOWN_TOPIC_OR_PARTITION),
+        (logger, str(OURS), "barnabas.peers", "INFO", Error.NONE),
+        (logger, str(KAFKAS), "barnabas.peers", "INFO", Error.INVALID_REQUEST),
+        (topic, "t", "retention.ms", "600000", Error.NONE),
+    ]
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            IncrementalAlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[IncrementalAlterableConfig(name=setting, config_operation=0, value=value)],
+            )
+            for kind, name, setting, value, _ in wanted
+        ]
+    )
+    with Client.of(bootstrap) as client:
+        told = client.ask(request, 1).responses
+    assert [(each.resource_type, each.resource_name, each.error_code) for each in told] == [
+        (kind, name, error) for kind, name, _, _, error in wanted
+    ]
 
 
 def test_transactions_of_either_coordinator_end_in_the_partitions_of_both(
