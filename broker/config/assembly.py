@@ -14,6 +14,7 @@ from broker.config.broker_definitions import (
     broker_definition,
     without_listener,
 )
+from broker.config.checks.quorum import CONTROLLER_NAMES, other_controllers
 from broker.config.checks.table import Occasion, Proposal, check
 from broker.config.definitions import ConfigType
 from broker.config.environment_variables import PREFIX
@@ -60,8 +61,11 @@ def assemble(
     if "advertised.listeners" in static and "listeners" not in static:
         # An address that is advertised is one that others connect to: listen where Kafka would.
         static["listeners"] = Setting(_KAFKAS_LISTENERS, "the default with advertised.listeners")
-    _check_values(static, warnings)
+    joins = joins_a_cluster(static)
+    _check_values(static, warnings, joins)
     for name in SHOWN_AS_GIVEN:
+        if name == CONTROLLER_NAMES and joins:
+            continue  # its controllers' listener has a name of their choice
         if name == "node.id" and "broker.id" in static:
             static.setdefault(name, static["broker.id"])
         static.setdefault(name, Setting(DEFAULTS[name].value, "the default"))
@@ -78,7 +82,7 @@ def assemble(
             )
     except ConfigError as error:
         raise usage_error(error, static) from None
-    config.warnings += _own_name_told(config, static)
+    config.warnings += [*other_controllers(config), *_own_name_told(config, static)]
     return config
 
 
@@ -171,9 +175,8 @@ def _suggestion(name: str) -> str | None:
     return near[0] if near else None
 
 
-def _check_values(static: Layer, warnings: list[str]) -> None:
+def _check_values(static: Layer, warnings: list[str], joins: bool) -> None:
     """Parse what was given, refuse what isn't there, bring down what is too much. Raises UsageError."""
-    joins = joins_a_cluster(static)
     of_several = joins or is_only_controller(static)
     for name, setting in static.items():
         definition = broker_definition(name)

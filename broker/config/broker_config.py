@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from broker.config.broker_definitions import BROKER_SYNONYMS, broker_definition
 from broker.config.connections_per_host import CONNECTIONS_PER_HOST, connections_per_host
 from broker.config.parsing import parse_value
-from broker.config.roles import QUORUM, controllers, is_only_controller, joins_a_cluster
+from broker.config.roles import (
+    BOOTSTRAP_SERVERS,
+    VOTERS,
+    bootstrap_servers,
+    is_only_controller,
+    joins_a_cluster,
+    voters,
+)
 from broker.config.settings import Setting
 from broker.config.single_node import AT_MOST_ONE, DEFAULTS
 
@@ -130,8 +137,8 @@ class BrokerConfig:
     @property
     def controllers(self) -> Sequence[tuple[str, int]]:
         """Where the quorum may be found, host and port each; empty where nobody says."""
-        bootstrap, voters = map(self.get_list, QUORUM)
-        return controllers(bootstrap, voters)
+        addresses = bootstrap_servers(self.get_list(BOOTSTRAP_SERVERS))
+        return addresses or [*voters(self.get_list(VOTERS)).values()]
 
     @property
     def inter_broker_listener(self) -> str:

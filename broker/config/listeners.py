@@ -7,7 +7,7 @@ the checks of Kafka's AbstractKafkaConfig and KafkaConfig. A controller's listen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from broker.config.errors import ConfigError
@@ -66,6 +66,8 @@ def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -
     """
     endpoints, protocols = _checked(settings)
     controllers = _controllers(settings)
+    if settings.speaks_to_brokers:
+        _check_controllers(endpoints, controllers, protocols)
     bound = [endpoint for endpoint in endpoints if endpoint.name not in controllers]
     if not bound:
         raise ConfigError(
@@ -260,6 +262,32 @@ def _protocols(
         if not secure & (controllers | {endpoint.name for endpoint in endpoints}):
             protocols.update(dict.fromkeys(controllers, "PLAINTEXT"))
     return protocols
+
+
+def _check_controllers(
+    endpoints: Sequence[Endpoint], controllers: Collection[str], protocols: dict[str, str]
+) -> None:
+    """A broker that isn't a controller binds none of their listeners, and has to know how to speak to them."""
+    setting = "controller.listener.names"
+    for endpoint in endpoints:
+        if endpoint.name in controllers:
+            raise ConfigError(
+                f"{setting} must not contain a value appearing in listeners with process.roles=broker: "
+                f"{endpoint.name} is the controllers' listener, and doesn't belong to listeners here",
+                setting,
+            )
+    for name in sorted(controllers):
+        if name not in protocols:
+            raise ConfigError(
+                f"Controller listener with name {name} defined in {setting} not found in "
+                "listener.security.protocol.map, which has to name it",
+                setting,
+            )
+        if protocols[name] != "PLAINTEXT":
+            raise ConfigError(
+                f"controller listener {name} asks for {protocols[name]}, which isn't built yet: only PLAINTEXT is",
+                setting,
+            )
 
 
 def _told(

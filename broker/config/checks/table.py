@@ -13,6 +13,7 @@ from broker.config.checks.client_metrics import check_client_metrics_configs
 from broker.config.checks.consistency import check_consistency
 from broker.config.checks.dynamic import check_dynamic, check_only_at_start, check_stored
 from broker.config.checks.groups import check_group_configs
+from broker.config.checks.quorum import check_quorum
 from broker.config.checks.reconfiguration import check_reconfiguration
 from broker.config.checks.topics import check_overrides, check_topic_configs
 from broker.config.connections_per_host import CONNECTIONS_PER_HOST, connections_per_host
@@ -93,6 +94,10 @@ def _agree(proposal: Proposal) -> None:
     check_consistency(proposal.after.get, proposal.wanted)
 
 
+def _find_their_controllers(proposal: Proposal) -> None:
+    check_quorum(proposal.config)
+
+
 def _can_be_gone_over_to(proposal: Proposal) -> None:
     check_reconfiguration(proposal.config, proposal.after)
 
@@ -128,7 +133,7 @@ def _suit_a_subscription(proposal: Proposal) -> None:
 
 
 CHECKS: dict[Occasion, tuple[Callable[[Proposal], None], ...]] = {
-    Occasion.START: (_agree,),
+    Occasion.START: (_agree, _find_their_controllers),
     Occasion.REPLAY: (_can_be_altered, _are_hosts, _are_legal_by_now),
     Occasion.ALTER_BROKER: (_can_be_altered, _wait_for_no_start, _agree, _can_be_gone_over_to),
     Occasion.ALTER_BROKER_WITH_ELR: (_keep_min_insync_replicas,),
