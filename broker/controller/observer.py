@@ -117,7 +117,8 @@ class Observer:
         self.high_watermark = NO_HIGH_WATERMARK
         """Of the leader, as far as it was told in this run."""
         self._snapshot: _FetchedSnapshot | None = None
-        self._complaint = ""
+        self.complaint = ""
+        """What is wrong with what the leader says; empty again once its answer counts."""
         self.resume: Callable[[AfterAnswer], None] = lambda then: None
         """Told what comes after `AfterAnswer.WAIT`."""
         self.failed: Callable[[Exception], None] = lambda error: None
@@ -188,9 +189,7 @@ class Observer:
         if isinstance(answer, KafkaError):
             return AfterAnswer.BACK_OFF
         if answer.error_code:
-            return self._complain(
-                f"the controller refuses to tell of the metadata: {error_name(answer.error_code)}"
-            )
+            return self._complain(self._refused(answer.error_code))
         if isinstance(answer, FetchResponse):
             topics = answer.responses
             if len(topics) != 1 or len(topics[0].partitions) != 1 or topics[0].topic_id != METADATA_TOPIC_ID:
@@ -213,13 +212,21 @@ class Observer:
         """What was being written comes to nothing."""
         self._is_stopped = True
 
+    def _refused(self, error_code: int) -> str:
+        if error_code == Error.INCONSISTENT_CLUSTER_ID:
+            return (
+                f"the controller is of another cluster than {self._identity.cluster_id}, whose id the log directories "
+                "here have: INCONSISTENT_CLUSTER_ID"
+            )
+        return f"the controller refuses to tell of the metadata: {error_name(error_code)}"
+
     def _odd(self, what: str) -> AfterAnswer:
         return self._complain(f"the controller's answer has {what}")
 
     def _complain(self, what: str) -> AfterAnswer:
         """Once, until something else comes: it is asked again every few milliseconds."""
-        if what != self._complaint:
-            self._complaint = what
+        if what != self.complaint:
+            self.complaint = what
             log.warning("%s", what)
         return AfterAnswer.BACK_OFF
 
@@ -305,7 +312,7 @@ class Observer:
             )
             if self.high_watermark >= 0:
                 self._metadata.catch_up(self.high_watermark)
-            self._complaint = ""
+            self.complaint = ""
         return AfterAnswer.ASK
 
     def _append(self, found: PartitionData) -> bool:

@@ -25,6 +25,9 @@ CONTROLLER_RETRY_MS = 50
 class ToController(Protocol):
     """A way to the controller, one request at a time: `ControllerChannel`, or `OwnController` in the same process."""
 
+    trouble: str
+    """What has kept the request that is under way from being answered so far; empty where nothing is known of it."""
+
     @property
     def is_busy(self) -> bool: ...
 
@@ -43,10 +46,14 @@ class ControllerChannel:
         settings: PeerSettings,
         network: Network,
         scheduler: Scheduler,
+        *,
+        why_unknown: Callable[[], str] = lambda: "",
     ) -> None:
-        """`controller` says who it is, as far as that is known. Each answer is waited for as long as
-        `request_timeout_ms` says."""
+        """`controller` says who it is, as far as that is known; `why_unknown` what keeps it from being known.
+        Each answer is waited for as long as `request_timeout_ms` says."""
         self._controller = controller
+        self._why_unknown = why_unknown
+        self.trouble = ""
         self._scheduler = scheduler
         self._asked = OnePeer(settings, network, scheduler)
         self._request: Message | None = None
@@ -61,9 +68,10 @@ class ControllerChannel:
     def ask(self, request: Message, reply: PeerReply, *, timeout_ms: int | None) -> None:
         """`reply` is given the answer, whatever error it has, but for NOT_CONTROLLER anywhere in it: then it is asked
         again, of whoever it is by then. KafkaError: UNSUPPORTED_VERSION, and REQUEST_TIMED_OUT where there is no answer
-        in time; `timeout_ms` None: it is asked for as long as it takes."""
+        in time, whose message is the trouble there was; `timeout_ms` None: it is asked for as long as it takes."""
         assert self._reply is None, "one request at a time"
         self._request, self._reply = request, reply
+        self.trouble = ""
         if timeout_ms is not None:
             self._deadline = self._scheduler.call_later(timeout_ms / 1000, self._gave_up)
         self._send()
@@ -79,6 +87,7 @@ class ControllerChannel:
         assert request is not None
         controller = self._controller()
         if controller is None or not controller.host:
+            self.trouble = self._why_unknown() or "no controller has said yet where it is"
             self._retry()
             return
         self._asked.at(controller.host, controller.port).ask(request, self._answered)
@@ -89,15 +98,18 @@ class ControllerChannel:
     def _answered(self, answer: Message | KafkaError) -> None:
         if isinstance(answer, KafkaError):
             is_final = answer.error is Error.UNSUPPORTED_VERSION
+            trouble = answer.message or answer.error.name
         else:
             is_final = Error.NOT_CONTROLLER not in error_codes(answer)
+            trouble = "whoever was asked is the controller no more"
         if is_final:
             self._forget()(answer)
         else:
+            self.trouble = trouble
             self._retry()
 
     def _gave_up(self) -> None:
-        self._forget()(KafkaError(Error.REQUEST_TIMED_OUT))
+        self._forget()(KafkaError(Error.REQUEST_TIMED_OUT, self.trouble or None))
 
     def _forget(self) -> PeerReply:
         """Whom to tell."""

@@ -70,6 +70,7 @@ class JoinedCluster:
         self._node_id = config.node_id
         self._software_version = _software_version()
         self._listener_name = config.inter_broker_listener
+        self._registration_timeout_ms = config.get_int("initial.broker.registration.timeout.ms")
         self._log_dir_failure_timeout_ms = config.get_int("log.dir.failure.timeout.ms")
         self._faults = faults
         self._to_stop: list[Callable[[], None]] = []
@@ -101,18 +102,20 @@ class JoinedCluster:
                 not_registered=self._not_registered,
             ),
             heartbeat_interval_ms=config.get_int("broker.heartbeat.interval.ms"),
-            registration_timeout_ms=config.get_int("initial.broker.registration.timeout.ms"),
+            registration_timeout_ms=self._registration_timeout_ms,
             cordoned=tuple,
         )
 
     # --- with the controller --------------------------------------------------------------------------------
 
     def to_controller(self) -> ControllerChannel:
+        """See `Cluster`."""
         channel = ControllerChannel(
             lambda: self._observer.leader,
             PeerSettings(str(self._node_id), self._software_version),
             self._environment.network,
             self._environment.scheduler,
+            why_unknown=lambda: self._fetcher.trouble,
         )
         self._to_stop.append(channel.stop)
         return channel
@@ -246,9 +249,10 @@ class JoinedCluster:
         for stop in self._to_stop:
             stop()
 
-    def _not_registered(self) -> None:
+    def _not_registered(self, reason: str) -> None:
         self._refusal = (
-            "no controller has registered this broker within initial.broker.registration.timeout.ms"
+            f"no controller has registered this broker within {self._registration_timeout_ms} ms "
+            f"(initial.broker.registration.timeout.ms): {reason}"
         )
         self._is_registered.reached()
 

@@ -35,6 +35,15 @@ LONGEST_SHUTDOWN_S = 300
 """As long as a stop waits for others to lead what this broker led (Kafka: `BrokerServer.shutdown`)."""
 
 
+_MEANT = {
+    Error.DUPLICATE_BROKER_REGISTRATION: (
+        "another broker has node.id={0.broker_id}, or had it a moment ago and its session isn't over"
+    ),
+    Error.INCONSISTENT_CLUSTER_ID: "its cluster isn't {0.cluster_id}, whose id the log directories here have",
+}
+"""What it is that the controller refuses a registration for, which is put in."""
+
+
 class BrokerState(Enum):
     """Kafka's numbers, which a metric shows."""
 
@@ -56,8 +65,9 @@ class Listening:
     """Clients may come."""
     let_go: Callable[[], None]
     """It leads nothing any more, and may stop. Told as well where it needn't be waited for."""
-    not_registered: Callable[[], None]
-    """`initial.broker.registration.timeout.ms` is over, and no controller has registered it: it can't start."""
+    not_registered: Callable[[str], None]
+    """`initial.broker.registration.timeout.ms` is over, and no controller has registered it, for this reason: it can't
+    start."""
 
 
 class BrokerLifecycle:
@@ -91,6 +101,7 @@ class BrokerLifecycle:
         self._is_ready = False
         self._is_at_once = False
         self._was_answered_in_shutdown = False
+        self._refusal = ""  # of the last registration
         self._offline: dict[bytes, bool] = {}  # directory id → whether the controller knows
         self._told_offline: list[bytes] = []  # by the last heartbeat
         self._timer: Scheduled | None = None
@@ -181,7 +192,7 @@ class BrokerLifecycle:
     def _registration_answered(self, answer: Message | KafkaError) -> None:
         error = _error_of(answer)
         if error is not Error.NONE:
-            log.info("the controller doesn't register this broker: %s", error.name)
+            self._not_registered(error, answer)
             self._schedule_after_failure()
             return
         assert isinstance(answer, BrokerRegistrationResponse)
@@ -191,6 +202,18 @@ class BrokerLifecycle:
         self._timeout = None
         log.info("the controller has registered this broker with epoch %d", self.broker_epoch)
         self._schedule(0)
+
+    def _not_registered(self, error: Error, answer: Message | KafkaError) -> None:
+        """Said once, until the reason is another one: it is asked again every heartbeat interval."""
+        if isinstance(answer, KafkaError):
+            reason = answer.message or error.name
+        else:
+            reason = f"the controller refuses with {error.name}"
+            if error in _MEANT:
+                reason += f": {_MEANT[error].format(self._registration)}"
+        if reason != self._refusal:
+            self._refusal = reason
+            log.warning("this broker isn't registered yet, and tries again: %s", reason)
 
     def _heartbeat_answered(self, answer: Message | KafkaError) -> None:
         error = _error_of(answer)
@@ -244,8 +267,9 @@ class BrokerLifecycle:
         self._timer = self._scheduler.call_later(in_ms / 1000, self._communicate)
 
     def _too_late(self) -> None:
+        reason = self._refusal or self._channel.trouble or "no controller has answered"
         self.stop()
-        self._listening.not_registered()
+        self._listening.not_registered(reason)
 
     def _left_waiting(self) -> None:
         log.warning("nobody has taken over what this broker leads in %d s: it stops", LONGEST_SHUTDOWN_S)

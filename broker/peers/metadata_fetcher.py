@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from broker.controller.observer import AfterAnswer
 from broker.peers.peer import OnePeer, PeerSettings
+from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from broker.controller.observer import Observer
     from broker.environment.network import Network
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.network.endpoints import Address
-    from protocol.errors import KafkaError
     from protocol.wire.schema import Message
 
 BACK_OFF_MS = 20
@@ -44,6 +44,7 @@ class MetadataFetcher:
         self._asked = OnePeer(settings, network, scheduler)
         self._timer: Scheduled | None = None
         self._is_stopped = False
+        self._unreachable = ""  # by the last request
         observer.resume = self._go_on
         observer.failed = self._fail
 
@@ -59,6 +60,15 @@ class MetadataFetcher:
             self._timer.cancel()
         self._asked.stop()
 
+    @property
+    def trouble(self) -> str:
+        """What keeps the metadata from coming, with the address that was asked last; empty where nothing does, or
+        nobody has been asked yet."""
+        if self._unreachable or not self._observer.complaint:
+            return self._unreachable
+        host, port = self._address()
+        return f"{host}:{port}: {self._observer.complaint}"
+
     def _ask(self) -> None:
         if not self._is_stopped:
             peer = self._asked.at(*self._address())
@@ -71,7 +81,9 @@ class MetadataFetcher:
         return self._bootstrap[self._next % len(self._bootstrap)]
 
     def _answered(self, answer: Message | KafkaError) -> None:
-        if isinstance(answer, Exception):
+        self._unreachable = ""
+        if isinstance(answer, KafkaError):
+            self._unreachable = answer.message or answer.error.name
             self._observer.lost()
             self._next += 1
         try:

@@ -34,6 +34,7 @@ class OwnController:
         self._scheduler = scheduler
         self._settings = settings
         self._reply: PeerReply | None = None
+        self.trouble = ""
 
     @property
     def is_busy(self) -> bool:

@@ -62,7 +62,8 @@ class PeerSettings:
 
 
 class Peer:
-    """A node at an address. Whoever asks waits for the answer, or for KafkaError, before the next one:
+    """A node at an address. Whoever asks waits for the answer, or for KafkaError, whose message has the address, before
+    the next one:
 
     NETWORK_EXCEPTION where it can't be reached, the connection ends, or the answer makes no sense; REQUEST_TIMED_OUT;
     UNSUPPORTED_VERSION where there is no version in common, or that one can't say what is asked.
@@ -153,7 +154,7 @@ class Peer:
 
     def _refused(self, connection: PeerConnection, error: OSError) -> None:
         if connection is self._connection:  # else it was given up before
-            self._failed(str(error))
+            self._failed(error.strerror or str(error))
 
     def _connected(self) -> None:
         self._ask_versions(ApiVersionsRequest.VERSIONS[1])
@@ -239,9 +240,10 @@ class Peer:
     # --- what ends it ---------------------------------------------------------------------------------------
 
     def _timed_out(self) -> None:
-        log.info("%s hasn't answered in time", self.name)
+        reason = f"{self.name} hasn't answered in time"
+        log.info("%s", reason)
         self._disconnect()
-        self._take_reply()(KafkaError(Error.REQUEST_TIMED_OUT))
+        self._take_reply()(KafkaError(Error.REQUEST_TIMED_OUT, reason))
 
     def _failed(self, reason: str) -> None:
         log.debug("%s: %s", self.name, reason)
@@ -269,7 +271,8 @@ class Peer:
 
     def _has_no_version(self, request: Message) -> None:
         if self._request is request:  # and it is still wanted
-            self._take_reply()(KafkaError(Error.UNSUPPORTED_VERSION))
+            reason = f"{self.name} has no version of {type(request).__name__} in common with this node"
+            self._take_reply()(KafkaError(Error.UNSUPPORTED_VERSION, reason))
 
     def _take_reply(self) -> PeerReply:
         reply = self._reply

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import NewTopic
 
 import barnabas
+from broker.process.start_error import StartError
 from protocol.errors import Error
 from protocol.messages.configs import (
     IncrementalAlterableConfig,
@@ -23,9 +24,11 @@ from tests.interop.joining import (
     admin,
     joining,
     kafka_that_is_joined,
+    settings_to_join,
     wait_until_both_are_there,
 )
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.whole_server import started
 from tests.support.wire import Client
 
 RECORDS = 2_000
@@ -122,6 +125,20 @@ def alter_settings_and_loggers(bootstrap: str) -> None:
     assert [(each.resource_type, each.resource_name, each.error_code) for each in told] == [
         (kind, name, error) for kind, name, _, _, error in wanted
     ]
+
+
+async def test_a_broker_of_another_cluster_is_told_that_it_is(kafka: ApacheKafka, tmp_path: Path) -> None:
+    """And not that it reaches nobody."""
+    alone = await started(tmp_path / "theirs")
+    cluster_id = alone.cluster_id
+    await alone.stop()
+    settings = settings_to_join(kafka) | {"node.id": 1, "initial.broker.registration.timeout.ms": 500}
+    server = settings.pop("controller.quorum.voters")
+    settings["controller.quorum.bootstrap.servers"] = str(server).partition("@")[2]
+    with pytest.raises(StartError) as refused:
+        await started(tmp_path / "theirs", *(f"{name}={value}" for name, value in settings.items()))
+    assert f"of another cluster than {cluster_id}" in str(refused.value)
+    assert "INCONSISTENT_CLUSTER_ID" in str(refused.value)
 
 
 def test_transactions_of_either_coordinator_end_in_the_partitions_of_both(

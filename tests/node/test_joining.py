@@ -41,6 +41,16 @@ async def test_the_mark_of_a_clean_stop_stays_where_no_controller_is_found(tmp_p
     assert not mark.exists()
 
 
+async def test_a_start_that_is_given_up_says_which_controller_it_didnt_reach(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    await node.stop()
+    told = await refusal(tmp_path, NOBODY)
+    start = (
+        "no controller has registered this broker within 100 ms (initial.broker.registration.timeout.ms): "
+    )
+    assert told.startswith(f"{start}{NOBODY}: ")
+
+
 async def test_a_torn_end_of_the_fetched_metadata_is_no_damage_after_a_clean_stop(tmp_path: Path) -> None:
     """A start that came to nothing may have left it."""
     node = await started(tmp_path)

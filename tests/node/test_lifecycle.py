@@ -39,7 +39,7 @@ class Broker:
                 caught_up=lambda: self.told.append("caught up"),
                 unfenced=lambda: self.told.append("unfenced"),
                 let_go=lambda: self.told.append("let go"),
-                not_registered=lambda: self.told.append("not registered"),
+                not_registered=lambda reason: self.told.append(f"not registered: {reason}"),
             ),
             heartbeat_interval_ms=INTERVAL_MS,
             cordoned=cordoned,
@@ -153,12 +153,14 @@ def test_what_a_heartbeat_says() -> None:
     assert broker.beat().want_shut_down
 
 
-def test_a_registration_that_is_refused_is_sent_again_until_it_is_too_late() -> None:
+def test_a_registration_that_is_refused_is_sent_again_until_it_is_too_late(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     broker = Broker()
     broker.life.start()
     for refusal in (
         BrokerRegistrationResponse(error_code=Error.DUPLICATE_BROKER_REGISTRATION),
-        KafkaError(Error.REQUEST_TIMED_OUT),
+        KafkaError(Error.REQUEST_TIMED_OUT, "controller:9093: refused"),
     ):
         broker.channel.answer(refusal)
         assert broker.timers.next() == INTERVAL_MS
@@ -167,8 +169,28 @@ def test_a_registration_that_is_refused_is_sent_again_until_it_is_too_late() -> 
         broker.channel.answer(BrokerRegistrationResponse(error_code=Error.INVALID_REGISTRATION))
         broker.timers.next()
     assert broker.timers.now_s == 60
-    assert broker.told == ["not registered"]
+    assert broker.told == ["not registered: the controller refuses with INVALID_REGISTRATION"]
     assert not broker.timers.waiting
+    said = [each.partition("tries again: ")[2] for each in caplog.messages]
+    assert said == [
+        "the controller refuses with DUPLICATE_BROKER_REGISTRATION: another broker has node.id=7, or had it a moment"
+        " ago and its session isn't over",
+        "controller:9093: refused",
+        "the controller refuses with INVALID_REGISTRATION",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"), [("nobody is there", "nobody is there"), ("", "no controller has answered")]
+)
+def test_a_start_that_is_given_up_before_anything_was_answered_says_what_is_known(
+    trouble: str, reason: str
+) -> None:
+    broker = Broker()
+    broker.life.start()
+    broker.channel.trouble = trouble
+    broker.timers.next()
+    assert broker.told == [f"not registered: {reason}"]
 
 
 def test_once_it_is_registered_it_is_never_too_late() -> None:

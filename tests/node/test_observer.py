@@ -295,9 +295,11 @@ def test_what_goes_on_is_complained_of_once(tmp_path: Path, caplog: pytest.LogCa
     refused = FetchResponse(error_code=Error.INCONSISTENT_CLUSTER_ID)
     for _ in range(3):
         observer.answered(refused)
-    said = "the controller refuses to tell of the metadata: INCONSISTENT_CLUSTER_ID"
+    said = observer.complaint
+    assert said.startswith(f"the controller is of another cluster than {CLUSTER}, ")
     assert caplog.messages == [said]
     catch_up(observer, controller)
+    assert observer.complaint == ""
     observer.answered(refused)
     observer.answered(FetchResponse())
     assert caplog.messages == [said, said, "the controller's answer has another topic"]

@@ -32,8 +32,13 @@ class Asker:
         scheduler = NodeScheduler(world.loop)
         self.loop = world.loop
         self.controller: LeaderEndpoint | None = None
+        self.why_unknown = ""
         self.channel = ControllerChannel(
-            lambda: self.controller, PeerSettings("7", "1"), world.network.of_node(scheduler), scheduler
+            lambda: self.controller,
+            PeerSettings("7", "1"),
+            world.network.of_node(scheduler),
+            scheduler,
+            why_unknown=lambda: self.why_unknown,
         )
 
     def ask(self, request: Message, timeout_ms: int | None = 5_000) -> asyncio.Future[Message | KafkaError]:
@@ -82,6 +87,26 @@ def test_what_is_not_answered_in_time_is_given_up_and_the_next_one_goes() -> Non
         assert await machine.start()
         assert isinstance(await asker.ask(MetadataRequest(topics=[])), MetadataResponse)
         await machine.stop()
+
+    run(main)
+
+
+def test_what_is_given_up_says_what_the_trouble_was() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        asker = Asker(World(loop, 8))
+
+        async def trouble() -> str | None:
+            found = await asker.ask(MetadataRequest(topics=[]), 300)
+            assert isinstance(found, KafkaError)
+            return found.message
+
+        assert await trouble() == "no controller has said yet where it is"
+        asker.why_unknown = "it is of another cluster"
+        assert await trouble() == "it is of another cluster"
+        asker.controller = LeaderEndpoint(1, "localhost", FIRST)  # where nobody is
+        told = await trouble()
+        assert told is not None
+        assert told.startswith(f"localhost:{FIRST}: ")
 
     run(main)
 

@@ -53,6 +53,7 @@ class Channel:
         self.request: Any = None
         self.reply: Any = None
         self.timeout_ms: int | None = 0
+        self.trouble = ""
 
     @property
     def is_busy(self) -> bool:
