@@ -46,10 +46,9 @@ class ReplicaDirectories:
         """None where it may be in one that is offline. Raises what `AssignDirectory` raises."""
         online = self._log_dirs.online
         named = directory_of(wanted, self._placement.node_id)
-        found = self._found.get((topic_id, index))
         actual = actual_directory(
             named,
-            found if found in online else None,
+            self._found_in(topic, topic_id, index),
             online,
             bool(self._log_dirs.offline_paths),
             partial(self._placement.directory_of, topic, index),
@@ -59,3 +58,9 @@ class ReplicaDirectories:
         if actual != named and self._image.features.get(METADATA_VERSION, 0) >= DIRECTORIES_SINCE:
             self._assign((topic_id, index), actual, lambda error: None)
         return online[actual]
+
+    def _found_in(self, topic: str, topic_id: bytes, index: int) -> bytes | None:
+        """Not once its log was opened: a replica that has left since, and comes again, is a new one."""
+        found = self._found.get((topic_id, index))
+        directory = None if found is None else self._log_dirs.online.get(found)
+        return found if directory is not None and directory.has_unopened_folder(topic, index) else None

@@ -116,6 +116,10 @@ class LogDirectory(DirectoryState):
         those on their way out aren't among them."""
         return list(self.unopened.values())
 
+    def has_unopened_folder(self, topic: str, partition: int) -> bool:
+        """Whether one of these is the partition's."""
+        return (topic, partition) in self.unopened
+
     def future_folders(self) -> list[PartitionFolder]:
         """Of the partitions that were being moved here, as `folders`."""
         return list(self.unopened_futures.values())

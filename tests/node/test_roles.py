@@ -294,3 +294,20 @@ async def test_a_partition_that_moved_to_other_nodes_is_deleted_and_answered_so(
     assert described.topics[0].partitions[0].error_code == NOT_LEADER
     assert node.partitions.missing("t", 1) is Error.UNKNOWN_TOPIC_OR_PARTITION
     crash(node)
+
+
+async def test_a_replica_that_left_and_comes_again_goes_where_the_metadata_says(tmp_path: Path) -> None:
+    """And not where the start had found it."""
+    a, b = (tmp_path / name for name in "ab")
+    log_dirs = f"log.dirs={a},{b}"
+    node = await replicated(tmp_path, log_dirs)
+    produce(node, acks=1)
+    await node.stop()
+    node = await started(tmp_path, log_dirs)
+    found = node.partitions.get("t", 0).directory
+    assert (Path(found.path) / "t-0").exists()
+    other_id, other = next(each for each in node.log_dirs.online.items() if each[1] is not found)
+    change(node, leader=OTHER, replicas=[OTHER], isr=[OTHER], directories=[UNASSIGNED])
+    change(node, replicas=[OTHER, ME], directories=[UNASSIGNED, other_id])
+    assert node.partitions.get("t", 0).directory is other
+    crash(node)

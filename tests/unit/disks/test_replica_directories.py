@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,19 +19,28 @@ TOPIC_ID = b"the topic's id.."
 NODE = 7
 
 
+class Directory(NamedTuple):
+    name: str
+    is_opened: bool
+
+    def has_unopened_folder(self, topic: str, partition: int) -> bool:
+        assert (topic, partition) == ("t", 0)
+        return not self.is_opened
+
+
 def place(
     named: bytes,
     *,
     found: bytes | None = None,
     offline: bool = False,
+    is_opened: bool = False,
     level: int = DIRECTORIES_SINCE,
 ) -> tuple[str | None, list[bytes]]:
-    """The directory's name, and those that the controller is told."""
+    """The directory's name, and those that the controller is told. `is_opened`: the log was, in this run."""
     image = ClusterImage()
     image.apply(records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level))
-    log_dirs: Any = SimpleNamespace(
-        online={A: "a", B: "b"}, ids=[A, B], offline_paths=["/c"] if offline else []
-    )
+    online = {A: Directory("a", is_opened), B: Directory("b", is_opened)}
+    log_dirs: Any = SimpleNamespace(online=online, ids=[A, B], offline_paths=["/c"] if offline else [])
     told: list[bytes] = []
 
     def assign(replica: tuple[bytes, int], directory_id: bytes, answered_later: object) -> bool:
@@ -47,8 +56,8 @@ def place(
     wanted = PartitionImage(
         records.PartitionRecord(replicas=[3, NODE], isr=[3], leader=3, directories=[GONE, named])
     )
-    name: Any = directories.directory_of("t", TOPIC_ID, 0, wanted)
-    return name, told
+    directory: Any = directories.directory_of("t", TOPIC_ID, 0, wanted)
+    return None if directory is None else directory.name, told
 
 
 @pytest.mark.parametrize("offline", [False, True])
@@ -73,6 +82,13 @@ def test_one_without_a_directory_goes_where_it_is_preferred(named: bytes, offlin
 def test_of_a_directory_that_isnt_there_it_goes_to_another_unless_it_may_come_back(named: bytes) -> None:
     assert place(named) == ("b", [B])
     assert place(named, offline=True) == (None, [])
+
+
+@pytest.mark.parametrize("named", [A, UNASSIGNED])
+def test_a_folder_doesnt_count_any_more_for_a_replica_that_left_and_comes_again(named: bytes) -> None:
+    other, (name, told) = (A, ("a", [])) if named == A else (B, ("b", [B]))
+    found = A if other == B else B
+    assert place(named, found=found, is_opened=True) == (name, told)
 
 
 def test_a_folder_in_a_directory_that_has_failed_since_doesnt_count() -> None:
