@@ -24,7 +24,7 @@ from broker.controller.broker_directories import in_order
 from broker.controller.broker_epochs import check_broker_epoch
 from broker.controller.controller_result import ControllerResult
 from broker.controller.pause import Pause
-from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION
+from broker.controller.record_versions import CORDONED_SINCE, DIRECTORIES_SINCE, METADATA_VERSION
 from broker.controller.registration import (
     BrokerIncarnation,
     begin_controlled_shutdown,
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest
     from protocol.wire.schema import Message
-
-CORDONED_SINCE = 30  # metadata.version 4.3-IV0
 
 
 class BrokerHeartbeatReply(NamedTuple):

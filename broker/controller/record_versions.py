@@ -12,6 +12,7 @@ METADATA_VERSION = "metadata.version"
 OLDEST_METADATA_VERSION = 7  # 3.3-IV3, the first one of KRaft
 LATEST_METADATA_VERSION = 30  # 4.3-IV0
 DIRECTORIES_SINCE = 17  # 3.7-IV2: records name directories
+CORDONED_SINCE = 30  # 4.3-IV0: heartbeats and records name the directories that are cordoned
 
 # record type → (metadata.version from which on, version written), the newest first; all others are at version 0
 _WRITTEN: dict[type[Message], tuple[tuple[int, int], ...]] = {

@@ -31,6 +31,7 @@ class LogDirs:
     - `cluster_id`: whose they are.
     - `failing`: those that have failed and aren't let go of yet.
     - `on_failing` is called when one more is.
+    - `on_cordoned` is called when others are cordoned than before.
     - `on_lost` is called where one was deleted that the node can't go on without.
     """
 
@@ -47,6 +48,7 @@ class LogDirs:
         self.cluster_id = cluster_id
         self.failing: list[LogDirectory] = []
         self.on_failing: Callable[[], None] = lambda: None
+        self.on_cordoned: Callable[[], None] = lambda: None
         self.on_lost: Callable[[OSError], None] = lambda failure: None
         self._paths = tuple(paths)
         self._cordoned: frozenset[str] = frozenset()
@@ -92,7 +94,14 @@ class LogDirs:
 
     def cordon(self, paths: Iterable[str]) -> None:
         """`cordoned.log.dirs`: they get no new partitions from now on, and others do again."""
-        self._cordoned = frozenset(paths)
+        before, self._cordoned = self._cordoned, frozenset(paths)
+        if self._cordoned != before:
+            self.on_cordoned()
+
+    @property
+    def cordoned_ids(self) -> list[bytes]:
+        """Of those that can be used, which get no new partitions."""
+        return [directory_id for directory_id in self.online if self.is_cordoned(directory_id)]
 
     def is_cordoned_path(self, path: str) -> bool:
         """Whether a directory of this path gets no new partitions."""

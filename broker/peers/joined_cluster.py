@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.controller.assigned_directories import directory_of
 from broker.controller.observer import Observer, ObserverIdentity
+from broker.controller.record_versions import CORDONED_SINCE, METADATA_VERSION
 from broker.controller.registration import PLAINTEXT, BrokerIncarnation, supported_features
 from broker.fault_handler import Milestone
 from broker.peers.assignments_manager import Assignment, AssignmentsManager
@@ -27,6 +28,7 @@ from broker.peers.told_losses import ToldLosses
 from broker.peers.topic_creation_requests import TopicCreationRequests
 from broker.peers.transaction_channels import TransactionChannels
 from broker.process.start_error import StartError
+from broker.replicas.replica_fetcher import FetchSettings
 from protocol.messages.broker_lifecycle import (
     AdvertisedListener,
     BrokerRegistrationRequest,
@@ -72,6 +74,8 @@ class JoinedCluster:
         self._listener_name = config.inter_broker_listener
         self._registration_timeout_ms = config.get_int("initial.broker.registration.timeout.ms")
         self._log_dir_failure_timeout_ms = config.get_int("log.dir.failure.timeout.ms")
+        self._fetch_settings = FetchSettings.of(config)
+        self._leaves_controlled = config.get_boolean("controlled.shutdown.enable")
         self._faults = faults
         self._to_stop: list[Callable[[], None]] = []
         self._is_registered = Milestone(faults)
@@ -103,8 +107,9 @@ class JoinedCluster:
             ),
             heartbeat_interval_ms=config.get_int("broker.heartbeat.interval.ms"),
             registration_timeout_ms=self._registration_timeout_ms,
-            cordoned=tuple,
+            cordoned=lambda: log_dirs.cordoned_ids if self._knows_cordoned() else None,
         )
+        log_dirs.on_cordoned = self._cordoned_changed
 
     # --- with the controller --------------------------------------------------------------------------------
 
@@ -200,6 +205,7 @@ class JoinedCluster:
             listener_name=self._listener_name,
             software_version=self._software_version,
             environment=self._environment,
+            settings=self._fetch_settings,
             failed=self._faults.stop_on_failure,
         )
         self._to_stop.append(fetchers.stop)
@@ -238,7 +244,10 @@ class JoinedCluster:
         await self._is_unfenced.wait()
 
     async def leave(self) -> None:
-        """Returns once others lead what this broker led, or it isn't waited for."""
+        """Returns once others lead what this broker led, or it isn't waited for: five minutes, as with Kafka, and not
+        at all where `controlled.shutdown.enable` is false."""
+        if not self._leaves_controlled:
+            return
         self._lifecycle.begin_controlled_shutdown()
         await self._has_left.wait()
 
@@ -248,6 +257,13 @@ class JoinedCluster:
         self._fetcher.stop()
         for stop in self._to_stop:
             stop()
+
+    def _knows_cordoned(self) -> bool:
+        return self._image.features.get(METADATA_VERSION, 0) >= CORDONED_SINCE
+
+    def _cordoned_changed(self) -> None:
+        if self._knows_cordoned():
+            self._lifecycle.cordoned_changed()
 
     def _not_registered(self, reason: str) -> None:
         self._refusal = (

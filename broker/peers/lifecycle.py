@@ -9,7 +9,7 @@ Source: `BrokerLifecycleManager`; KIP-631.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -83,7 +83,7 @@ class BrokerLifecycle:
         *,
         heartbeat_interval_ms: int = 2_000,
         registration_timeout_ms: int = 60_000,
-        cordoned: Callable[[], Iterable[bytes]] | None = None,
+        cordoned: Callable[[], list[bytes] | None] = lambda: None,
     ) -> None:
         """`metadata_offset` is the last one applied. `cordoned`: ids of directories; None where the cluster's
         metadata.version doesn't know of such."""
@@ -149,6 +149,10 @@ class BrokerLifecycle:
         """Others are to lead what this broker leads; `let_go` is told when they do."""
         if self.state is BrokerState.RUNNING:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            log.info(
+                "others are to lead what this broker leads, for which it waits %d s at most",
+                LONGEST_SHUTDOWN_S,
+            )
             self._timeout = self._scheduler.call_later(LONGEST_SHUTDOWN_S, self._left_waiting)
             self._schedule(0)
         elif self.state not in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
@@ -175,7 +179,6 @@ class BrokerLifecycle:
             self._channel.ask(self._registration, self._registration_answered, timeout_ms=self._interval_ms)
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
-        has_caught_up = self.state is not BrokerState.STARTING
         self._told_offline = [*self._offline]
         return BrokerHeartbeatRequest(
             broker_id=self._registration.broker_id,
@@ -184,7 +187,8 @@ class BrokerLifecycle:
             want_fence=not self._is_ready,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=self._told_offline,
-            cordoned_log_dirs=[*self._cordoned()] if has_caught_up and self._cordoned is not None else None,
+            # what is cordoned the metadata says, which is followed once the broker is ready
+            cordoned_log_dirs=self._cordoned() if self._is_ready else None,
         )
 
     # --- answers --------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """All that this node fetches of others: for each leader one connection, and each partition with the leader it has.
 
+Kafka has `num.replica.fetchers` of them for each leader, a thread each. Here a second one would share the loop.
+
 Source: `ReplicaFetcherManager`, `AbstractFetcherManager`, `ReplicaManager.applyLocalFollowersDelta`.
 """
 
@@ -11,7 +13,7 @@ from broker.controller.listener_view import alive_node
 from broker.peers.peer import Peer, PeerSettings
 from broker.peers.replica_fetching import ReplicaFetching
 from broker.replicas.follower import Follower
-from broker.replicas.replica_fetcher import ReplicaFetcher
+from broker.replicas.replica_fetcher import FetchSettings, ReplicaFetcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +45,7 @@ class ReplicaFetchers:
         listener_name: str,
         software_version: str,
         environment: Environment,
+        settings: FetchSettings,
         failed: Callable[[BaseException], None],
     ) -> None:
         """`listener_name` is the one that brokers speak to each other by. `failed` is told of what the node has to stop
@@ -53,6 +56,7 @@ class ReplicaFetchers:
         self._listener_name = listener_name
         self._software_version = software_version
         self._environment = environment
+        self._settings = settings
         self._failed = failed
         self._of_leaders: dict[int, _OfLeader] = {}
         self._leader_ids: dict[PartitionKey, int] = {}
@@ -98,8 +102,12 @@ class ReplicaFetchers:
             of_leader.fetcher.forget(*key)
 
     def _follow_leaders(self) -> None:
-        """Each at the address that it has now; those that aren't alive are left alone until they are."""
-        for leader_id in {*self._leader_ids.values()} | self._of_leaders.keys():
+        """Each at the address that it has now; those that aren't alive are left alone until they are, and those of whom
+        nothing is followed for good (Kafka: `shutdownIdleFetcherThreads`)."""
+        leader_ids = {*self._leader_ids.values()}
+        for leader_id in self._of_leaders.keys() - leader_ids:
+            self._of_leaders.pop(leader_id).fetching.stop()
+        for leader_id in leader_ids:
             node = alive_node(self._image, leader_id, self._listener_name)
             address = None if node is None else (node.host, node.port)
             known = self._of_leaders.get(leader_id)
@@ -114,7 +122,9 @@ class ReplicaFetchers:
 
     def _begin(self, leader_id: int, address: Address) -> _OfLeader:
         environment, node_id = self._environment, self._broker.node_id
-        fetcher = ReplicaFetcher(node_id, lambda: self._broker.broker_epoch, environment.clock)
+        fetcher = ReplicaFetcher(
+            node_id, lambda: self._broker.broker_epoch, environment.clock, self._settings
+        )
         for (topic_id, index), of in self._leader_ids.items():
             hosted = self._partitions.by_id.get(topic_id)
             partition = None if hosted is None else hosted.partitions.get(index)
@@ -122,7 +132,11 @@ class ReplicaFetchers:
                 fetcher.follow(topic_id, partition.topic.name, index, partition.role)
         peer = Peer(
             *address,
-            PeerSettings(f"broker-{node_id}-fetcher-0", self._software_version),
+            PeerSettings(
+                f"broker-{node_id}-fetcher-0",
+                self._software_version,
+                request_timeout_ms=self._settings.timeout_ms,
+            ),
             environment.network,
             environment.scheduler,
         )

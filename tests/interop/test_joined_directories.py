@@ -9,8 +9,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
+from broker.controller.image import ClusterImage
 from protocol.messages.cluster_admin import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -22,6 +30,7 @@ from tests.interop.joining import (
     KAFKAS,
     OURS,
     PATIENCE_S,
+    admin,
     formatted,
     kafka_that_is_joined,
     wait_until_both_are_there,
@@ -66,18 +75,30 @@ async def recorded(tmp_path: Path, kafka: ApacheKafka, is_so: Callable[[dict[int
         for name in "abc"
         if (tmp_path / name).exists()
     }
-    observer = Node(tmp_path / "observer", kafka)
 
-    def known() -> dict[int, str]:
-        topic = observer.metadata.image.topics.get("t")
+    def known(image: ClusterImage) -> dict[int, str]:
+        topic = image.topics.get("t")
         return {
             index: names.get(partition.directories[partition.replicas.index(OURS)], "?")
             for index, partition in (() if topic is None else topic.partitions.items())
         }
 
+    await committed(tmp_path, kafka, lambda image: is_so(known(image)))
+
+
+async def committed(tmp_path: Path, kafka: ApacheKafka, is_so: Callable[[ClusterImage], bool]) -> None:
+    """Waits until the metadata says so."""
+    observer = Node(tmp_path / "observer", kafka)
     observer.fetcher.start()
-    await until(observer, lambda: observer.observer.has_caught_up and is_so(known()))
+    await until(observer, lambda: observer.observer.has_caught_up and is_so(observer.metadata.image))
     observer.fetcher.stop()
+
+
+def cordon(asking: AdminClient, path: str) -> None:
+    entry = ConfigEntry("cordoned.log.dirs", path, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.BROKER, str(OURS), incremental_configs=[entry])
+    (altered,) = asking.incremental_alter_configs([resource]).values()
+    altered.result(PATIENCE_S)
 
 
 def fill(ours: BarnabasInDirectories, kafka: ApacheKafka) -> None:
@@ -118,12 +139,18 @@ def test_they_are_chosen_moved_between_found_again_and_failed(
     asyncio.run(recorded(tmp_path, kafka, lambda known: known == chosen | {0: target}))
     waiting.until(lambda: folders(tmp_path) == chosen | {0: target}, "the folder has moved", PATIENCE_S)
 
+    # what is cordoned the controller knows by the heartbeats, at once and after a start
+    cordoned = uuid_from_text(properties_of(tmp_path / "a" / "meta.properties")["directory.id"])
+    cordon(admin(f"127.0.0.1:{ours.port}"), str(tmp_path / "a"))
+    asyncio.run(committed(tmp_path, kafka, lambda image: image.brokers[OURS].cordoned_log_dirs == [cordoned]))
+
     # somebody moves a folder while the broker is down: the folder counts
     ours.end()
     elsewhere = "b" if target == "c" else "c"
     shutil.move(tmp_path / target / "t-0", tmp_path / elsewhere / "t-0")
     ours.begin()
     asyncio.run(recorded(tmp_path, kafka, lambda known: known == chosen | {0: elsewhere}))
+    asyncio.run(committed(tmp_path, kafka, lambda image: image.brokers[OURS].cordoned_log_dirs == [cordoned]))
     fill(ours, kafka)
 
     lost = {index for index, name in folders(tmp_path).items() if name == "c"}

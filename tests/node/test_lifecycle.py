@@ -26,7 +26,7 @@ PENDING, STOPPING = BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTIN
 class Broker:
     """One that is told of by `told`."""
 
-    def __init__(self, cordoned: Any = None) -> None:
+    def __init__(self, cordoned: Any = lambda: None) -> None:
         self.timers, self.channel = Timers(), Channel()
         self.told: list[str] = []
         self.metadata_offset = 5
@@ -143,11 +143,12 @@ def test_what_a_heartbeat_says() -> None:
     broker.metadata_offset = 6
     broker.answer()
     assert broker.beat().current_metadata_offset == 6
-    assert broker.beat().cordoned_log_dirs == [b"c" * 16]
+    assert broker.beat().cordoned_log_dirs is None
     broker.life.ready()
     broker.timers.next()
     broker.answer(fenced=True)
-    assert not broker.beat().want_fence
+    said = broker.beat()
+    assert (said.want_fence, said.cordoned_log_dirs) == (False, [b"c" * 16])
     broker.answer()
     broker.life.begin_controlled_shutdown()
     assert broker.beat().want_shut_down

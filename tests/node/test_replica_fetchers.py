@@ -1,0 +1,108 @@
+"""Whom a node fetches of: each leader of what it follows, for as long as it follows anything of that one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from broker.controller.image import TopicChanges
+from broker.controller.registration import BrokerIncarnation
+from broker.peers.replica_fetchers import ReplicaFetchers
+from broker.replicas.replica_fetcher import FetchSettings
+from broker.server import Server
+from protocol.messages.metadata_records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+)
+from tests.node.replicated import ME, OTHER, change, replicated
+from tests.support.whole_server import configured, crash
+
+THIRD = 3
+
+
+class Connections:
+    """A network that keeps who is connected to waiting, and says to whom that is."""
+
+    def __init__(self) -> None:
+        self.open: list[tuple[str, int]] = []
+
+    def connect(self, host: str, port: int, make_protocol: Callable[[], Any], failed: object) -> None:
+        self.open.append((host, port))
+        transport = SimpleNamespace(write=lambda data: None, abort=lambda: self.open.remove((host, port)))
+        make_protocol().connection_made(transport)
+
+
+def fetchers_of(node: Server, network: Connections) -> ReplicaFetchers:
+    environment: Any = SimpleNamespace(network=network, scheduler=node.scheduler, clock=node.clock)
+    return ReplicaFetchers(
+        BrokerIncarnation(ME, 1),
+        node.metadata.image,
+        node.partitions,
+        listener_name="PLAINTEXT",
+        software_version="0",
+        environment=environment,
+        settings=FetchSettings(),
+        failed=node.stop_on_failure,
+    )
+
+
+def register(node: Server, node_id: int) -> None:
+    end_points = [BrokerEndpoint(name="PLAINTEXT", host="broker", port=node_id)]
+    node.metadata.append([RegisterBrokerRecord(broker_id=node_id, end_points=end_points, fenced=False)])
+
+
+async def test_a_leader_of_whom_nothing_is_followed_any_more_is_left(tmp_path: Path) -> None:
+    node, network = await replicated(tmp_path), Connections()
+    for node_id in (OTHER, THIRD):
+        register(node, node_id)
+    fetchers = fetchers_of(node, network)
+
+    def led_by(leader_id: int) -> list[tuple[str, int]]:
+        change(node, leader=leader_id, isr=[leader_id, ME], replicas=[*{leader_id, ME}])
+        fetchers.follow(TopicChanges({"t": None}, []))
+        return network.open
+
+    assert led_by(OTHER) == [("broker", OTHER)]
+    assert led_by(THIRD) == [("broker", THIRD)]
+    assert led_by(ME) == []
+    assert led_by(OTHER) == [("broker", OTHER)]
+    fetchers.stop()
+    assert network.open == []
+    crash(node)
+
+
+async def test_a_leader_that_has_gone_is_left_until_it_is_back(tmp_path: Path) -> None:
+    node, network = await replicated(tmp_path), Connections()
+    register(node, OTHER)
+    fetchers = fetchers_of(node, network)
+    change(node, leader=OTHER)
+    fetchers.follow(TopicChanges({"t": None}, []))
+    assert network.open == [("broker", OTHER)]
+    for fenced, there in ((1, []), (-1, [("broker", OTHER)])):
+        node.metadata.append(
+            [BrokerRegistrationChangeRecord(broker_id=OTHER, broker_epoch=-1, fenced=fenced)]
+        )
+        fetchers.follow(TopicChanges({}, []))
+        assert network.open == there
+    fetchers.stop()
+    crash(node)
+
+
+def test_the_settings_are_those_of_the_broker(tmp_path: Path) -> None:
+    assert FetchSettings.of(configured(tmp_path)) == FetchSettings()
+    own = FetchSettings(
+        wait_max_ms=1, min_bytes=2, response_max_bytes=3, max_bytes=4, backoff_ms=5, timeout_ms=6
+    )
+    names = [
+        "replica.fetch.wait.max.ms",
+        "replica.fetch.min.bytes",
+        "replica.fetch.response.max.bytes",
+        "replica.fetch.max.bytes",
+        "replica.fetch.backoff.ms",
+        "replica.socket.timeout.ms",
+    ]
+    given = [f"{name}={number}" for number, name in enumerate(names, 1)]
+    assert FetchSettings.of(configured(tmp_path, *given)) == own
