@@ -92,16 +92,18 @@ class Forwarding:
         return cast("Message", (yield partial(_decoded, context, request, answer)))
 
     def _go_on(self) -> None:
-        if not self._waiting or self._to_controller.is_busy:
-            return
-        later = next(iter(self._waiting))
-        waiting = self._waiting.pop(later)
-        envelope = EnvelopeRequest(
-            request_data=waiting.request.data,
-            request_principal=_encoded(waiting.context.principal),
-            client_host_address=ipaddress.ip_address(waiting.context.peer_host).packed,
-        )
+        while self._waiting and not self._to_controller.is_busy:
+            later = next(iter(self._waiting))
+            waiting = self._waiting.pop(later)
+            try:
+                envelope = _envelope(waiting)
+            except (ValueError, CodecError) as error:
+                log.error("a request can't be put into an envelope for the controller: %s", error)
+                _tell(later, waiting, KafkaError(Error.UNKNOWN_SERVER_ERROR))
+            else:
+                self._ask(later, waiting, envelope)
 
+    def _ask(self, later: Later[ForwardedAnswer], waiting: _Waiting, envelope: EnvelopeRequest) -> None:
         def answered(answer: Message | KafkaError) -> None:
             try:
                 _tell(later, waiting, answer)
@@ -110,6 +112,15 @@ class Forwarding:
 
         left_ms = max(0, round((waiting.until_s - self._time()) * 1000))
         self._to_controller.ask(envelope, answered, timeout_ms=left_ms)
+
+
+def _envelope(waiting: _Waiting) -> EnvelopeRequest:
+    """Raises ValueError, CodecError."""
+    return EnvelopeRequest(
+        request_data=waiting.request.data,
+        request_principal=_encoded(waiting.context.principal),
+        client_host_address=ipaddress.ip_address(waiting.context.peer_host).packed,
+    )
 
 
 def _tell(later: Later[ForwardedAnswer], waiting: _Waiting, answer: Message | KafkaError) -> None:

@@ -138,6 +138,21 @@ def test_nonsense_that_cant_be_refused_closes_the_connection_and_keeps_nobody_wa
     assert result(behind).data == b"told"
 
 
+def test_what_has_no_form_for_the_controller_is_refused_and_keeps_nobody_waiting() -> None:
+    node = Forwarded()
+    first = node.ask(topics("a"), 7)
+    odd = context(CREATE_TOPICS, 7)
+    odd.peer_host = "no address"
+    data = HEADER + bytes(encode(topics("b"), 7))
+    second = node.forwarding.forward(odd, ForwardedRequest(data, len(HEADER)))
+    third = node.ask(topics("c"), 7)
+    node.channel.answer(EnvelopeResponse(response_data=b"first"))
+    found = refused(result(second), CREATE_TOPICS, 7)
+    assert [each.error_code for each in found.topics] == [Error.UNKNOWN_SERVER_ERROR]
+    node.channel.answer(EnvelopeResponse(response_data=b"third"))
+    assert (result(first).data, result(third).data) == (b"first", b"third")
+
+
 def filled(cls: Any, version: int) -> Any:
     """A message with one entry in each list that this version has."""
     present = [field for field in cls.FIELDS if field.in_version(version)]
