@@ -20,8 +20,8 @@ TURN_S = 0.01
 """From here on a turn ends where there is more to do, and others are served first."""
 
 IN_A_ROW_S = 0.002
-"""For so long requests of one connection are served one behind the other at least; where there are fewer than five, for
-its share of `TURN_S`."""
+"""For so long requests of one connection are served one behind the other, and batches of one Produce appended, before
+others are let in; of one that is alone with its listener, for `TURN_S`."""
 
 QUIET_S = 10.0
 """Between two lines about the same kind of work."""

@@ -67,8 +67,9 @@ class Connection(ReceivingSide):
         "_left_behind",
         "_max_frame_bytes",
         "_next_turn",
+        "_served_s",
+        "_served_until_s",
         "_throttle",
-        "_turn_began_s",
         "client_software",
         "listener",
         "principal",
@@ -82,7 +83,8 @@ class Connection(ReceivingSide):
         self._max_frame_bytes = memory.max_frame_bytes
         self._throttle: Scheduled | None = None  # until it is over
         self._next_turn: Scheduled | None = None  # where frames are at hand that others go before
-        self._turn_began_s = 0.0  # where the loop reads on before it looks at others
+        self._served_s = 0.0  # for so long its requests were, and nobody else in between
+        self._served_until_s = 0.0
         self._has_ended = False  # the client's side
         self._left_behind: LeftBehind | None = (
             None  # while what a client that is gone has left is carried out
@@ -148,11 +150,10 @@ class Connection(ReceivingSide):
         if self._state is not _SERVING or self._next_turn is not None:
             self._bound_what_waits()
         elif self._end < self._room_end:
-            self._serve(self._turn_began_s)
-            self._turn_began_s = 0.0
+            self._serve()
+            self._served_s = 0.0
         else:  # and the loop reads on before it looks at others: libuv does, up to 32 times
-            self._turn_began_s = self._turn_began_s or self._requests.monotonic_s()
-            self._serve(self._turn_began_s)
+            self._serve()
 
     def eof_received(self) -> bool:
         """What the client has sent whole is served, and answered, before this closes. So it is in Kafka, which reads
@@ -162,12 +163,11 @@ class Connection(ReceivingSide):
 
     # --- frames ---------------------------------------------------------------------------------------------
 
-    def _serve(self, turn_began_s: float = 0.0, answered: list[Chunk] | None = None) -> None:
+    def _serve(self, answered: list[Chunk] | None = None) -> None:
         """Serve every whole frame at hand, for as long as nothing keeps us from it; others are let in between.
 
-        `turn_began_s`: where requests of this connection were served before, and nothing in between. `answered`: what
-        is written with their answers, and before them. (librdkafka leaves its first connection at the first answer of
-        Metadata: where the second comes a moment later, it asks anew, 50 ms on.)
+        `answered`: what is written with their answers, and before them. (librdkafka leaves its first connection at the
+        first answer of Metadata: where the second comes a moment later, it asks anew, 50 ms on.)
         """
         if self.transport is None or self.transport.is_closing():
             return
@@ -179,7 +179,8 @@ class Connection(ReceivingSide):
         requests = self._requests
         frame = self._view
         began_s = requests.monotonic_s()
-        turn_began_s = turn_began_s or began_s
+        if began_s - self._served_until_s > IN_A_ROW_S:  # for others, or nobody had sent anything
+            self._served_s = 0.0
         try:
             while self._state is _SERVING:
                 start = self._start
@@ -198,9 +199,8 @@ class Connection(ReceivingSide):
                 if self._memory.answers.is_full:
                     self._wait_to_answer(self.transport)
                     break
-                if began_s - turn_began_s > IN_A_ROW_S and self._has_had_its_turn(began_s - turn_began_s):
-                    self._turn_began_s = 0.0
-                    self._next_turn = self._call_soon(self._serve_on)
+                if self._served_s > IN_A_ROW_S and self._has_had_its_turn():
+                    self._next_turn = self._call_soon(self._let_others_in)
                     break
                 if size > INITIAL_BUFFER_BYTES and not self._may_decode(size):
                     break
@@ -209,9 +209,11 @@ class Connection(ReceivingSide):
                 frame = self._view[start:end]
                 answer = requests.serve(self, frame)
                 now_s = requests.monotonic_s()
-                if now_s - began_s > LONGEST_HOLD_S:
-                    requests.held(self, frame, now_s - began_s)
-                began_s = now_s
+                took_s = now_s - began_s
+                if took_s > LONGEST_HOLD_S:
+                    requests.held(self, frame, took_s)
+                self._served_s += took_s
+                self._served_until_s = began_s = now_s
                 if answer is None:
                     continue
                 if isinstance(answer, list):
@@ -244,10 +246,9 @@ class Connection(ReceivingSide):
         else:
             self._go_on_receiving()
 
-    def _has_had_its_turn(self, served_s: float) -> bool:
-        """Where there are few connections each may take its share of a turn: to stop and to begin again costs a
-        producer of large batches 5 %."""
-        return served_s > TURN_S / max(len(self.listener.connections), 1)
+    def _has_had_its_turn(self) -> bool:
+        """Who is alone gives way to nobody, which costs a producer of large batches a hundredth."""
+        return len(self.listener.connections) > 1 or self._served_s > TURN_S
 
     def _go_on_receiving(self) -> None:
         """After serving: let go of what isn't needed any more, and see that what comes next can come."""
@@ -278,9 +279,15 @@ class Connection(ReceivingSide):
         if self._state is not _SERVING or self._end == len(self._buffer):
             self._bound_backlog()
 
+    def _let_others_in(self) -> None:
+        """The loop is yet to look at its sockets, behind what is called soon. Of those it would find this one first, as
+        one that had more to read before, and then whoever has sent something since: so it looks once without it."""
+        self._next_turn = self._call_soon(self._serve_on)
+
     def _serve_on(self) -> None:
         """The turn is over that others were let in for."""
         self._next_turn = None
+        self._served_s = 0.0
         self._serve_if_free()
 
     def _serve_if_free(self) -> None:

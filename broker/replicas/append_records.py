@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from broker.environment.watchdog import TURN_S
+from broker.environment.watchdog import IN_A_ROW_S
 from broker.replicas.delayed_produce import AwaitedAppend
 from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
@@ -92,7 +92,7 @@ class Appends:
     ) -> Batches:
         """Append some of many: as many as one turn of the loop has time for, and the first ones in any case. Returns
         the rest."""
-        end_s = clock.monotonic_s() + TURN_S
+        end_s = clock.monotonic_s() + IN_A_ROW_S
         rest = iter(batches.items())
         while some := dict(islice(rest, MANY_BATCHES)):
             self.append(some, clock.now_ms(), guards)

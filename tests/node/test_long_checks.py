@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.environment.computing import AT_ONCE, Alone, Brief, ComputingThreads
-from broker.environment.watchdog import TURN_S
+from broker.environment.watchdog import IN_A_ROW_S
 from broker.network import dispatch
 from broker.network.turns import PER_TURN
 from broker.replicas.append_records import MANY_BATCHES, Appends
@@ -193,7 +193,7 @@ async def test_others_are_served_between_a_few_batches_that_are_much_to_check(
 
     def ticking(clock: ManualClock) -> float:
         nonlocal now_s
-        now_s += 2 * TURN_S
+        now_s += 2 * IN_A_ROW_S
         return now_s
 
     monkeypatch.setattr(ManualClock, "monotonic_s", ticking)

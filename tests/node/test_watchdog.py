@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from broker.environment.scheduler import LoopScheduler
 from broker.environment.timers import LoopTimers
 from broker.environment.watchdog import IN_A_ROW_S, LONGEST_HOLD_S, QUIET_S, TURN_S, Watchdog
+from broker.network.connection import Connection
+from broker.network.memory import Memory
 from broker.network.turns import RequestSteps, Turns
 from broker.server import Server
 from protocol.messages.metadata import MetadataRequest
+from tests.node.test_connection import MAX_FRAME_BYTES, FakeDispatcher, FakeListener, frame
 from tests.node.test_connection import Client as Fed
-from tests.node.test_connection import frame
+from tests.node.test_ended_connections import PATIENCE_S, RUNS
 from tests.support.manual_clock import ManualClock
 from tests.support.straight import Straight
 from tests.support.wire import Client
@@ -137,14 +143,52 @@ async def test_a_connection_that_has_sent_much_lets_others_in_between() -> None:
     assert not client.connection.reading_paused
 
 
-async def test_where_there_are_many_connections_each_is_served_for_less() -> None:
+async def test_beside_others_a_connection_is_served_for_less() -> None:
     client = Fed().connect()
-    client.listener.connections |= {Fed().connect().connection for _ in range(4)}
+    client.listener.connections.add(Fed().connect().connection)
     client.dispatcher.takes_s = IN_A_ROW_S * 0.6
     client.send(b"".join(frame(b"%d" % number) for number in range(5)))
     assert client.dispatcher.served == [b"0", b"1"]
     await turns_of_the_loop()
     assert client.dispatcher.served == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_who_asks_while_another_one_has_its_turn_is_served_before_the_next(run: Callable[..., Any]) -> None:
+    """The loop finds who had more to read before whoever has sent something since."""
+
+    async def asked() -> None:
+        loop = asyncio.get_running_loop()
+        dispatcher, listener, all_served = FakeDispatcher(), FakeListener(), asyncio.Event()
+        dispatcher.takes_s = IN_A_ROW_S * 0.6
+        serve = dispatcher.serve
+
+        def serve_and_ask(connection: Connection, data: memoryview) -> Any:
+            if len(dispatcher.served) == 1:
+                asking.sendall(frame(b"asked"))
+            answer = serve(connection, data)
+            if len(dispatcher.served) == len(sent) + 1:
+                all_served.set()
+            return answer
+
+        dispatcher.serve = serve_and_ask  # type: ignore[method-assign]
+
+        def connection() -> Connection:
+            memory = Memory.of(LoopScheduler(), MAX_FRAME_BYTES, -1)
+            return Connection(listener, dispatcher, LoopScheduler(), memory)  # type: ignore[arg-type]
+
+        server = await loop.create_server(connection, "127.0.0.1", 0)
+        address = server.sockets[0].getsockname()
+        sent = [b"%d" % number + bytes(9_000) for number in range(8)]
+        with socket.create_connection(address) as asking, socket.create_connection(address) as sending:
+            while len(listener.connections) < 2:
+                await asyncio.sleep(0)
+            sending.sendall(b"".join(map(frame, sent)))
+            await asyncio.wait_for(all_served.wait(), PATIENCE_S)
+        server.close()
+        assert dispatcher.served == [*sent[:2], b"asked", *sent[2:]]
+
+    run(asked())
 
 
 async def test_what_the_loop_reads_before_it_looks_at_others_is_of_one_turn() -> None:
@@ -156,8 +200,23 @@ async def test_what_the_loop_reads_before_it_looks_at_others_is_of_one_turn() ->
     assert client.dispatcher.served == sent[:2]
     await turns_of_the_loop()
     assert client.dispatcher.served == sent[:4]
+    client.dispatcher.now_s += 2 * IN_A_ROW_S
     client.send(b"".join(map(frame, sent[4:])))
     assert client.dispatcher.served == sent[:6]
+    await turns_of_the_loop()
+    assert client.dispatcher.served == sent
+
+
+async def test_what_is_read_at_once_behind_a_turn_is_of_that_turn() -> None:
+    """The loop serves what is at hand, then looks at its sockets, and finds this one first."""
+    client = Fed().connect()
+    client.dispatcher.takes_s = TURN_S * 0.6
+    sent = [b"%d" % number + bytes(9_000) for number in range(6)]
+    client.send(b"".join(map(frame, sent[:4])))
+    await turns_of_the_loop()
+    assert client.dispatcher.served == sent[:4]
+    client.send(b"".join(map(frame, sent[4:])))
+    assert client.dispatcher.served == sent[:4]
     await turns_of_the_loop()
     assert client.dispatcher.served == sent
 
