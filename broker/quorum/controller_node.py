@@ -14,7 +14,7 @@ from broker.controller.topic_requests import TopicRequests
 from broker.environment.watchdog import Watchdog
 from broker.metadata_publisher import SettingsPublisher
 from broker.network.addresses import HostNames
-from broker.network.listener import Admission
+from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
 from broker.network.turns import Turns
 from broker.quorum.controller_server import ControllerServer
@@ -24,6 +24,7 @@ from broker.security.authorizer import AllowEverything
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Mapping
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
@@ -102,6 +103,11 @@ class ControllerNode:
     def _publish(self) -> Steps[None]:
         yield from self._settings.publish(self.metadata.image)
         self.metadata.image.take_changes()
+
+    @property
+    def listeners(self) -> Mapping[str, Listener]:
+        """By name."""
+        return self.controller_server.listeners
 
     @property
     def bootstrap(self) -> str:

@@ -1,0 +1,322 @@
+"""What a controller serves to brokers at its own listener."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.handlers import CONTROLLER_HANDLERS
+from broker.quorum import delayed_metadata_fetches
+from protocol.apis import APIS
+from protocol.errors import Error
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.cluster_admin import (
+    DescribeQuorumPartition,
+    DescribeQuorumRequest,
+    DescribeQuorumTopic,
+)
+from protocol.messages.fetch import SnapshotId
+from protocol.messages.metadata import DescribeClusterRequest
+from protocol.messages.producer_ids import AllocateProducerIdsRequest
+from protocol.messages.raft import (
+    FetchSnapshotRequest,
+    PartitionSnapshotRequest,
+    TopicSnapshotRequest,
+)
+from protocol.messages.replicas import (
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    AlterPartitionTopic,
+    AssignedDirectory,
+    AssignedPartition,
+    AssignedTopic,
+    AssignReplicasToDirsRequest,
+    BrokerState,
+)
+from protocol.records.batch import walk_batches
+from tests.node.controllers import (
+    NODE,
+    PlayedBroker,
+    connected,
+    controller,
+    create,
+    fetch,
+    pass_ms,
+    started,
+    until,
+)
+from tests.support.wire import Client, Outcome
+
+ENVELOPE = 0
+CREATE = 7
+
+
+def last_offset_of(answer: Any) -> int:
+    (partition,) = answer.responses[0].partitions
+    *_, (_, header) = walk_batches(bytes(partition.records))
+    return header.last_offset
+
+
+async def test_it_lists_what_it_serves(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        answer = await connected(node).answer(request, 4)
+        listed = {(each.api_key, each.min_version, each.max_version) for each in answer.api_keys}
+        apis = (APIS[key] for key in CONTROLLER_HANDLERS)
+        assert listed == {(api.key, api.min_version, api.max_version) for api in apis}
+
+
+async def test_a_broker_registers_runs_is_silent_and_fenced(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        broker = PlayedBroker(node, 2)
+        assert (await broker.register(cluster_id="another")).error_code == Error.INCONSISTENT_CLUSTER_ID
+        epoch = node.metadata.next_offset
+        assert (await broker.register()).broker_epoch == epoch
+        early = await broker.beat(current_metadata_offset=0)
+        assert (early.is_caught_up, early.is_fenced) == (False, True)
+        late = await broker.beat()
+        assert (late.is_caught_up, late.is_fenced) == (True, False)
+        assert not node.metadata.image.brokers[2].fenced
+
+        again = PlayedBroker(node, 2, run=2)
+        assert (await again.register()).error_code == Error.DUPLICATE_BROKER_REGISTRATION
+        pass_ms(node, 9)
+        await until(lambda: node.metadata.image.brokers[2].fenced)
+        assert (await again.register()).error_code == 0
+        assert (await broker.beat()).error_code == Error.STALE_BROKER_EPOCH
+
+
+async def test_a_broker_goes_once_others_lead_what_it_led(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        second, third = PlayedBroker(node, 2), PlayedBroker(node, 3)
+        await second.start()
+        await third.start()
+        assert await create(connected(node), "t", 2) is Error.NONE
+        partition = node.metadata.image.topics["t"].partitions[0]
+        leaving, staying = (second, third) if partition.leader == 2 else (third, second)
+
+        first = await leaving.beat(want_shut_down=True)
+        assert (first.is_fenced, first.should_shut_down) == (False, False)
+        assert node.metadata.image.topics["t"].partitions[0].leader == staying.broker_id
+        await staying.beat()
+        told = await leaving.beat(want_shut_down=True)
+        assert (told.is_fenced, told.should_shut_down) == (True, True)
+
+
+async def test_a_topic_is_created_over_brokers_that_lead_and_are_in_sync(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        client = connected(node)
+        assert await create(client, "early") is Error.INVALID_REPLICATION_FACTOR
+        second, third = PlayedBroker(node, 2), PlayedBroker(node, 3)
+        await second.start()
+        await third.start()
+        assert await create(client, "t", 2) is Error.NONE
+        topic = node.metadata.image.topics["t"]
+        leader = {2: second, 3: third}[topic.partitions[0].leader]
+
+        answer = await leader.ask(
+            AlterPartitionRequest(
+                broker_id=leader.broker_id,
+                broker_epoch=leader.epoch,
+                topics=[
+                    AlterPartitionTopic(
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            AlterPartitionPartition(
+                                partition_index=0,
+                                leader_epoch=0,
+                                partition_epoch=0,
+                                new_isr_with_epochs=[
+                                    BrokerState(broker_id=leader.broker_id, broker_epoch=leader.epoch)
+                                ],
+                            )
+                        ],
+                    )
+                ],
+            ),
+            3,
+        )
+        (altered,) = answer.topics[0].partitions
+        assert (altered.error_code, altered.isr, altered.partition_epoch) == (0, [leader.broker_id], 1)
+        assert node.metadata.image.topics["t"].partitions[0].isr == [leader.broker_id]
+
+
+async def test_no_producer_id_is_given_twice(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        broker = PlayedBroker(node, 2)
+        await broker.start()
+        request = AllocateProducerIdsRequest(broker_id=2, broker_epoch=broker.epoch)
+        blocks = [await broker.ask(request, 0) for _ in range(2)]
+        assert [(each.producer_id_start, each.producer_id_len) for each in blocks] == [
+            (0, 1000),
+            (1000, 1000),
+        ]
+        stale = await broker.ask(AllocateProducerIdsRequest(broker_id=2, broker_epoch=0), 0)
+        assert stale.error_code == Error.STALE_BROKER_EPOCH
+
+
+async def test_a_broker_says_in_which_directory_a_replica_is(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        broker, directories = PlayedBroker(node, 2), [b"1" * 16, b"2" * 16]
+        await broker.register(log_dirs=directories)
+        await broker.beat()
+        assert await create(connected(node), "t") is Error.NONE
+        topic = node.metadata.image.topics["t"]
+        answer = await broker.ask(
+            AssignReplicasToDirsRequest(
+                broker_id=2,
+                broker_epoch=broker.epoch,
+                directories=[
+                    AssignedDirectory(
+                        id=directories[1],
+                        topics=[
+                            AssignedTopic(
+                                topic_id=topic.topic_id, partitions=[AssignedPartition(partition_index=0)]
+                            )
+                        ],
+                    )
+                ],
+            ),
+            0,
+        )
+        assert answer.directories[0].topics[0].partitions[0].error_code == 0
+        assert node.metadata.image.topics["t"].partitions[0].directories == [directories[1]]
+
+
+# --- the metadata log ---------------------------------------------------------------------------------------
+
+
+async def test_a_fetch_waits_for_what_is_written(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        observer = connected(node)
+        end_offset = node.metadata.next_offset
+        whole = await observer.answer(fetch(node, 0), 18)
+        assert last_offset_of(whole) == end_offset - 1
+        assert whole.node_endpoints[0].node_id == NODE
+
+        waits = fetch(
+            node, end_offset, last_epoch=node.metadata.epoch, max_wait_ms=60_000, high_watermark=end_offset
+        )
+        sent = observer.send(waits, 18)
+        assert observer.receive(sent, within_s=0) is Outcome.SILENCE
+        await PlayedBroker(node, 2).register()
+        found: list[Any] = []
+        await until(lambda: _is_there(observer, sent, found))
+        assert last_offset_of(found[0]) >= end_offset
+
+
+def _is_there(client: Client, sent: Any, found: list[Any]) -> bool:
+    answer = client.receive(sent, within_s=0)
+    if isinstance(answer, Outcome):
+        return False
+    found.append(answer.message)
+    return True
+
+
+@pytest.mark.limit("broker.quorum.delayed_metadata_fetches.MOST_WAIT_MS")
+async def test_a_fetch_waits_so_long_and_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delayed_metadata_fetches, "MOST_WAIT_MS", 1)
+    async with controller(tmp_path) as node:
+        end_offset = node.metadata.next_offset
+        waits = fetch(
+            node, end_offset, last_epoch=node.metadata.epoch, max_wait_ms=2**31 - 1, high_watermark=end_offset
+        )
+        answer = await connected(node).answer(waits, 18)
+        (partition,) = answer.responses[0].partitions
+        assert (partition.error_code, partition.records, partition.high_watermark) == (0, b"", end_offset)
+
+
+async def test_who_hangs_up_is_waited_for_no_more(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        end_offset = node.metadata.next_offset
+        waits = fetch(
+            node, end_offset, last_epoch=node.metadata.epoch, max_wait_ms=60_000, high_watermark=end_offset
+        )
+        observer = connected(node)
+        observer.send(waits, 18)
+        fetches = node.controller_server.metadata_fetches
+        assert fetches._waiting
+        observer.close()
+        await until(lambda: not fetches._waiting)
+
+
+async def test_an_epoch_begins_with_each_start_and_is_told(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        broker = PlayedBroker(node, 2)
+        await broker.start()
+        epoch = node.metadata.epoch
+    async with controller(tmp_path) as node:
+        assert node.metadata.epoch == epoch + 1
+        answer = await connected(node).answer(fetch(node, 0, epoch=epoch), 18)
+        (partition,) = answer.responses[0].partitions
+        assert partition.error_code == Error.FENCED_LEADER_EPOCH
+        assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (
+            NODE,
+            epoch + 1,
+        )
+        # it goes on as it was, for a session from now on
+        assert not node.metadata.image.brokers[2].fenced
+        again = PlayedBroker(node, 2)
+        again.epoch = broker.epoch
+        assert not (await again.beat()).is_fenced
+
+
+async def test_a_snapshot_that_is_none_is_not_found(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        asked = PartitionSnapshotRequest(
+            partition=0,
+            current_leader_epoch=node.metadata.epoch,
+            snapshot_id=SnapshotId(end_offset=5, epoch=1),
+            position=0,
+        )
+        request = FetchSnapshotRequest(
+            replica_id=2,
+            max_bytes=100,
+            topics=[TopicSnapshotRequest(name="__cluster_metadata", partitions=[asked])],
+        )
+        answer = await connected(node).answer(request, 1)
+        assert answer.topics[0].partitions[0].error_code == Error.SNAPSHOT_NOT_FOUND
+
+
+async def test_the_quorum_is_described_with_who_follows_it(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        client = connected(node)
+        await client.answer(fetch(node, 0), 18)
+        topic = DescribeQuorumTopic(
+            topic_name="__cluster_metadata", partitions=[DescribeQuorumPartition(partition_index=0)]
+        )
+        answer = await client.answer(DescribeQuorumRequest(topics=[topic]), 2)
+        (partition,) = answer.topics[0].partitions
+        assert [each.replica_id for each in partition.current_voters] == [NODE]
+        assert [each.replica_id for each in partition.observers] == [2]
+        described = await client.answer(DescribeClusterRequest(endpoint_type=2), 2)
+        assert [each.broker_id for each in described.brokers] == [NODE]
+        mistaken = await client.answer(DescribeClusterRequest(endpoint_type=1), 2)
+        assert mistaken.error_code == Error.MISMATCHED_ENDPOINT_TYPE
+
+
+# --- who is told where it is --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_voters_stand_in_the_log_unless_settings_name_them(tmp_path: Path, named: bool) -> None:
+    settings = [f"controller.quorum.voters={NODE}@127.0.0.1:9"] if named else []
+    async with controller(tmp_path, *settings) as node:
+        quorum = node.metadata.quorum
+        assert quorum.kraft_version == (0 if named else 1)
+        port = node.endpoints.first_advertised[1]
+    if named:
+        return
+    assert quorum.voters is not None
+    (voter,) = quorum.voters.voters
+    assert (voter.voter_id, voter.endpoints[0].port) == (NODE, port)
+    again = await started(tmp_path)  # at another port
+    try:
+        assert again.metadata.quorum.voters is not None
+        (moved,) = again.metadata.quorum.voters.voters
+        assert moved.endpoints[0].port == again.endpoints.first_advertised[1] != port
+        assert moved.voter_directory_id == voter.voter_directory_id
+    finally:
+        await again.stop()

@@ -1,0 +1,71 @@
+"""What a broker hands on to the controller in its clients' names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from broker.security.authorizer import AllowEverything
+from protocol.errors import Error
+from protocol.messages.configs import DescribeConfigsRequest
+from protocol.messages.envelope import EnvelopeRequest
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.wire.codec import decode
+from tests.node.controllers import CREATE, PlayedBroker, connected, controller, create, creation, envelope
+
+ENVELOPE = 0
+
+
+async def test_what_an_envelope_has_that_makes_no_sense_is_told(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        client = connected(node)
+        good = envelope(creation("t"), CREATE)
+
+        async def refusal(**fields: Any) -> Error:
+            given = {
+                "request_data": good.request_data,
+                "request_principal": good.request_principal,
+                "client_host_address": good.client_host_address,
+            }
+            answer = await client.answer(EnvelopeRequest(**{**given, **fields}), ENVELOPE)
+            assert answer.response_data is None
+            return Error(answer.error_code)
+
+        principal = Error.PRINCIPAL_DESERIALIZATION_FAILURE
+        assert await refusal(request_principal=None) is principal
+        assert await refusal(request_principal=b"\0\1xyz") is principal
+        assert await refusal(request_principal=b"\0\0\xff") is principal
+        assert await refusal(client_host_address=b"abc") is Error.INVALID_REQUEST
+        assert await refusal(request_data=b"\0") is Error.INVALID_REQUEST
+        data = bytes(good.request_data)
+        assert await refusal(request_data=data[:-3]) is Error.INVALID_REQUEST
+        assert await refusal(request_data=data[:2] + b"\0\x63" + data[4:]) is Error.UNSUPPORTED_VERSION
+        described = envelope(DescribeConfigsRequest(), 4)  # brokers answer it themselves
+        assert await refusal(request_data=described.request_data) is Error.INVALID_REQUEST
+
+
+async def test_an_envelope_counts_as_the_clients_who_sent_what_is_in_it(tmp_path: Path) -> None:
+    seen: list[tuple[str, str]] = []
+    async with controller(tmp_path) as node:
+
+        class Noting(AllowEverything):
+            def allows(self, context: Any, *of: Any) -> bool:
+                seen.append((str(context.principal), context.peer_host))
+                return True
+
+        node.controller_server.authorizer = Noting()
+        await create(connected(node), "t")
+    assert seen[0] == ("User:ANONYMOUS", "127.0.0.1")
+    assert {*seen[1:]} == {("User:alice", "10.0.0.1")}
+
+
+async def test_an_envelope_waits_for_a_decision_that_is_long(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        await PlayedBroker(node, 2).start()
+        client = connected(node)
+        topics = [CreatableTopic(name=f"t{i}", num_partitions=30, replication_factor=1) for i in range(200)]
+        request = CreateTopicsRequest(topics=topics, timeout_ms=1000)
+        answer = await client.answer(envelope(request, CREATE), ENVELOPE)
+        created = decode(CreateTopicsResponse, CREATE, bytes(answer.response_data), 5).topics
+        assert {each.error_code for each in created} == {0}
+        assert len(node.metadata.image.topics) == 200
