@@ -6,12 +6,15 @@ that their signatures name, which are attributes of `Server`, and the other part
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.cleaner.log_cleaner import LogCleaner
 from broker.config.topic_config import log_config_of_topic
 from broker.controller import registration
 from broker.controller.controller import Controller
+from broker.controller.own_broker import end_run
+from broker.controller.partition_updates import leader_and_isr_updates
 from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.topic_names import is_internal
 from broker.controller.topic_requests import TopicRequests
@@ -35,6 +38,7 @@ from broker.network.dispatch import Dispatcher
 from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
 from broker.network.turns import Turns
+from broker.own_settings import own_settings
 from broker.peers.own_cluster import OwnCluster
 from broker.quotas.client_quotas import ClientQuotas
 from broker.replicas.current_leaders import CurrentLeaders
@@ -234,11 +238,8 @@ class Server:
         )
 
     def own_settings(self) -> OwnSettings:
-        """What the controller here goes by where neither a topic nor the cluster says anything."""
-        from broker.controller.partition_terms import OwnSettings
-
-        static = self.config.static
-        return OwnSettings(self.node_id, {name: setting.value for name, setting in static.items()})
+        """What counts where neither a topic nor the cluster says anything."""
+        return own_settings(self.config)
 
     def _alter_partition(
         self,
@@ -374,11 +375,5 @@ class Server:
             return  # others lead by now
         self.metadata.commit_at_once()
         self.log_dir_failures.record()
-        self.metadata.append(
-            [
-                registration.begin_controlled_shutdown(self.node_id, self.broker_epoch),
-                *registration.take_leadership_away(self.metadata.written, self.node_id),
-            ],
-            may_split=True,
-        )
-        self.metadata.append([registration.fence(self.node_id, self.broker_epoch)])
+        updates = partial(leader_and_isr_updates, own=self.own_settings())
+        end_run(self.metadata, self._incarnation, updates)

@@ -4,19 +4,24 @@ partitions, open their logs, and only then listen. What fails on the way lets go
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller import assigned_directories, registration
+from broker.controller.own_broker import begin_run, end_session
+from broker.controller.partition_updates import leader_and_isr_updates
 from broker.controller.placement import Placement
-from broker.controller.registration import BrokerIncarnation
+from broker.disks import opening
 from broker.disks.found_folders import find_folders, settle_moves
-from broker.disks.opening import begin_run, open_log_dirs
+from broker.disks.opening import open_log_dirs
 from broker.fault_handler import FaultHandler
 from broker.network.endpoints import bind_all
 from broker.opened import Opened
 from broker.opening import FOLDER_ERRORS, connection_limits, lead, read_metadata, settled
+from broker.own_settings import own_settings
 from broker.process.descriptors import shares
 from broker.process.start_error import StartError
+from broker.registration_request import registration_request
 from broker.server import Server
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.config.listeners import ListenerConfig
     from broker.controller.metadata_log import MetadataLog
+    from broker.controller.registration import BrokerIncarnation
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
     from broker.network.endpoints import Endpoints
@@ -130,7 +136,7 @@ async def _control(
 ) -> _Entered:
     """This node is the controller."""
     metadata = read_metadata(config, environment, log_dirs, only_voter=True)
-    begin_run(log_dirs)
+    opening.begin_run(log_dirs)
     lead(config, environment, metadata, log_dirs=log_dirs, endpoints=bound.controllers)
     placement = Placement(config.node_id, log_dirs.ids, log_dirs.is_cordoned)
     folders, moves = _find_replicas(environment, log_dirs, metadata)
@@ -140,7 +146,7 @@ async def _control(
     )
     if corrected:
         metadata.append(corrected, may_split=True)
-    incarnation = _register(config, environment, metadata, endpoints=bound.brokers, log_dirs=log_dirs)
+    incarnation = _register(config, environment, metadata, bound=bound, log_dirs=log_dirs)
     return _Entered(metadata, placement, incarnation, folders, moves)
 
 
@@ -164,7 +170,7 @@ async def _join(
         # Not before: where no controller is found the partitions' logs are as the last run closed them, and the next
         # registration may say so. As in Kafka, whose `LogManager` takes the mark away as it loads the logs.
         registered = [*log_dirs.ids]
-        begin_run(log_dirs)
+        opening.begin_run(log_dirs)
         joined.lost_directories(each for each in registered if each not in log_dirs.ids)
         folders, moves = _find_replicas(environment, log_dirs, metadata)
     except BaseException:
@@ -208,40 +214,21 @@ def _register(
     environment: Environment,
     metadata: MetadataLog,
     *,
-    endpoints: Endpoints,
+    bound: _Bound,
     log_dirs: LogDirs,
 ) -> BrokerIncarnation:
-    """Register anew and be elected: what the controller does when a broker comes back."""
-    image, node_id = metadata.image, config.node_id
-    previous = image.brokers.get(node_id)
-    lost = registration.take_leadership_away(image, node_id)
-    if lost:
-        # The last run was killed: it is fenced now, as its session's end would have fenced it.
-        if previous is not None:
-            lost.append(registration.fence(node_id, previous.broker_epoch))
-        metadata.append(lost, may_split=True)
-    broker_epoch = metadata.next_offset
-    metadata.append(
-        [
-            registration.register_broker(
-                node_id,
-                environment.chance.token_bytes(16),
-                broker_epoch,
-                [*endpoints.all_advertised()],
-                [*log_dirs.ids],
-                config.get_string("broker.rack"),
-            )
-        ]
-    )
-    metadata.append(
-        [
-            registration.unfence(node_id, broker_epoch),
-            *registration.elect(image, node_id, log_dirs.ids),
-        ],
-        may_split=True,
-    )
+    """Register anew, be unfenced and be elected: what a controller does when a broker comes back."""
+    node_id = config.node_id
+    updates = partial(leader_and_isr_updates, own=own_settings(config))
+    if not [*bound.controllers]:
+        # Nobody else can come: no other broker's session goes on.
+        for other in [each for each, broker in metadata.written.brokers.items() if not broker.fenced]:
+            if other != node_id:
+                end_session(metadata, other, updates)
+    request = registration_request(config, bound.brokers, log_dirs, environment.chance.uuid())
+    incarnation = begin_run(metadata, request, updates)
     metadata.flush()  # the new leader epochs: before anything is synced that says them
-    left = registration.without_leader(image, node_id, log_dirs.ids)
+    left = registration.without_leader(metadata.written, node_id, log_dirs.ids)
     if left:
         log.warning(
             "partitions in folders here that have no leader: %d, the first %s-%d. This node may lack records of theirs"
@@ -249,4 +236,4 @@ def _register(
             len(left),
             *left[0],
         )
-    return BrokerIncarnation(node_id, broker_epoch)
+    return incarnation

@@ -7,7 +7,7 @@ therefore grows by 2 over a restart, clean or not (Kafka: `ReplicationControlMan
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from broker.controller.assigned_directories import is_online
@@ -96,62 +96,6 @@ def supported_features() -> dict[str, tuple[int, int]]:
     return supported | {"kraft.version": KRAFT_VERSION_RANGE}
 
 
-def take_leadership_away(
-    image: ClusterImage, node_id: int, of: Container[tuple[bytes, int]] | None = None
-) -> list[Message]:
-    """Leader −1 for each partition that the node leads, or each `of` these, by topic id and number; it stays eligible:
-    by the ELR, or else by an ISR that is never empty."""
-    elr_enabled = image.features.get(ELR_VERSION, 0) > 0
-    return [
-        records.PartitionChangeRecord(
-            partition_id=index,
-            topic_id=topic.topic_id,
-            isr=[replica for replica in partition.isr if replica != node_id],
-            leader=NO_LEADER,
-            eligible_leader_replicas=[node_id],
-            last_known_elr=[node_id],
-        )
-        if elr_enabled
-        else records.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=NO_LEADER)
-        for topic, index, partition in _partitions(image)
-        if partition.leader == node_id and (of is None or (topic.topic_id, index) in of)
-    ]
-
-
-def lose_directory(
-    image: ClusterImage,
-    broker: BrokerIncarnation,
-    *,
-    lost: Container[tuple[bytes, int]],
-    online: Iterable[bytes],
-) -> list[Message]:
-    """A log directory failed: the node doesn't lead the partitions in it any more, and has the others, `online`
-    (Kafka: `ReplicationControlManager.handleDirectoriesOffline`)."""
-    return [
-        *take_leadership_away(image, broker.node_id, lost),
-        records.BrokerRegistrationChangeRecord(
-            broker_id=broker.node_id, broker_epoch=broker.broker_epoch, log_dirs=sorted(online)
-        ),
-    ]
-
-
-def elect(image: ClusterImage, node_id: int, online: Collection[bytes]) -> list[Message]:
-    """The node becomes leader of each partition that is without one, and that it has in one of its directories,
-    `online` being their ids. It has to be one that may lead (`_may_lead`)."""
-    return [
-        records.PartitionChangeRecord(
-            partition_id=index,
-            topic_id=topic.topic_id,
-            isr=[node_id],
-            leader=node_id,
-            eligible_leader_replicas=[] if partition.elr else None,
-            last_known_elr=[] if partition.last_known_elr else None,
-        )
-        for topic, index, partition in _leaderless(image, node_id, online)
-        if _may_lead(partition, node_id)
-    ]
-
-
 def without_leader(image: ClusterImage, node_id: int, online: Collection[bytes]) -> list[tuple[str, int]]:
     """The partitions, by topic and number, that the node has in one of its directories and that nobody leads."""
     return [(topic.name, index) for topic, index, _ in _leaderless(image, node_id, online)]
@@ -167,17 +111,6 @@ def _leaderless(
             and is_online(partition, node_id, online)
         ):
             yield topic, index, partition
-
-
-def _may_lead(partition: PartitionImage, node_id: int) -> bool:
-    """Whether it is in sync; with nobody in sync, whether it is eligible; with nobody eligible, whether it is known to
-    have led last. Else it may lack what was acknowledged (KIP-966; Kafka: `PartitionChangeBuilder.isValidNewLeader`,
-    `canElectLastKnownLeader`)."""
-    if partition.isr:
-        return node_id in partition.isr
-    if partition.elr:
-        return node_id in partition.elr
-    return [*partition.last_known_elr] == [node_id]
 
 
 def unfence(node_id: int, broker_epoch: int) -> Message:

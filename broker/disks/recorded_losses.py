@@ -5,19 +5,24 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.controller import registration
 from broker.controller.assigned_directories import assignment, is_online
+from broker.controller.broker_change import BrokerChange
 from broker.controller.controller_result import ControllerResult
+from broker.controller.partition_updates import updates_of
 from protocol.errors import Error, KafkaError
+from protocol.messages.metadata_records import BrokerRegistrationChangeRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Container, Iterator, Mapping
 
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
+    from broker.controller.partition_terms import OwnSettings
+    from broker.controller.partition_updates import SomeOf
     from broker.controller.registration import BrokerIncarnation
     from broker.disks.log_dirs import LogDirs
     from broker.replicas.partitions import Partitions
+    from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.directories")
 
@@ -26,12 +31,18 @@ class RecordedLosses:
     """`failures.DirectoryLosses` by decisions of the node's own controller."""
 
     def __init__(
-        self, broker: BrokerIncarnation, log_dirs: LogDirs, partitions: Partitions, controller: Controller
+        self,
+        broker: BrokerIncarnation,
+        log_dirs: LogDirs,
+        partitions: Partitions,
+        controller: Controller,
+        own_settings: Callable[[], OwnSettings],
     ) -> None:
         self._broker = broker
         self._log_dirs = log_dirs
         self._partitions = partitions
         self._controller = controller
+        self._own_settings = own_settings
         self._is_recorded = True
         # Where partitions are that were to move, until that is recorded. None of them can be sent anywhere meanwhile
         # (`alter_replica_log_dirs._move`), so that it stays true.
@@ -65,18 +76,21 @@ class RecordedLosses:
 
     def _decide(
         self, image: ClusterImage, stayed: dict[tuple[bytes, int], bytes]
-    ) -> ControllerResult[KafkaError | None]:
+    ) -> Steps[ControllerResult[KafkaError | None]]:
         reverts = (
             assignment(image, topic_id, index, self._broker.node_id, directory_id)
             for (topic_id, index), directory_id in stayed.items()
             if topic_id in image.topics_by_id
         )
         decided = [record for record in reverts if record is not None]
-        decided += registration.lose_directory(
-            image,
-            self._broker,
-            lost=self._partitions.offline() | self._lost_before_followed(image),
-            online=self._log_dirs.ids,
+        node_id, broker_epoch = self._broker
+        lost = self._partitions.offline() | self._lost_before_followed(image)
+        change = BrokerChange(removed=node_id)
+        decided += yield from updates_of(image, change, _named(image, lost), own=self._own_settings())
+        decided.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=node_id, broker_epoch=broker_epoch, log_dirs=sorted(self._log_dirs.ids)
+            )
         )
         return ControllerResult(decided, lambda error: error, may_split=True)
 
@@ -92,3 +106,9 @@ class RecordedLosses:
             and not is_online(partition, node_id, online)
             and self._partitions.find(topic.name, index) is None
         }
+
+
+def _named(image: ClusterImage, lost: Container[tuple[bytes, int]]) -> Iterator[SomeOf]:
+    """Those of these partitions, by topic id and number, that there are."""
+    for topic in image.topics.values():
+        yield topic, [each for each in topic.partitions.items() if (topic.topic_id, each[0]) in lost]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from broker.controller.assigned_directories import directory_of
 from broker.controller.observer import Observer, ObserverIdentity
 from broker.controller.record_versions import CORDONED_SINCE, METADATA_VERSION
-from broker.controller.registration import PLAINTEXT, BrokerIncarnation, supported_features
+from broker.controller.registration import BrokerIncarnation
 from broker.fault_handler import Milestone
 from broker.peers.assignments_manager import Assignment, AssignmentsManager
 from broker.peers.broker_channels import BrokerChannels
@@ -28,12 +28,8 @@ from broker.peers.told_losses import ToldLosses
 from broker.peers.topic_creation_requests import TopicCreationRequests
 from broker.peers.transaction_channels import TransactionChannels
 from broker.process.start_error import StartError
+from broker.registration_request import registration_request
 from broker.replicas.replica_fetcher import FetchSettings
-from protocol.messages.broker_lifecycle import (
-    AdvertisedListener,
-    BrokerRegistrationRequest,
-    SupportedFeature,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -95,7 +91,7 @@ class JoinedCluster:
             failed=faults.stop_on_failure,
         )
         self._lifecycle = BrokerLifecycle(
-            _registration(config, endpoints, log_dirs, environment.chance.uuid()),
+            registration_request(config, endpoints, log_dirs, environment.chance.uuid()),
             self.to_controller(),
             environment.scheduler,
             lambda: metadata.last_applied_offset,
@@ -279,26 +275,3 @@ def _software_version() -> str:
         return version("barnabas")
     except PackageNotFoundError:
         return "unknown"
-
-
-def _registration(
-    config: BrokerConfig, endpoints: Endpoints, log_dirs: LogDirs, incarnation_id: bytes
-) -> BrokerRegistrationRequest:
-    # claimed where all logs were closed cleanly: else this broker may have lost what it had acknowledged (KIP-966)
-    previous = {directory.broker_epoch for directory in log_dirs.all()}
-    return BrokerRegistrationRequest(
-        broker_id=config.node_id,
-        cluster_id=log_dirs.cluster_id,
-        incarnation_id=incarnation_id,
-        listeners=[
-            AdvertisedListener(name=name, host=host, port=port, security_protocol=PLAINTEXT)
-            for name, host, port in endpoints.all_advertised()
-        ],
-        features=[
-            SupportedFeature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in supported_features().items()
-        ],
-        rack=config.get_string("broker.rack"),
-        log_dirs=sorted(log_dirs.ids),
-        previous_broker_epoch=(previous.pop() or -1) if len(previous) == 1 else -1,
-    )

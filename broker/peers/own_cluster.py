@@ -54,7 +54,7 @@ class OwnCluster:
         return self._assignments.assign(replica, directory_id, answered_later)
 
     def losses(self, log_dirs: LogDirs, partitions: Partitions) -> DirectoryLosses:
-        return RecordedLosses(self._broker, log_dirs, partitions, self._controller)
+        return RecordedLosses(self._broker, log_dirs, partitions, self._controller, self._settings)
 
     def to_controller(self) -> ToController:
         # Here, so that no start waits for it: it isn't asked before a replica elsewhere comes or goes.

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.controller import Controller
-from broker.controller.partition_terms import OwnSettings
 from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.topic_requests import TopicRequests
 from broker.environment.watchdog import Watchdog
@@ -17,6 +16,7 @@ from broker.network.addresses import HostNames
 from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
 from broker.network.turns import Turns
+from broker.own_settings import own_settings
 from broker.quorum.controller_server import ControllerServer
 from broker.quorum.controller_upkeep import ControllerUpkeep
 from broker.quotas.client_quotas import ClientQuotas
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
+    from broker.controller.partition_terms import OwnSettings
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
     from broker.fault_handler import FaultHandler
@@ -94,8 +95,7 @@ class ControllerNode:
 
     def own_settings(self) -> OwnSettings:
         """What counts where neither a topic nor the cluster says anything."""
-        static = self.config.static
-        return OwnSettings(self.node_id, {name: setting.value for name, setting in static.items()})
+        return own_settings(self.config)
 
     def _carry_out(self, steps: Steps[None]) -> None:
         self.turns.carry_out(steps, self.stop_on_failure)

@@ -17,11 +17,9 @@ from broker.controller.leader_elections import PREFERRED, UNCLEAN, elected_leade
 from broker.controller.partition_terms import OwnSettings, partition_named
 from broker.controller.reassignments import reassigned_partitions
 from broker.controller.registration import (
-    elect,
     feature_levels,
     min_insync_replicas,
     register_broker,
-    take_leadership_away,
     unfence,
 )
 from protocol.errors import Error, KafkaError
@@ -35,6 +33,7 @@ from protocol.messages.cluster_admin import (
 )
 from protocol.steps import at_once
 from protocol.wire.schema import Message
+from tests.support.leadership import elect, take_leadership_away
 
 NODE = 1
 TOPIC_ID = b"T" * 16

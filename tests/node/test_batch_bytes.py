@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller import metadata_log, registration
+from broker.controller import metadata_log
 from broker.handlers import (
     alter_client_quotas,
     delete_topics,
@@ -26,6 +26,7 @@ from tests.node.admin_requests import (
     grow,
     reassign,
 )
+from tests.support.leadership import take_leadership_away
 from tests.support.whole_server import started
 
 
@@ -85,11 +86,7 @@ async def test_an_election_too_large_in_bytes_is_refused_as_a_whole(
     node = await started(tmp_path)
     create(node, ("a", 1))
     create(node, ("b", 1))
-    node.metadata.append(
-        registration.take_leadership_away(
-            node.metadata.image, node.node_id, {(node.metadata.image.topics["a"].topic_id, 0)}
-        )
-    )
+    node.metadata.append(take_leadership_away(node.metadata.image, node.node_id, "a"))
     monkeypatch.setattr(metadata_log, "MAX_BATCH_BYTES", 10)
     refused = [Error.UNKNOWN_SERVER_ERROR]
     assert elect(node, "a", "b") == (Error.UNKNOWN_SERVER_ERROR, [("a", refused), ("b", refused)])

@@ -8,9 +8,11 @@ import pytest
 
 from broker.controller import registration
 from broker.controller.image import NO_LEADER, ClusterImage
+from broker.controller.registration import register_broker
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic
+from tests.support.leadership import elect
 from tests.support.topics import topics_of
 from tests.support.whole_server import crash, started
 
@@ -23,6 +25,8 @@ TOPIC_ID = b"T" * 16
 def image_of(isr: list[int], elr: list[int], last_known: list[int] | None = None) -> ClusterImage:
     """A partition of both nodes that nobody leads."""
     image = ClusterImage()
+    for level in registration.feature_levels():
+        image.apply(level)
     image.apply(records.TopicRecord(name="t", topic_id=TOPIC_ID))
     image.apply(
         records.PartitionRecord(
@@ -42,7 +46,7 @@ def image_of(isr: list[int], elr: list[int], last_known: list[int] | None = None
 @pytest.mark.parametrize(
     ("isr", "elr", "last_known"),
     [
-        ([NODE, OTHER], [], []),
+        ([NODE], [], []),
         ([NODE], [OTHER], []),
         ([], [OTHER, NODE], []),
         ([], [], [NODE]),  # so Kafka leaves it once it came back unclean
@@ -50,11 +54,12 @@ def image_of(isr: list[int], elr: list[int], last_known: list[int] | None = None
 )
 def test_a_replica_that_may_lead_is_elected(isr: list[int], elr: list[int], last_known: list[int]) -> None:
     image = image_of(isr, elr, last_known)
-    [change] = registration.elect(image, NODE, [DIRECTORY])
+    [change] = elect(image, NODE, [DIRECTORY])
     image.apply(change)
     partition = image.topics["t"].partitions[0]
     assert (partition.leader, partition.isr) == (NODE, [NODE])
-    assert (partition.elr, partition.last_known_elr) == ([], [])
+    still_eligible = [OTHER] if not isr and OTHER in elr else []  # until the next change, as in Kafka
+    assert (partition.elr, partition.last_known_elr) == (still_eligible, [])
     assert registration.without_leader(image, NODE, [DIRECTORY]) == []
 
 
@@ -73,13 +78,33 @@ def test_a_replica_that_may_lack_what_was_acknowledged_is_not(
     isr: list[int], elr: list[int], last_known: list[int]
 ) -> None:
     image = image_of(isr, elr, last_known)
-    assert registration.elect(image, NODE, [DIRECTORY]) == []
+    for change in elect(image, NODE, [DIRECTORY]):  # who is eligible may change
+        image.apply(change)
+    assert image.topics["t"].partitions[0].leader == NO_LEADER
     assert registration.without_leader(image, NODE, [DIRECTORY]) == [("t", 0)]
 
 
 def test_nor_one_whose_directory_is_offline() -> None:
-    assert registration.elect(image_of([NODE], []), NODE, []) == []
+    assert elect(image_of([NODE], []), NODE, [b"another directory"[:16]]) == []
     assert registration.without_leader(image_of([NODE], []), NODE, []) == []
+
+
+async def test_a_node_alone_leads_what_it_shares_with_brokers_that_cannot_be_there(tmp_path: Path) -> None:
+    """As in a folder of a cluster that was killed: their sessions would have ended."""
+    node = await started(tmp_path)
+    topics_of(node).create([CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    topic_id = node.metadata.image.topics["t"].topic_id
+    other = register_broker(OTHER, b"o" * 16, 5, [("PLAINTEXT", "h", 1)], [b"o" * 16], None)
+    shared = records.PartitionChangeRecord(
+        topic_id=topic_id, partition_id=0, replicas=[OTHER, NODE], isr=[OTHER, NODE], leader=OTHER
+    )
+    node.metadata.append([other, registration.unfence(OTHER, 5), shared])
+    node.metadata.flush()
+    crash(node)
+    node = await started(tmp_path)
+    partition = node.metadata.image.topics["t"].partitions[0]
+    assert (partition.leader, partition.isr) == (NODE, [NODE])
+    assert node.metadata.image.brokers[OTHER].fenced
 
 
 async def test_a_start_says_which_partitions_it_leaves_without_a_leader(

@@ -33,6 +33,7 @@ from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
 from tests.support.disk import files
 from tests.support.immediate_background import run_at_once
+from tests.support.leadership import elect, take_leadership_away
 from tests.support.manual_clock import ManualClock
 from tests.support.submitting import unexpected
 
@@ -74,9 +75,7 @@ def register(metadata: MetadataLog) -> None:
             )
         ]
     )
-    metadata.append(
-        [registration.unfence(NODE, epoch), *registration.elect(metadata.image, NODE, [DIRECTORY])]
-    )
+    metadata.append([registration.unfence(NODE, epoch), *elect(metadata.image, NODE, [DIRECTORY])])
 
 
 def replayed(metadata: MetadataLog) -> MetadataLog:
@@ -149,7 +148,7 @@ def test_a_restart_finds_what_was_applied(metadata: MetadataLog) -> None:
     create(metadata, "b", topic_id=b"b" * 16)
     metadata.append([records.ProducerIdsRecord(broker_id=NODE, broker_epoch=1, next_producer_id=1000)])
     metadata.append(topic_decisions.removed_topic(metadata.image.topics["b"]))
-    metadata.append(registration.take_leadership_away(metadata.image, NODE))
+    metadata.append(take_leadership_away(metadata.image, NODE))
     assert set(metadata.image.topics) == {"a"}
     assert state(replayed(metadata).image) == state(metadata.image)
 
@@ -186,10 +185,11 @@ def test_a_restart_adds_two_to_a_partitions_leader_epoch(metadata: MetadataLog) 
     create(metadata, "a")
     again = replayed(metadata)
     again.become_leader(NODE)
-    again.append(registration.take_leadership_away(again.image, NODE))
+    again.append(take_leadership_away(again.image, NODE))
     partition = again.image.topics["a"].partitions[0]
     assert (partition.leader, partition.isr, partition.elr) == (-1, [], [NODE])
     register(again)
+    partition = again.image.topics["a"].partitions[0]
     assert (partition.leader, partition.isr, partition.elr) == (NODE, [NODE], [])
     assert partition.leader_epoch == 2
 

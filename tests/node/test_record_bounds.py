@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller import metadata_log, record_bounds, registration
+from broker.controller import metadata_log, record_bounds
 from broker.controller.partition_assignments import NewPartitions
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
 from broker.handlers import (
@@ -38,6 +38,7 @@ from tests.node.admin_requests import (
     store,
 )
 from tests.support.disk import files
+from tests.support.leadership import take_leadership_away
 from tests.support.submitting import unexpected
 from tests.support.topics import topics_of
 from tests.support.whole_server import crash, started
@@ -124,7 +125,7 @@ async def test_credentials_are_stored_as_one_batch_or_not_at_all(
 async def test_leaders_are_elected_up_to_the_bound_or_none(node: Server, few: None) -> None:
     create(node, ("a", FEW - 1))
     create(node, ("b", FEW - 1))
-    node.metadata.append(registration.take_leadership_away(node.metadata.image, node.node_id), may_split=True)
+    node.metadata.append(take_leadership_away(node.metadata.image, node.node_id), may_split=True)
     before = node.metadata.next_offset
     assert elect(node) == (Error.POLICY_VIOLATION, [])
     refused = [Error.POLICY_VIOLATION] * (FEW - 1)
