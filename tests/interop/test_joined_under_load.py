@@ -1,10 +1,11 @@
-"""Under load: leaders move between a broker of ours and Apache Kafka's, ours is killed and comes back."""
+"""Under load: leaders move between a broker of ours and Apache Kafka's, ours is killed and comes back, and so is Kafka
+with its controller."""
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.interop.joining import (
     KAFKAS,
     OURS,
     PATIENCE_S,
+    admin,
     joining,
     kafka_that_is_joined,
     wait_until_both_are_there,
@@ -51,11 +53,18 @@ def ours(tmp_path: Path, kafka: ApacheKafka) -> Iterator[barnabas.Broker]:
 
 
 class Sending(threading.Thread):
-    """A producer that sends to each partition until it is ended; `sent` are the numbers that were acknowledged, or
-    committed, by partition."""
+    """A producer that sends to each of some partitions until it is ended; `sent` are the numbers that were
+    acknowledged, or committed, by partition."""
 
-    def __init__(self, bootstrap: str, *, transactional_id: str | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        transactional_id: str | None = None,
+        partitions: Sequence[int] = range(PARTITIONS),
+    ) -> None:
         super().__init__(daemon=True)
+        self.partitions = partitions
         self.sent: dict[int, list[int]] = defaultdict(list)
         self.error: BaseException | None = None
         self._ends = False
@@ -92,7 +101,7 @@ class Sending(threading.Thread):
         return sum(map(len, self.sent.values()))
 
     def _send(self, number: int) -> int:
-        for partition in range(PARTITIONS):
+        for partition in self.partitions:
             self._producer.produce(
                 TOPIC, b"plain %d" % number, partition=partition, on_delivery=self._delivered
             )
@@ -108,7 +117,7 @@ class Sending(threading.Thread):
         self._producer.begin_transaction()
         try:
             for each in numbers:
-                for partition in range(PARTITIONS):
+                for partition in self.partitions:
                     self._producer.produce(
                         TOPIC, b"%s %d" % (str(self._id).encode(), each), partition=partition
                     )
@@ -119,24 +128,29 @@ class Sending(threading.Thread):
                 raise
             self._producer.abort_transaction(PATIENCE_S)
         else:
-            for partition in range(PARTITIONS):
+            for partition in self.partitions:
                 self.sent[partition] += numbers
         return number + 5
 
 
-def lead(asking: AdminClient, bootstrap: str, leaders: list[int]) -> None:
-    """The partitions' replicas in another order, and the first of each elected."""
+def reassign(bootstrap: str, replicas: list[list[int]]) -> None:
+    """Those of each partition."""
     topic = ReassignableTopic(
         name=TOPIC,
         partitions=[
-            ReassignablePartition(partition_index=index, replicas=[leader, KAFKAS + OURS - leader])
-            for index, leader in enumerate(leaders)
+            ReassignablePartition(partition_index=index, replicas=wanted)
+            for index, wanted in enumerate(replicas)
         ],
     )
     with Client.of(bootstrap) as client:
         answer = client.ask(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=60_000), 0)
     assert not answer.error_code
     assert not any(partition.error_code for each in answer.responses for partition in each.partitions)
+
+
+def lead(asking: AdminClient, bootstrap: str, leaders: list[int]) -> None:
+    """The partitions' replicas in another order, and the first of each elected."""
+    reassign(bootstrap, [[leader, KAFKAS + OURS - leader] for leader in leaders])
     partitions = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
 
     def do_lead() -> bool:
@@ -181,6 +195,30 @@ def committed(bootstrap: str) -> dict[int, list[bytes]]:
     return found
 
 
+def go_on(sending: Sequence[Sending]) -> None:
+    """Returns once each has had so many more acknowledged."""
+    until = [each.count() + PER_ROUND for each in sending]
+    waiting.until(
+        lambda: (
+            any(each.error for each in sending)
+            or all(each.count() >= count for each, count in zip(sending, until, strict=True))
+        ),
+        "more is acknowledged",
+        PATIENCE_S,
+    )
+
+
+def end_and_find_all(sending: Sequence[Sending], bootstrap: str) -> None:
+    """What a plain and a transactional producer had acknowledged is there once, in order, and nothing else."""
+    for each in sending:
+        each.end()
+    found = committed(bootstrap)
+    for partition in range(PARTITIONS):
+        for each, name in zip(sending, ("plain", "transactional"), strict=True):
+            read = [int(value.split()[1]) for value in found[partition] if value.startswith(name.encode())]
+            assert read == each.sent[partition]
+
+
 def test_nothing_is_lost_doubled_or_out_of_order_while_leaders_move_and_ours_is_killed(
     tmp_path: Path, kafka: ApacheKafka, ours: barnabas.Broker
 ) -> None:
@@ -192,40 +230,52 @@ def test_nothing_is_lost_doubled_or_out_of_order_while_leaders_move_and_ours_is_
     for each in sending:
         each.start()
 
-    def go_on() -> None:
-        until = [each.count() + PER_ROUND for each in sending]
-        waiting.until(
-            lambda: (
-                any(each.error for each in sending)
-                or all(each.count() >= count for each, count in zip(sending, until, strict=True))
-            ),
-            "more is acknowledged",
-            PATIENCE_S,
-        )
-
-    go_on()
+    go_on(sending)
     for number in range(ROUNDS):
         lead(asking, kafka.bootstrap, [KAFKAS, OURS] if number % 2 else [OURS, KAFKAS])
-        go_on()
+        go_on(sending)
         ours.kill()
-        go_on()
+        go_on(sending)
         ours.start()
         waiting.until(lambda: in_sync(asking), "ours is in sync again", PATIENCE_S)
     lead(asking, kafka.bootstrap, [OURS, OURS])
-    go_on()
-    for each in sending:
-        each.end()
-
-    found = committed(both)
-    for partition in range(PARTITIONS):
-        for each, name in zip(sending, ("plain", "transactional"), strict=True):
-            read = [int(value.split()[1]) for value in found[partition] if value.startswith(name.encode())]
-            assert read == each.sent[partition]
+    go_on(sending)
+    end_and_find_all(sending, both)
     waiting.until(
         lambda: all(len({*_logs(kafka, ours, index)}) == 1 for index in range(PARTITIONS)),
         "the replicas' files are equal",
         PATIENCE_S,
     )
+
+
+def test_it_goes_on_while_the_controller_is_killed_and_comes_back(
+    kafka: ApacheKafka, ours: barnabas.Broker
+) -> None:
+    """With what it leads alone at once, and with all else, the metadata's changes among it, once Kafka is back."""
+    asking = wait_until_both_are_there(kafka)
+    wanted = NewTopic(TOPIC, num_partitions=PARTITIONS, replica_assignment=[[OURS, KAFKAS]] * PARTITIONS)
+    asking.create_topics([wanted])[TOPIC].result(PATIENCE_S)
+    reassign(kafka.bootstrap, [[OURS], [OURS, KAFKAS]])
+    waiting.until(lambda: described(asking)[0].replicas == [OURS], "one is ours alone", PATIENCE_S)
+    both = f"{kafka.bootstrap},{ours.bootstrap}"
+    # A connection's requests are answered in turn: one for a partition that can't be committed holds up the others.
+    alone = Sending(both, partitions=[0])
+    sending = [alone, Sending(both, transactional_id="transactional")]
+    for each in sending:
+        each.start()
+    go_on(sending)
+
+    kafka.kill()
+    try:
+        go_on([alone])
+    finally:
+        kafka.start_again()
+    wait_until_both_are_there(kafka)
+    waiting.until(lambda: len(described(asking)[1].isrs) == 2, "Kafka's is in sync again", PATIENCE_S)
+    asking_ours = admin(ours.bootstrap)
+    asking_ours.create_topics([NewTopic("later", 1, replica_assignment=[[OURS]])])["later"].result(PATIENCE_S)
+    go_on(sending)
+    end_and_find_all(sending, both)
 
 
 def _logs(kafka: ApacheKafka, ours: barnabas.Broker, index: int) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,17 @@ class ApacheKafka:
     @property
     def data(self) -> Path:
         return self.directory / "data"
+
+    def kill(self) -> None:
+        """As by SIGKILL. It has to be started again before `running` ends."""
+        subprocess.run([RUNNER, "kill", self.directory], check=True)
+
+    def start_again(self) -> None:
+        """On the same ports, with the settings that it had. Returns when it answers."""
+        _, _, port = self.bootstrap.rpartition(":")
+        settings = (self.directory / "server.properties").read_text().splitlines()
+        started = _up(self.directory, port, settings)
+        assert started.returncode == 0, started.stderr
 
 
 def why_unavailable() -> str:
@@ -87,6 +98,17 @@ def running(directory: Path, *settings: str) -> Iterator[ApacheKafka]:
         guard.communicate()
 
 
+def _up(folder: Path, port: str, settings: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [RUNNER, "up", folder, port, *settings],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KAFKA_OPTS": BROKER_OPTIONS},
+        check=False,
+    )
+
+
 def _start(directory: Path, settings: tuple[str, ...]) -> ApacheKafka:
     for attempt in range(1, START_ATTEMPTS + 1):
         port, controller_port = free_ports(2)
@@ -96,14 +118,7 @@ def _start(directory: Path, settings: tuple[str, ...]) -> ApacheKafka:
             f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
             f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
         ]
-        started = subprocess.run(
-            [RUNNER, "up", folder, str(port), *ports, *settings],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "KAFKA_OPTS": BROKER_OPTIONS},
-            check=False,
-        )
+        started = _up(folder, str(port), [*ports, *settings])
         if started.returncode == 0:
             return ApacheKafka(started.stdout.strip(), folder)
     raise RuntimeError(f"Apache Kafka did not start: {started.stderr}")
