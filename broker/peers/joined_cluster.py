@@ -71,7 +71,6 @@ class JoinedCluster:
         self._registration_timeout_ms = config.get_int("initial.broker.registration.timeout.ms")
         self._log_dir_failure_timeout_ms = config.get_int("log.dir.failure.timeout.ms")
         self._fetch_settings = FetchSettings.of(config)
-        self._leaves_controlled = config.get_boolean("controlled.shutdown.enable")
         self._faults = faults
         self._to_stop: list[Callable[[], None]] = []
         self._is_registered = Milestone(faults)
@@ -103,6 +102,7 @@ class JoinedCluster:
             ),
             heartbeat_interval_ms=config.get_int("broker.heartbeat.interval.ms"),
             registration_timeout_ms=self._registration_timeout_ms,
+            is_controlled=config.get_boolean("controlled.shutdown.enable"),
             cordoned=lambda: log_dirs.cordoned_ids if self._knows_cordoned() else None,
         )
         log_dirs.on_cordoned = self._cordoned_changed
@@ -242,8 +242,6 @@ class JoinedCluster:
     async def leave(self) -> None:
         """Returns once others lead what this broker led, or it isn't waited for: five minutes, as with Kafka, and not
         at all where `controlled.shutdown.enable` is false."""
-        if not self._leaves_controlled:
-            return
         self._lifecycle.begin_controlled_shutdown()
         await self._has_left.wait()
 

@@ -83,10 +83,11 @@ class BrokerLifecycle:
         *,
         heartbeat_interval_ms: int = 2_000,
         registration_timeout_ms: int = 60_000,
+        is_controlled: bool = True,
         cordoned: Callable[[], list[bytes] | None] = lambda: None,
     ) -> None:
-        """`metadata_offset` is the last one applied. `cordoned`: ids of directories; None where the cluster's
-        metadata.version doesn't know of such."""
+        """`metadata_offset` is the last one applied. `is_controlled`: whether a shutdown is. `cordoned`: ids of
+        directories; None where the cluster's metadata.version doesn't know of such."""
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = -1
         self._registration = registration
@@ -96,6 +97,7 @@ class BrokerLifecycle:
         self._listening = listening
         self._interval_ms = heartbeat_interval_ms
         self._registration_timeout_ms = registration_timeout_ms
+        self._is_controlled = is_controlled
         self._cordoned = cordoned
         self._is_registered = False
         self._is_ready = False
@@ -147,7 +149,7 @@ class BrokerLifecycle:
 
     def begin_controlled_shutdown(self) -> None:
         """Others are to lead what this broker leads; `let_go` is told when they do."""
-        if self.state is BrokerState.RUNNING:
+        if self.state is BrokerState.RUNNING and self._is_controlled:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
             log.info(
                 "others are to lead what this broker leads, for which it waits %d s at most",

@@ -26,7 +26,7 @@ PENDING, STOPPING = BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTIN
 class Broker:
     """One that is told of by `told`."""
 
-    def __init__(self, cordoned: Any = lambda: None) -> None:
+    def __init__(self, cordoned: Any = lambda: None, *, is_controlled: bool = True) -> None:
         self.timers, self.channel = Timers(), Channel()
         self.told: list[str] = []
         self.metadata_offset = 5
@@ -42,6 +42,7 @@ class Broker:
                 not_registered=lambda reason: self.told.append(f"not registered: {reason}"),
             ),
             heartbeat_interval_ms=INTERVAL_MS,
+            is_controlled=is_controlled,
             cordoned=cordoned,
         )
 
@@ -225,6 +226,14 @@ def test_who_is_not_running_is_let_go_at_once(state: BrokerState) -> None:
     assert broker.told[-1] == "let go"
     assert not broker.timers.waiting
     assert not broker.channel.is_busy
+
+
+def test_a_shutdown_that_is_not_to_be_controlled_waits_for_nobody() -> None:
+    broker = Broker(is_controlled=False).reach(RUNNING)
+    broker.told.clear()
+    broker.life.begin_controlled_shutdown()
+    assert (broker.life.state, broker.told) == (STOPPING, ["let go"])
+    assert not broker.timers.waiting
 
 
 def test_a_shutdown_that_was_begun_is_not_begun_again() -> None:
