@@ -179,7 +179,8 @@ class MetadataLog:
         of_snapshot = 0 if self.snapshots.newest is None else self.snapshots.newest.epoch
         self._leads = self.epoch = max(0, self.log.leader_epochs.latest, stored, of_snapshot) + 1
         self.log.assign_leader_epoch(self.epoch)
-        batch = self.quorum.begin_epoch(node_id, voter, self._clock.now_ms())
+        is_new = self.log.log_end_offset == 0
+        batch = self.quorum.begin_epoch(node_id, voter, is_new=is_new, now_ms=self._clock.now_ms())
         state = self.quorum.encode_state(node_id, self.epoch)
         if self.log.created:
             quorum_state.write_state(self.log.files, self.log.directory, state)

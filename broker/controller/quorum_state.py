@@ -58,15 +58,15 @@ class Quorum:
         elif control_type == KRAFT_VOTERS:
             self.voters = decode(VotersRecord, 0, record.value or b"")
 
-    def named(self, voter: Voter) -> list[tuple[int, Message]]:
+    def _named(self, voter: Voter, is_new: bool) -> list[tuple[int, Message]]:
         """(control type, message) of those that say so where the log doesn't: that its voters stand in it, and that the
-        only one is this. The voters are the quorum's from now on."""
+        only one is this."""
         voters = VotersRecord(version=0, voters=[voter])
-        if self.kraft_version > 0 and self.voters == voters:
+        is_new = is_new or self.kraft_version == 0
+        if not is_new and self.voters == voters:
             return []
-        first = self.kraft_version == 0
         self.kraft_version, self.voters = KRAFT_VERSION_OF_VOTERS, voters
-        return self.control_records() if first else [(KRAFT_VOTERS, voters)]
+        return self.control_records() if is_new else [(KRAFT_VOTERS, voters)]
 
     def control_records(self) -> list[tuple[int, Message]]:
         """(control type, message) of those that a snapshot holds behind its header."""
@@ -79,10 +79,11 @@ class Quorum:
             found.append((KRAFT_VOTERS, self.voters))
         return found
 
-    def begin_epoch(self, node_id: int, voter: Voter | None, now_ms: int) -> bytearray:
+    def begin_epoch(self, node_id: int, voter: Voter | None, *, is_new: bool, now_ms: int) -> bytearray:
         """The batch with which the node begins to lead. `voter`: the node, where the log is to say who its voters are:
-        then it does from here on, as does this."""
-        values = [] if voter is None else self.named(voter)
+        then it does from here on, as does this. `is_new`: the log is empty, and what is known of the quorum is of a
+        file that followers don't get (`00000000000000000000-0000000000.checkpoint`)."""
+        values = [] if voter is None else self._named(voter, is_new)
         values = [(LEADER_CHANGE, self._leader_change(node_id)), *values]
         return build_batch(
             [(now_ms, control_key(of), encode(value, 0), ()) for of, value in values], control=True

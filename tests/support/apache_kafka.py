@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +84,28 @@ def _process(name: str, *arguments: str | Path, stdin: bytes, timeout_s: float) 
 @contextlib.contextmanager
 def running(directory: Path, *settings: str) -> Iterator[ApacheKafka]:
     """A broker on free ports, with `key=value` settings, that works in a subfolder of `directory`."""
-    kafka = _start(directory, settings)
+    with _ended(_start(directory, settings)) as kafka:
+        yield kafka
+
+
+@contextlib.contextmanager
+def node(directory: Path, settings: Mapping[str, object]) -> Iterator[ApacheKafka]:
+    """A node of a cluster: `settings` are all that it has, with its first listener on a port that is free. Where they
+    name no `log.dirs` it works in a subfolder of `directory`. It is killed at the end: of a stop, a broker waits for
+    its controller's leave."""
+    directory.mkdir(parents=True)
+    given = {"log.dirs": directory / "data", **settings}
+    text = "".join(f"{name}={value}\n" for name, value in given.items())
+    (directory / "server.properties").write_text(text)
+    started = _run("node", directory)
+    if started.returncode:
+        raise RuntimeError(f"Apache Kafka did not start: {started.stderr}")
+    with _ended(ApacheKafka(started.stdout.strip(), directory), "kill") as kafka:
+        yield kafka
+
+
+@contextlib.contextmanager
+def _ended(kafka: ApacheKafka, how: str = "down") -> Iterator[ApacheKafka]:
     # Where this process is killed, its end of the pipe closes and the shell ends what it would leave.
     guard = subprocess.Popen(
         ["/bin/sh", "-c", 'cat; [ ! -e "$1/pid" ] || exec "$0" kill "$1"', RUNNER, kafka.directory],
@@ -94,13 +115,17 @@ def running(directory: Path, *settings: str) -> Iterator[ApacheKafka]:
     try:
         yield kafka
     finally:
-        subprocess.run([RUNNER, "down", kafka.directory], check=True)
+        subprocess.run([RUNNER, how, kafka.directory], check=True)
         guard.communicate()
 
 
 def _up(folder: Path, port: str, settings: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return _run("up", folder, port, *settings)
+
+
+def _run(verb: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [RUNNER, "up", folder, port, *settings],
+        [RUNNER, verb, folder, *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
