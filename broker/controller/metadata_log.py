@@ -93,8 +93,7 @@ class MetadataLog:
 
     @property
     def written(self) -> ClusterImage:
-        """What the next decision is taken by. The first that is taken while another one isn't committed makes an image
-        of its own: most never meet another, and pay nothing for it."""
+        """What the next decision is taken by: an image of its own from where one meets another that isn't committed."""
         if self._written is None and self._uncommitted:
             self._divide()
         return self.image if self._written is None else self._written
