@@ -7,7 +7,6 @@ A batch is checked, patched and written where it was received, without an object
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from broker.environment.watchdog import IN_A_ROW_S
@@ -33,7 +32,8 @@ Checked = CheckedBatch | KafkaError
 """A batch fit to be stored, or what is wrong with it."""
 
 MANY_BATCHES = 2
-"""More may be too much to check in one turn of the loop: each is up to `protocol.records.effort.LITTLE`."""
+"""More may be too much for one turn of the loop: to check each is up to `protocol.records.effort.LITTLE`, and the files
+of each segment that rolls take a millisecond to make."""
 
 NOTHING: Batches = {}
 
@@ -71,34 +71,43 @@ class Appends:
 
     def append(self, batches: Batches, now_ms: int, guards: Mapping[Partition, VerificationGuard]) -> None:
         """`guards`: what the transaction's coordinator was asked with, for the appends to show to the log."""
-        if self._acks not in VALID_ACKS:
-            self.are_done = False
-            for key in batches:
-                self.answers[key] = refused(key[1], Error.INVALID_REQUIRED_ACKS)
-            return
         for key, (partition, batch) in batches.items():
-            if partition.topic.is_internal and not self._internal_topics_allowed:
-                self.answers[key] = self._refused(partition, Error.INVALID_TOPIC_EXCEPTION)
-            else:
-                guard = guards.get(partition) if guards else None
-                try:
-                    self.answers[key] = self._append(partition, batch, now_ms, guard)
-                except TooMuchEffortError:
-                    self.left[key] = (partition, batch)
-                    self.are_done = False
+            self._append_in_passing(key, partition, batch, now_ms, guards)
 
     def append_for_a_turn(
         self, batches: Batches, clock: Clock, guards: Mapping[Partition, VerificationGuard]
     ) -> Batches:
-        """Append some of many: as many as one turn of the loop has time for, and the first ones in any case. Returns
+        """Append some of many: as many as one turn of the loop has time for, and the first one in any case. Returns
         the rest."""
-        end_s = clock.monotonic_s() + IN_A_ROW_S
+        monotonic_s, now_ms = clock.monotonic_s, clock.now_ms()
+        end_s = monotonic_s() + IN_A_ROW_S
         rest = iter(batches.items())
-        while some := dict(islice(rest, MANY_BATCHES)):
-            self.append(some, clock.now_ms(), guards)
-            if clock.monotonic_s() >= end_s:
+        for key, (partition, batch) in rest:
+            self._append_in_passing(key, partition, batch, now_ms, guards)
+            if monotonic_s() >= end_s:
                 break
         return dict(rest)
+
+    def _append_in_passing(
+        self,
+        key: Key,
+        partition: Partition,
+        batch: memoryview,
+        now_ms: int,
+        guards: Mapping[Partition, VerificationGuard],
+    ) -> None:
+        if self._acks not in VALID_ACKS:
+            self.are_done = False
+            self.answers[key] = refused(key[1], Error.INVALID_REQUIRED_ACKS)
+        elif partition.topic.is_internal and not self._internal_topics_allowed:
+            self.answers[key] = self._refused(partition, Error.INVALID_TOPIC_EXCEPTION)
+        else:
+            guard = guards.get(partition) if guards else None
+            try:
+                self.answers[key] = self._append(partition, batch, now_ms, guard)
+            except TooMuchEffortError:
+                self.left[key] = (partition, batch)
+                self.are_done = False
 
     def append_checked(
         self, key: Key, checked: Checked, now_ms: int, guards: Mapping[Partition, VerificationGuard]

@@ -188,7 +188,8 @@ async def test_others_are_served_between_a_few_batches_that_are_much_to_check(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is little enough to be checked in passing, and all of them aren't."""
-    create(node, ("t", 1 + 8 * MANY_BATCHES))
+    count = MANY_BATCHES + 6
+    create(node, ("t", count + 1))
     now_s = 0.0
 
     def ticking(clock: ManualClock) -> float:
@@ -198,15 +199,17 @@ async def test_others_are_served_between_a_few_batches_that_are_much_to_check(
 
     monkeypatch.setattr(ManualClock, "monotonic_s", ticking)
     client, other = Client(Straight(node)), Client(Straight(node))
-    sent = client.send(produce(*((index, SHORT) for index in range(8 * MANY_BATCHES))), 9)
-    log = node.partitions.by_name["t"].partitions[8 * MANY_BATCHES].log
+    sent = client.send(produce(*((index, SHORT) for index in range(count))), 9)
+    log = node.partitions.by_name["t"].partitions[count].log
     served = 0
     while (answer := client.receive(sent, within_s=0)) is Outcome.SILENCE:
-        other.ask(produce((8 * MANY_BATCHES, SHORT)), 9)
+        other.ask(produce((count, SHORT)), 9)
         await asyncio.sleep(0)
         served += 1
-    assert served == log.log_end_offset == 8  # the first ones were appended within `send`, as a turn's work
-    assert told(answer) == [(index, Error.NONE, 0) for index in range(8 * MANY_BATCHES)]
+    assert (
+        served == log.log_end_offset == count
+    )  # the first was appended within `send`, each other in its own turn
+    assert told(answer) == [(index, Error.NONE, 0) for index in range(count)]
 
 
 @pytest.mark.limit("broker.handlers.produce_answers.MOST_TOLD")
