@@ -40,12 +40,14 @@ class DiskFiles(Files):
     """Descriptors and faults of its own; the locks are the process's, since the kernel's are. Files are used in one
     thread; what names a path alone may be done in any."""
 
-    __slots__ = ("_may_make_room", "_open_files", "_open_files_limit")
+    __slots__ = ("_access", "_may_make_room", "_open_files", "_open_files_limit")
 
-    def __init__(self, may_make_room: Callable[[], bool] = lambda: True) -> None:
-        """`may_make_room`: whether this is the thread that files are used in, so that one may be closed for another."""
+    def __init__(self, may_make_room: Callable[[], bool] = lambda: True, *, only_reads: bool = False) -> None:
+        """`may_make_room`: whether this is the thread that files are used in, so that one may be closed for another.
+        `only_reads`: files that are there are opened for reading alone, which whoever may not write them may do."""
         super().__init__()
         self._may_make_room = may_make_room
+        self._access = os.O_RDONLY if only_reads else os.O_RDWR
         self._open_files: dict[File, None] = {}
         self._open_files_limit = DEFAULT_OPEN_FILES
 
@@ -95,7 +97,7 @@ class DiskFiles(Files):
             file.used_lately = True
             return file.descriptor
         self._ask("open_existing", file.path)
-        return self._keep(file, self._open(file.path, os.O_RDWR))
+        return self._keep(file, self._open(file.path, self._access))
 
     def create(self, file: File) -> None:
         self._ask("create", file.path)

@@ -43,7 +43,8 @@ _METADATA_TODO = "put the folder of the metadata log back from a copy"
 
 
 def examine(files: Files, log_dirs: Sequence[str], metadata_dir: str) -> list[Finding]:
-    """`metadata_dir` is the one of the directories that has the metadata log, or another one."""
+    """`files` may be ones that only read. `metadata_dir` is the one of the directories that has the metadata log, or
+    another one."""
     found: list[Finding] = []
     looked = {
         path: examine_directory(files, path, found) for path in dict.fromkeys([*log_dirs, metadata_dir])

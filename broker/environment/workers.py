@@ -12,6 +12,7 @@ import logging
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -103,6 +104,7 @@ class _WorkerProcess:
         self._received = received
         self._ended = ended
         self._unread = bytearray()
+        self._unheard: deque[Any] = deque()  # messages
         self._unsent = bytearray()
         self._closed = False
         self._gone: Callable[[], None] | None = None
@@ -148,10 +150,18 @@ class _WorkerProcess:
             self._reap()
             return
         self._unread += data
-        for message in taken(self._unread):
-            if self._closed:
-                return
-            self._received(message)
+        self._unheard += taken(self._unread)
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        """What is read: where the loop is told that one message failed, those behind it are heard all the same."""
+        while self._unheard:
+            message = self._unheard.popleft()
+            try:
+                self._received(message)
+            except BaseException:
+                self._loop.call_soon(self._hand_on)
+                raise
 
     def kill(self, gone: Callable[[], None]) -> None:
         if not self._closed:
@@ -175,6 +185,7 @@ class _WorkerProcess:
     def _close(self) -> None:
         self._closed = True
         self._received = self._ended = _nobody  # who holds this
+        self._unheard.clear()
         fd = self._socket.fileno()
         self._loop.remove_reader(fd)
         self._loop.remove_writer(fd)

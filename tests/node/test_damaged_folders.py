@@ -23,6 +23,7 @@ from broker.server import Server
 from broker.starting import start
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
+from storage.disk_files import DiskFiles
 from storage.examination.findings import Severity
 from tests.node.damage_templates import (
     SETTINGS,
@@ -37,6 +38,7 @@ from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 from tests.support.whole_server import configured, crash
 
+only_read = DiskFiles(only_reads=True)
 FIRST = int(os.environ.get("DAMAGES_FROM", "0"))
 COUNT = int(os.environ.get("DAMAGES", "40"))
 
@@ -67,7 +69,7 @@ async def test_a_damaged_folder_is_mended_or_told(
     print("seed", seed, "after a clean stop:" if clean else "after a kill:", done.told)
     caplog.set_level(logging.INFO)
     before = contents(folder)
-    findings = examine(files, [str(folder)], str(folder))
+    findings = examine(only_read, [str(folder)], str(folder))
     assert contents(folder) == before
     for finding in findings:
         assert not {"\n", "Traceback"} & {*finding.what, *finding.what_to_do}
@@ -101,12 +103,21 @@ def contents(folder: Path) -> dict[Path, bytes | None]:
 
 
 async def test_an_examination_finds_nothing_in_a_folder_that_is_whole(
-    templates: dict[bool, Template],
+    templates: dict[bool, Template], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    accesses: set[int] = set()
+    really_open = os.open
+
+    def noting(path: str, flags: int, mode: int) -> int:
+        accesses.add(flags & os.O_ACCMODE)
+        return really_open(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", noting)
     for clean, template in templates.items():
-        found = examine(files, [str(template.folder)], str(template.folder))
+        found = examine(only_read, [str(template.folder)], str(template.folder))
         assert not [finding for finding in found if finding.severity is not Severity.NOTE]
         assert ["didn't stop cleanly" in finding.what for finding in found] == [True] * (not clean)
+    assert accesses == {os.O_RDONLY}
 
 
 def _told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -316,7 +327,7 @@ async def test_an_examination_finds_what_a_start_takes_for_true(
     data = bytearray(segment.read_bytes())
     data[-1] ^= 1
     segment.write_bytes(data)
-    found = examine(files, [str(folder)], str(folder))
+    found = examine(only_read, [str(folder)], str(folder))
     assert {finding.path for finding in found if finding.severity is not Severity.NOTE} >= {
         str(index),
         str(segment),
@@ -332,7 +343,7 @@ async def test_an_examination_misses_what_was_synced_and_is_gone(
     last.write_bytes(b"")
     gap = sorted((folder / "t-1").glob("*.log"))[1]
     gap.unlink()
-    found = {finding.path: finding.what for finding in examine(files, [str(folder)], str(folder))}
+    found = {finding.path: finding.what for finding in examine(only_read, [str(folder)], str(folder))}
     assert re.fullmatch(r"t-0 has no folder, and was synced up to offset \d+", found[str(folder)])
     assert re.fullmatch(r"it ends at offset \d+, and was synced up to \d+", found[str(folder / "t-1")])
     assert re.fullmatch(r"it ends at offset \d+, and the next segment begins at \d+", found[str(first)])

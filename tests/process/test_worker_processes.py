@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker.environment.framing import framed, taken
-from broker.environment.workers import LONGEST_WAIT_S, Worker, WorkerProcesses
+from broker.environment.workers import LONGEST_WAIT_S, Worker, WorkerProcesses, _WorkerProcess
 from tests.support.cycles import nothing_in_a_cycle
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +44,28 @@ async def test_messages_of_any_size_go_there_and_back_in_order() -> None:
     assert [await heard.get() for _ in sent] == sent
     worker.kill_and_wait()
     assert not heard.gone.is_set()
+
+
+async def test_what_is_read_behind_a_message_that_fails_is_heard() -> None:
+    heard: asyncio.Queue[Any] = asyncio.Queue()
+    failures: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    fault = ZeroDivisionError()
+
+    def received(message: object) -> None:
+        heard.put_nowait(message)
+        if message in ("a", "b"):
+            raise fault
+
+    ours, theirs = socket.socketpair()
+    process = subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    with process, theirs:
+        worker = _WorkerProcess(process, ours, received, lambda: None)
+        theirs.sendall(b"".join(map(framed, "abcd")))  # which one read takes
+        assert [await asyncio.wait_for(heard.get(), 60) for _ in range(4)] == ["a", "b", "c", "d"]
+        assert failures == [fault, fault]
+        worker.kill_and_wait()
 
 
 async def test_one_that_dies_by_itself_is_told_once_and_nothing_is_heard_of_it_after() -> None:

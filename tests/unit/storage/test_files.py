@@ -2,6 +2,7 @@
 
 import ast
 import errno
+import fcntl
 import inspect
 import os
 from collections.abc import Callable, Iterator
@@ -165,6 +166,18 @@ def test_a_missing_file_is_never_made_in_passing(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             touch(File(str(tmp_path / "missing")))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_only_read_open_none_for_writing(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    reading, file = DiskFiles(only_reads=True), File(str(path))
+    assert reading.read(file, 2, 1) == b"bc"
+    assert fcntl.fcntl(file.descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+    with pytest.raises(TornWriteError):
+        reading.append(file, b"d", 3)
+    reading.close(file)
+    assert path.read_bytes() == b"abc"
 
 
 def test_a_file_that_is_replaced_is_whole_or_the_old_one(tmp_path: Path) -> None:
