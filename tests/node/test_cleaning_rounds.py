@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.cleaner import log_cleaner
 from broker.cleaner.choice import is_wanted
 from broker.cleaner.partition_cleaning import PassEndedError
 from broker.cleaner.passes import SlicedPasses, Told
@@ -140,6 +141,48 @@ async def test_too_many_open_files_or_too_little_memory_is_no_fault_of_the_disk(
     files.set_fault_hook(None)
     assert reported == []
     assert node.cleaner.uncleanable == {}
+    await node.stop()
+
+
+async def test_what_can_not_be_compacted_is_forgotten_once_it_is_deleted(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    for name in ("deleted", "kept"):
+        create(node, name, min_cleanable_dirty_ratio="0.1")
+        fill(node, topic=name)
+        log_file = min((tmp_path / f"{name}-0").glob("*.log"))
+        data = bytearray(log_file.read_bytes())
+        data[80] ^= 0xFF
+        log_file.write_bytes(data)
+    node.cleaner.look()
+    await until(lambda: len(node.cleaner.uncleanable) == 2)
+    kept = partition_of(node, "kept")
+    delete(node, "deleted")
+    node.cleaner.look()
+    await until(lambda: len(node.cleaner.uncleanable) == 1)
+    assert [*node.cleaner.uncleanable] == [kept]
+    await node.stop()
+
+
+async def test_retention_of_many_segments_ends_where_a_pass_has_begun_between_two_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_cleaner, "MOST_DELETED_AT_ONCE", 1)
+    node = await with_topic(
+        tmp_path, "log.cleaner.enable=false", cleanup_policy="compact,delete", retention_bytes="0"
+    )
+    fill(node)
+    log = partition_of(node).log
+    _first, second, third, *_others = log.base_offsets
+    turns = node.cleaner._retain(partition_of(node))
+    next(turns)
+    assert log.base_offsets[0] == second
+    next(turns)
+    assert log.base_offsets[0] == third
+    node.cleaner._passes = EndlessPasses()
+    node.cleaner.clean_now(partition_of(node), lambda error: None)
+    await until(lambda: log.cleaning is not None)
+    assert not [*turns]
+    assert log.base_offsets[0] == third
     await node.stop()
 
 

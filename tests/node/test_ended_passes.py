@@ -30,6 +30,7 @@ from tests.node.compacted import (
     with_topic,
 )
 from tests.node.test_altered_settings import BROKER, SET, alter
+from tests.node.test_cleaning_rounds import EndlessPasses
 from tests.support.cleaning import active_producers
 from tests.support.disk import files
 
@@ -230,6 +231,29 @@ async def test_a_changed_setting_says_nothing_of_a_topic_that_was_deleted_under_
     assert checkpoint(node) is None
     await until(lambda: bool(done))
     assert checkpoint(node) is None
+
+
+async def test_what_a_pass_over_a_deleted_topic_leaves_is_looked_for_in_no_other_topics_folder(
+    tmp_path: Path,
+) -> None:
+    """The new one has the name of the old one's folder."""
+    node = await with_topic(tmp_path)
+    fill(node)
+    node.cleaner._passes = EndlessPasses()
+    done: list[Exception | None] = []
+    node.cleaner.clean_now(partition_of(node), done.append)
+    log = partition_of(node).log
+    await until(lambda: log.cleaning is not None)
+    delete(node, "t")
+    create(node, "t")
+    append(node, b"k")
+    being_written = tmp_path / "t-0" / "00000000000000000000.log.cleaned"
+    being_written.touch()
+    assert not done
+    await until(lambda: bool(done))
+    assert isinstance(done[0], PassEndedError)
+    assert being_written.exists()
+    await node.stop()
 
 
 async def test_who_could_not_have_a_segment_rolled_is_told_and_no_pass_is_made_for_them(

@@ -252,3 +252,24 @@ def test_who_reads_a_byte_now_and_then_does_not_keep_others_waiting_for_ever(
     slower.lose()
     schedule.advance(0)
     assert waiting.dispatcher.served == [b"one"]
+
+
+def test_it_counts_anew_for_how_long_answers_fill_the_memory_once_there_was_room(schedule: Schedule) -> None:
+    memory = memory_of(schedule, MIB, unread_bytes=1_900_000)
+    slower, slow = unread(schedule, memory, 3), unread(schedule, memory, 1)
+    for _ in range(MOST_CHECKS_FULL - 1):
+        for each in (slower, slow):
+            del each.transport.written[:10]
+        schedule.advance(STALLED_S)
+    read_all(slow)
+    assert not memory.answers.is_full
+    slow = unread(schedule, memory, 1)
+    assert memory.answers.is_full
+    for _ in range(MOST_CHECKS_FULL - 1):
+        for each in (slower, slow):
+            del each.transport.written[:10]
+        schedule.advance(STALLED_S)
+        assert not slower.transport.aborted
+    del slower.transport.written[:10]
+    schedule.advance(STALLED_S)
+    assert slower.transport.aborted

@@ -90,6 +90,23 @@ class HeldTransport:
         self.held += data
 
 
+class TakingTransport:
+    """Takes all that it is given."""
+
+    def __init__(self, of: socket.socket | None, taken: bytearray) -> None:
+        self._socket = of
+        self._taken = taken
+
+    def get_extra_info(self, name: str) -> Any:
+        return self._socket if name == "socket" else None
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: bytes) -> None:
+        self._taken += data
+
+
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter, Connection]
 
 
@@ -304,6 +321,28 @@ def test_a_socket_that_takes_all_again_is_given_more_and_more(tmp_path: Path) ->
         source.files.set_fault_hook(lambda operation, path, size: sizes.append(size))  # type: ignore[func-returns-value]
         assert answer.go_on() is unsent.Sending.FULL
     assert sizes[:3] == [2 * PIECE_BYTES, 4 * PIECE_BYTES, 8 * PIECE_BYTES]
+
+
+@pytest.mark.parametrize("known_socket", [True, False])
+def test_who_takes_all_at_once_is_given_a_part_before_others_have_their_turn(
+    known_socket: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = FromFile(tmp_path / "file")
+    here, there = socket.socketpair()
+    with here, there:
+        taken = bytearray()
+        transport = TakingTransport(here if known_socket else None, taken)
+        monkeypatch.setattr(os, "write", lambda _socket, data: transport.write(bytes(data)) or len(data))
+        answer = unsent.Unsent(transport, memoryview(bytearray(PASSAGE_BYTES)))  # type: ignore[arg-type]
+        answer.add([b"<", FileRange(source.files, source.file, 0, FILE_BYTES), b">"])
+        turns = 0
+        while (sending := answer.go_on()) is unsent.Sending.TURN_IS_OVER:
+            turns += 1
+            given = len(taken) - (turns - 1) * unsent.PER_TURN_BYTES
+            assert unsent.PER_TURN_BYTES <= given < unsent.PER_TURN_BYTES + turns * PASSAGE_BYTES
+    assert sending is unsent.Sending.DONE
+    assert turns == FILE_BYTES // unsent.PER_TURN_BYTES
+    assert bytes(taken) == b"<" + CONTENT + b">"
 
 
 @pytest.mark.parametrize("run", RUNS)

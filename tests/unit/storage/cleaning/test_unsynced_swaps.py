@@ -12,6 +12,7 @@ from storage.cleaning.cleaner import clean
 from storage.cleaning.plan import CleanedSegment
 from storage.files import OUT_OF_DESCRIPTORS
 from storage.log.partition_log import PartitionLog
+from storage.log.replacing import ReplacedMeanwhileError
 from tests.support.cleaning import plan_of
 from tests.support.disk import files
 from tests.support.partition_logs import HeldBackground, names
@@ -117,3 +118,21 @@ def test_a_log_whose_names_cant_be_synced_later_takes_nothing_more(log: Partitio
         files.set_fault_hook(None)
     assert log.failure is not None
     assert len(out_of_use(log)) == 3
+
+
+def test_what_a_pass_has_made_is_left_where_the_log_was_closed_before_its_swap_began(
+    log: PartitionLog,
+) -> None:
+    """The folder may be another's by now, with files of the same names."""
+    [cleaned] = [step for step in clean(files, plan_of(log)) if isinstance(step, CleanedSegment)]
+    log.background = background = HeldBackground()
+    answers: list[Exception | None] = []
+    put(log, "a=3")  # is to be on the disk first
+    log.replace_segments(cleaned, answers.append)
+    made = [name for name in names(log) if name.endswith(".cleaned")]
+    assert made
+    assert not answers
+    log.close()
+    background.run_all()
+    assert [type(answer) for answer in answers] == [ReplacedMeanwhileError]
+    assert [name for name in names(log) if name.endswith(".cleaned")] == made
