@@ -139,11 +139,8 @@ def test_a_cluster_of_kafka_takes_over_from_one_barnabas_while_clients_go_on(
         "log.dirs": ours.data,
     }
     nodes.enter_context(apache_kafka.node(tmp_path / "controller", given))
-    asking = admin(everywhere)
     waiting.until_answered(
-        lambda: asking.create_topics([NewTopic("later", 1, 2)])["later"].result(PATIENCE_S),
-        "Kafka's controller creates a topic",
-        PATIENCE_S,
+        lambda: created_later(everywhere), "Kafka's controller creates a topic", PATIENCE_S
     )
     go_on(sending)
     end_and_find_all(sending, everywhere)
@@ -154,6 +151,12 @@ def test_a_cluster_of_kafka_takes_over_from_one_barnabas_while_clients_go_on(
         for each, name in zip(sending, ("plain", "transactional"), strict=True):
             read = [int(value.split()[1]) for value in values if value.startswith(name.encode())]
             assert read == each.sent[partition]
+
+
+def created_later(bootstrap: str) -> None:
+    """By a client of its own: one that was told of ours as the controller would go on to look for it."""
+    asking = admin(bootstrap)
+    asking.create_topics([NewTopic("later", 1, 2)], request_timeout=10)["later"].result(PATIENCE_S)
 
 
 def begun(folder: Path, controller: str, clients: int, brokers: int) -> barnabas.Broker:
