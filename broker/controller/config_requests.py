@@ -151,6 +151,20 @@ def check_resource(node_id: int, resource_type: int, name: str, *, loggers: bool
         check_broker_name(node_id, name)
 
 
+def check_controllers_resource(resource_type: int, name: str) -> None:
+    """What a controller that is asked checks: loggers are none of its concerns, and brokers needn't be there. Raises
+    KafkaError (INVALID_REQUEST)."""
+    if resource_type not in RESOURCE_TYPES or resource_type == BROKER_LOGGER_RESOURCE:
+        raise KafkaError(Error.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+    if resource_type == BROKER_RESOURCE and name:
+        if re.fullmatch(r"[+-]?[0-9]{1,20}", name) is None:
+            raise KafkaError(
+                Error.INVALID_REQUEST, f"Unable to parse broker name as a base 10 number: {name}"
+            )
+        if int(name) < 0:
+            raise KafkaError(Error.INVALID_REQUEST, "Invalid negative broker ID.")
+
+
 def check_broker_name(node_id: int, name: str) -> None:
     """Raises KafkaError where this isn't our id, written as Java reads an int."""
     if re.fullmatch(r"[+-]?[0-9]{1,20}", name) is None:

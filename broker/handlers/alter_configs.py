@@ -49,10 +49,6 @@ def handle(
             replace_broker(config, stored, _wanted(resource), per_broker=bool(name), elr_enabled=False)
         return True
 
-    def decide(image: ClusterImage, resource: AlterConfigsResource) -> list[Message]:
-        of = (resource.resource_type, resource.resource_name)
-        return config_decisions.replaced(image, config, of, _wanted(resource))
-
     asked = ConfigRequest(request.resources)
 
     def altered() -> RequestSteps[AlterConfigsResponse]:
@@ -65,18 +61,33 @@ def handle(
             assert isinstance(told, AlterConfigsResponse)
             asked.answered(told.responses)
             return AlterConfigsResponse(responses=asked.responses)
-        yield from asked.authorize(
-            ConfigRights(authorizer, context, security.Operation.ALTER_CONFIGS).refusal
-        )
-        if asked.remaining:
-            refusal = yield from decided(
-                controller, lambda image: asked.decide(image, decide, validate_only=request.validate_only)
-            )
-            if refusal is not None:
-                asked.refuse_remaining(refusal)
-        return AlterConfigsResponse(responses=asked.responses)
+        rights = ConfigRights(authorizer, context, security.Operation.ALTER_CONFIGS)
+        return (yield from replaced_here(asked, controller, config, rights, request))
 
     return turns.answer(altered(), context)
+
+
+def replaced_here(
+    asked: ConfigRequest[AlterConfigsResource],
+    controller: Controller,
+    config: BrokerConfig,
+    rights: ConfigRights,
+    request: AlterConfigsRequest,
+) -> RequestSteps[AlterConfigsResponse]:
+    """What this node's controller makes of what is left."""
+
+    def decide(image: ClusterImage, resource: AlterConfigsResource) -> list[Message]:
+        of = (resource.resource_type, resource.resource_name)
+        return config_decisions.replaced(image, config, of, _wanted(resource))
+
+    yield from asked.authorize(rights.refusal)
+    if asked.remaining:
+        refusal = yield from decided(
+            controller, lambda image: asked.decide(image, decide, validate_only=request.validate_only)
+        )
+        if refusal is not None:
+            asked.refuse_remaining(refusal)
+    return AlterConfigsResponse(responses=asked.responses)
 
 
 def _wanted(resource: AlterConfigsResource) -> dict[str, str]:

@@ -52,11 +52,6 @@ def handle(
     context: RequestContext,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse | Later[IncrementalAlterConfigsResponse]:
-    has_unknown_operation = any(
-        each.config_operation not in _OPERATIONS
-        for resource in request.resources
-        for each in resource.configs
-    )
     rights = ConfigRights(authorizer, context, security.Operation.ALTER_CONFIGS)
 
     def check(resource: IncrementalAlterConfigsResource) -> bool:
@@ -82,12 +77,6 @@ def handle(
             alter_broker(config, stored, alterations, per_broker=bool(name), elr_enabled=False)
         return True
 
-    def decide(image: ClusterImage, resource: IncrementalAlterConfigsResource) -> list[Message]:
-        if has_unknown_operation:
-            raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Kafka's controller fails on the request as a whole
-        of = (resource.resource_type, resource.resource_name)
-        return config_decisions.altered(image, config, of, _alterations(resource))
-
     asked = ConfigRequest(request.resources)
 
     def altered() -> RequestSteps[IncrementalAlterConfigsResponse]:
@@ -100,16 +89,39 @@ def handle(
             assert isinstance(told, IncrementalAlterConfigsResponse)
             asked.answered(told.responses)
             return IncrementalAlterConfigsResponse(responses=asked.responses)
-        yield from asked.authorize(rights.refusal)
-        if asked.remaining:
-            refusal = yield from decided(
-                controller, lambda image: asked.decide(image, decide, validate_only=request.validate_only)
-            )
-            if refusal is not None:
-                asked.refuse_remaining(refusal)
-        return IncrementalAlterConfigsResponse(responses=asked.responses)
+        return (yield from altered_here(asked, controller, config, rights, request))
 
     return turns.answer(altered(), context)
+
+
+def altered_here(
+    asked: ConfigRequest[IncrementalAlterConfigsResource],
+    controller: Controller,
+    config: BrokerConfig,
+    rights: ConfigRights,
+    request: IncrementalAlterConfigsRequest,
+) -> RequestSteps[IncrementalAlterConfigsResponse]:
+    """What this node's controller makes of what is left."""
+    has_unknown_operation = any(
+        each.config_operation not in _OPERATIONS
+        for resource in request.resources
+        for each in resource.configs
+    )
+
+    def decide(image: ClusterImage, resource: IncrementalAlterConfigsResource) -> list[Message]:
+        if has_unknown_operation:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Kafka's controller fails on the request as a whole
+        of = (resource.resource_type, resource.resource_name)
+        return config_decisions.altered(image, config, of, _alterations(resource))
+
+    yield from asked.authorize(rights.refusal)
+    if asked.remaining:
+        refusal = yield from decided(
+            controller, lambda image: asked.decide(image, decide, validate_only=request.validate_only)
+        )
+        if refusal is not None:
+            asked.refuse_remaining(refusal)
+    return IncrementalAlterConfigsResponse(responses=asked.responses)
 
 
 def _alterations(resource: IncrementalAlterConfigsResource) -> list[Alteration]:

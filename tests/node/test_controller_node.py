@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,11 @@ from protocol.messages.cluster_admin import (
     DescribeQuorumPartition,
     DescribeQuorumRequest,
     DescribeQuorumTopic,
+)
+from protocol.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from protocol.messages.fetch import SnapshotId
 from protocol.messages.metadata import DescribeClusterRequest
@@ -183,6 +190,31 @@ async def test_a_broker_says_in_which_directory_a_replica_is(tmp_path: Path) -> 
         )
         assert answer.directories[0].topics[0].partitions[0].error_code == 0
         assert node.metadata.image.topics["t"].partitions[0].directories == [directories[1]]
+
+
+async def test_it_has_each_port_that_a_handler_of_its_names(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        for handler in CONTROLLER_HANDLERS.values():
+            handle = importlib.import_module(f"broker.handlers.{handler}").handle
+            *ports, context, request = inspect.signature(handle).parameters
+            assert (context, request) == ("context", "request")
+            assert {port for port in ports if not hasattr(node.controller_server, port)} == set(), handler
+
+
+async def test_settings_of_any_broker_are_altered(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        altered = [
+            IncrementalAlterableConfig(name="log.cleaner.threads", config_operation=0, value="2"),
+        ]
+        resources = [
+            IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=altered)
+            for kind, name in ((4, "2"), (4, "x"), (4, "-2"), (8, "2"))
+        ]
+        request = IncrementalAlterConfigsRequest(resources=resources)
+        answer = await connected(node).answer(request, 1)
+        invalid = Error.INVALID_REQUEST
+        assert [each.error_code for each in answer.responses] == [0, invalid, invalid, invalid]
+        assert node.metadata.image.configs[4, "2"] == {"log.cleaner.threads": "2"}
 
 
 # --- the metadata log ---------------------------------------------------------------------------------------

@@ -1,0 +1,45 @@
+"""AlterConfigs (33) of a controller: what brokers hand on of it, and what is asked of it here.
+
+The broker that was asked has looked at it already; settings of any broker can be altered (Kafka: `ControllerApis`,
+`ControllerConfigurationValidator`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.controller.config_requests import ConfigRequest, check_controllers_resource
+from broker.handlers.alter_configs import replaced_here
+from broker.security.authorizer import Operation
+from broker.security.config_resources import ConfigRights
+from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.controller import Controller
+    from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import RequestSteps, Turns
+    from broker.security.authorizer import Authorizer
+
+
+def handle(
+    controller: Controller,
+    config: BrokerConfig,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: AlterConfigsRequest,
+) -> AlterConfigsResponse | Later[AlterConfigsResponse]:
+    def check(resource: AlterConfigsResource) -> bool:
+        check_controllers_resource(resource.resource_type, resource.resource_name)
+        return True
+
+    asked = ConfigRequest(request.resources)
+
+    def altered() -> RequestSteps[AlterConfigsResponse]:
+        yield from asked.preprocess(check)
+        rights = ConfigRights(authorizer, context, Operation.ALTER_CONFIGS)
+        return (yield from replaced_here(asked, controller, config, rights, request))
+
+    return turns.answer(altered(), context)

@@ -1,0 +1,49 @@
+"""IncrementalAlterConfigs (44) of a controller: what brokers hand on of it, and what is asked of it here.
+
+The broker that was asked has looked at it already; settings of any broker can be altered (Kafka: `ControllerApis`,
+`ControllerConfigurationValidator`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.controller.config_requests import ConfigRequest, check_controllers_resource
+from broker.handlers.incremental_alter_configs import altered_here
+from broker.security.authorizer import Operation
+from broker.security.config_resources import ConfigRights
+from protocol.messages.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.controller import Controller
+    from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import RequestSteps, Turns
+    from broker.security.authorizer import Authorizer
+
+
+def handle(
+    controller: Controller,
+    config: BrokerConfig,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: IncrementalAlterConfigsRequest,
+) -> IncrementalAlterConfigsResponse | Later[IncrementalAlterConfigsResponse]:
+    def check(resource: IncrementalAlterConfigsResource) -> bool:
+        check_controllers_resource(resource.resource_type, resource.resource_name)
+        return True
+
+    asked = ConfigRequest(request.resources)
+
+    def altered() -> RequestSteps[IncrementalAlterConfigsResponse]:
+        yield from asked.preprocess(check)
+        rights = ConfigRights(authorizer, context, Operation.ALTER_CONFIGS)
+        return (yield from altered_here(asked, controller, config, rights, request))
+
+    return turns.answer(altered(), context)
