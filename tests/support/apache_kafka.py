@@ -42,9 +42,7 @@ class ApacheKafka:
 
     def start_again(self) -> None:
         """On the same ports, with the settings that it had. Returns when it answers."""
-        _, _, port = self.bootstrap.rpartition(":")
-        settings = (self.directory / "server.properties").read_text().splitlines()
-        started = _up(self.directory, port, settings)
+        started = _run("node", self.directory)
         assert started.returncode == 0, started.stderr
 
 
