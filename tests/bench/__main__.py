@@ -4,8 +4,8 @@ First each is launched afresh a few times, on an empty folder: from the start of
 confluent-kafka holds the acknowledgement of a record, and what memory it takes when it has idled. Then
 one of each stays up, and every measure is taken of the one and of the other in turn, round for round,
 after a round that warms both up and does not count; who is first in a round is last in the next. Last come
-5,000 partitions and 2,000 topics, in fewer rounds, since Apache Kafka takes its time over them: `--only many-created`
-(or any other of their rows) measures all of these and nothing else.
+5,000 partitions, 2,000 topics, and clusters of three brokers, in fewer rounds, since Apache Kafka takes its time over
+them: `--only many-created` or `--only cluster-launch` (or any other of their rows) measures all of these and nothing else.
 
 `--beside CHECKOUT` measures the broker of another checkout in turn with this one's: what a change costs or gains.
 """
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.bench import groups, many, measures, transactions
+from tests.bench import clusters, groups, many, measures, transactions
 from tests.bench.checkouts import CONFIG, ROOT, START_TIMEOUT_S, OfCheckout, compile_checkout
 from tests.bench.report import Row, as_json, table
 from tests.support.apache_kafka import why_unavailable
@@ -48,10 +48,12 @@ ROWS = [
     *transactions.ROWS,
     *groups.ROWS,
     *many.ROWS,
+    *clusters.ROWS,
 ]
 
 LAUNCHES = {"launch", "launch-commit", "launch-group", "rss", "pss"}
 MANY = {row.key for row in many.ROWS}
+CLUSTERS = {row.key for row in clusters.ROWS}
 MANY_ROUNDS = 3
 IDLE_S = 3.0
 REMOVAL_S = 5.0
@@ -77,9 +79,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="barnabas-bench-") as folder:
         if options.only is None or options.only & LAUNCHES:
             _measure_launches(makers, Path(folder), options.rounds, sides)
-        if options.only is None or options.only - LAUNCHES - MANY:
+        if options.only is None or options.only - LAUNCHES - MANY - CLUSTERS:
             _measure_speeds(makers, Path(folder), options.rounds, options.only, sides)
-        _measure_many(makers, Path(folder), min(options.rounds, MANY_ROUNDS), options.only or MANY, sides)
+        few = min(options.rounds, MANY_ROUNDS)
+        _measure_many(makers, Path(folder), few, options.only or MANY, sides)
+        if options.only is None or options.only & CLUSTERS:
+            _measure_clusters(Path(folder), few, sides)
 
     print()
     print(f"median of {options.rounds} rounds (least to most)")
@@ -169,6 +174,17 @@ def _measure_many(
             continue
         for side in _turn(makers, number):
             figures = measure(makers[side](folder / f"{key}-{number}-{side.split()[0]}"))
+            for name, figure in figures.items():
+                print(f"round {number + 1}: {side} {name} {figure:,.2f}", flush=True)
+                sides[side].setdefault(name, []).append(figure)
+
+
+def _measure_clusters(folder: Path, rounds: int, sides: dict[str, Figures]) -> None:
+    """Of this checkout and of Apache Kafka: another checkout may know of no clusters."""
+    spawn = {"barnabas": clusters.ours, "Apache Kafka": clusters.kafkas}
+    for number in range(rounds):
+        for side in _turn([each for each in sides if each in spawn], number):
+            figures = clusters.measure(folder / f"cluster-{number}-{side.split()[0]}", spawn[side])
             for name, figure in figures.items():
                 print(f"round {number + 1}: {side} {name} {figure:,.2f}", flush=True)
                 sides[side].setdefault(name, []).append(figure)
