@@ -5,7 +5,8 @@
     with barnabas.Broker() as broker:
         print(broker.bootstrap)
 
-Importing this package loads nothing of the broker, which always runs as a process of its own.
+`barnabas.Cluster` is several of them and a controller. Importing this package loads nothing of the
+broker, which always runs as a process of its own.
 """
 
 # `typing` is not imported for its TYPE_CHECKING: the command `barnabas` passes through here too,
@@ -13,8 +14,9 @@ Importing this package loads nothing of the broker, which always runs as a proce
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from barnabas.broker import Broker, BrokerError
+    from barnabas.cluster import Cluster
 
-__all__ = ["Broker", "BrokerError", "__version__"]
+__all__ = ["Broker", "BrokerError", "Cluster", "__version__"]
 
 __version__ = "0.1.0"
 
@@ -22,6 +24,10 @@ __version__ = "0.1.0"
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
+        if name == "Cluster":
+            from barnabas.cluster import Cluster
+
+            return Cluster
         if name not in ("Broker", "BrokerError"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from barnabas import broker

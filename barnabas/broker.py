@@ -10,9 +10,9 @@ import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from barnabas.blocks import InBlocks
 from barnabas.child import BrokerError, Child
 
 __all__ = ["Broker", "BrokerError"]
@@ -20,7 +20,7 @@ __all__ = ["Broker", "BrokerError"]
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
 
-class Broker:
+class Broker(InBlocks):
     """One broker on loopback; use it in `with` or `async with`, or call `start()` and `stop()`.
 
     data: the folder of its topics, kept when the broker stops. Without one it works in a temporary
@@ -60,7 +60,8 @@ class Broker:
         self._data = None if data is None else Path(data).absolute()
         self._listeners: dict[str, str] = {}
         self._bootstrap = ""
-        self._child = Child()
+        self._makes_folder = False
+        self._child = self._new_child()
         weakref.finalize(self, self._child.end)
 
     def start(self) -> Self:
@@ -70,25 +71,42 @@ class Broker:
         """
         if os.name != "posix":
             raise OSError("barnabas needs a POSIX system")
+        self._begin_to_start()
+        return self._wait_until_started()
+
+    def _begin_to_start(self) -> None:
         child = self._child
         if child.runs:
             raise RuntimeError("this broker was started already")
         child.forget()
-        makes_folder = self._data is None and child.temporary_folder is None
-        if makes_folder:
+        self._makes_folder = self._data is None and child.temporary_folder is None
+        if self._makes_folder:
             child.temporary_folder = Path(tempfile.mkdtemp(prefix="barnabas-"))
         try:
-            child.spawn(self._command)
-            ready = child.wait_until_ready(self._startup_timeout_s)
+            child.spawn(self._command, self._first_question())
         except BaseException:
-            child.kill()
-            if makes_folder:
-                child.remove_temporary_folder()
+            self._give_up_start()
+            raise
+
+    def _wait_until_started(self) -> Self:
+        try:
+            ready = self._child.wait_until_ready(self._startup_timeout_s)
+        except BaseException:
+            self._give_up_start()
             raise
         self._bootstrap = ready["bootstrap"]
         self._listeners = ready["listeners"]
         self._port = self.port
         return self
+
+    def _give_up_start(self) -> None:
+        self._child.kill()
+        if self._makes_folder:
+            self._child.remove_temporary_folder()
+
+    def _first_question(self) -> Mapping[str, object] | None:
+        """What the process is asked before all else, where it is anything."""
+        return None
 
     def stop(self) -> None:
         """Stop it cleanly, and remove its folder if that is temporary; nothing if it doesn't run.
@@ -114,41 +132,6 @@ class Broker:
         with contextlib.suppress(BrokerError):
             self._child.terminate()
         self.start()
-
-    def __enter__(self) -> Self:
-        return self if self.running else self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.stop()
-        except BrokerError as end:
-            if error is None:
-                raise
-            error.add_note(str(end))
-
-    async def __aenter__(self) -> Self:
-        """As `with`, and the loop isn't held up meanwhile."""
-        import asyncio
-
-        if not self.running:
-            starting = asyncio.ensure_future(asyncio.to_thread(self.start))
-            try:
-                await asyncio.shield(starting)
-            except asyncio.CancelledError:  # nobody is there to stop it any more
-                with contextlib.suppress(BrokerError):
-                    await starting
-                    await asyncio.to_thread(self.stop)
-                raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        import asyncio
-
-        await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
 
     def __repr__(self) -> str:
         return f"<barnabas.Broker {self._bootstrap if self.running else 'not running'}>"
@@ -195,6 +178,9 @@ class Broker:
     def log(self) -> str:
         """All that it printed since it was first started, one event a line."""
         return self._child.log_text
+
+    def _new_child(self) -> Child:
+        return Child()
 
     def _command(self, control_fd: int) -> list[str]:
         # -P keeps the launcher's own folder, whose modules are the front's, off the broker's path.

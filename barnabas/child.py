@@ -1,9 +1,10 @@
 """The broker's process as its parent holds it: started, watched, ended, and nothing left of it.
 
 The two processes share one socket, the *control socket*. The broker writes one line of JSON to it
-when it is ready, and otherwise only learns of its end: whatever ends this process, SIGKILL included,
-ends that socket, and the broker then stops and removes its folder if that is a temporary one. What
-the broker prints goes to a file without a name, so that nothing has to be removed for that either.
+when it is ready, and one for each that it is asked; otherwise it only learns of its end: whatever ends
+this process, SIGKILL included, ends that socket, and the broker then stops and removes its folder if
+that is a temporary one. What the broker prints goes to a file without a name, so that nothing has to be
+removed for that either, or to one that is given.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import subprocess
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TypedDict
+from typing import IO, Any, TypedDict, cast
 
 STOP_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 30.0
 LOG_TAIL_LINES = 30
 
 
@@ -38,6 +40,10 @@ class BrokerError(Exception):
         self.log = log
 
 
+class QuestionRefusedError(Exception):
+    """A node doesn't answer what it is asked: why."""
+
+
 class Ready(TypedDict):
     """What the broker says of itself, once, when it is ready."""
 
@@ -49,12 +55,29 @@ class Ready(TypedDict):
 class Child:
     """One process at a time, and what belongs to it: control socket, log, temporary folder."""
 
-    __slots__ = ("__weakref__", "_control", "_log", "_process", "pid", "temporary_folder")
+    __slots__ = (
+        "__weakref__",
+        "_asked",
+        "_control",
+        "_is_temporary",
+        "_log",
+        "_log_file",
+        "_process",
+        "_received",
+        "pid",
+        "temporary_folder",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, log_file: Path | None = None, *, is_temporary: bool = False) -> None:
+        """`log_file` is where what it prints goes, behind what is there. `is_temporary`: nothing that it has is wanted
+        any more once nobody is there to ask for its end."""
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._log: IO[bytes] | None = None
+        self._log_file = log_file
+        self._is_temporary = is_temporary
+        self._received = b""  # by the control socket, and not looked at yet
+        self._asked = 0
         self.pid = -1
         self.temporary_folder: Path | None = None
         _children.add(self)
@@ -72,12 +95,19 @@ class Child:
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), size, 0).decode("utf-8", errors="replace")
 
-    def spawn(self, command: Callable[[int], list[str]]) -> None:
-        """Start the command made for the descriptor of the control socket's other end."""
+    def spawn(self, command: Callable[[int], list[str]], first: Mapping[str, object] | None = None) -> None:
+        """Start the command made for the descriptor of the control socket's other end. `first` is a question that it
+        finds there, whose answer nobody waits for."""
         if self._log is None:
-            self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed in end())
+            if self._log_file is None:
+                self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed in end())
+            else:
+                self._log = open(self._log_file, "a+b", buffering=0)  # noqa: SIM115
         self._control, theirs = socket.socketpair()
+        self._received = b""
         with theirs:
+            if first is not None:
+                self.begin_to_ask(first)
             self._process = subprocess.Popen(
                 command(theirs.fileno()),
                 stdin=subprocess.DEVNULL,
@@ -91,22 +121,88 @@ class Child:
 
     def wait_until_ready(self, timeout_s: float) -> Ready:
         """Raises BrokerError if it ends instead, or takes longer."""
-        line = self._receive(timeout_s)
-        if line is None:
-            raise BrokerError(f"the broker was not ready within {timeout_s:g} s", self.log_text)
-        if not line.endswith(b"\n"):
-            status = self._wait(STOP_TIMEOUT_S)
-            raise BrokerError(f"the broker ended before it was ready, {status}", self.log_text)
-        ready: Ready = json.loads(line)
-        return ready
+        deadline_s = time.monotonic() + timeout_s
+        said: dict[str, object] = {"id": None}
+        while "id" in said:  # an answer to what it was asked before
+            line = self._receive(deadline_s - time.monotonic())
+            if line is None:
+                raise BrokerError(f"the broker was not ready within {timeout_s:g} s", self.log_text)
+            if not line.endswith(b"\n"):
+                status = self._wait(STOP_TIMEOUT_S)
+                raise BrokerError(f"the broker ended before it was ready, {status}", self.log_text)
+            said = json.loads(line)
+        return cast("Ready", said)
+
+    def ask(self, question: Mapping[str, object]) -> Any:
+        """What the process answers. Raises QuestionRefusedError, and BrokerError where nothing comes."""
+        return self.answer_to(self.begin_to_ask(question))
+
+    def begin_to_ask(self, question: Mapping[str, object]) -> int:
+        """For `answer_to`, where others are asked meanwhile."""
+        self._asked += 1
+        line = json.dumps({"id": self._asked, **question})
+        with contextlib.suppress(OSError):  # its end is found where an answer is waited for
+            if self._control is not None:
+                self._control.settimeout(ANSWER_TIMEOUT_S)
+                self._control.sendall(line.encode() + b"\n")
+        return self._asked
+
+    def answer_to(self, asked: int) -> Any:
+        """Raises as `ask`. Of what was asked before, the answers are passed over."""
+        if self._control is None:
+            raise BrokerError("the broker doesn't run", self.log_text)
+        deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+        while True:
+            line = self._receive(deadline_s - time.monotonic())
+            if line is None:
+                raise BrokerError(f"the broker has not answered within {ANSWER_TIMEOUT_S:g} s", self.log_text)
+            if not line.endswith(b"\n"):
+                raise BrokerError("the broker ended when it was asked", self.log_text)
+            said = json.loads(line)
+            if said.get("id") != asked:
+                continue
+            if "error" in said:
+                raise QuestionRefusedError(said["error"])
+            return said["answer"]
 
     def terminate(self) -> None:
         """SIGTERM: a clean stop that keeps the folder. Raises BrokerError if it doesn't end well."""
-        self._end_by(lambda process, control: process.terminate())
+        self.begin_to_end(lambda process, control: process.terminate())
+        self.wait_until_ended()
 
     def let_go(self) -> None:
         """End the control socket: a clean stop, as if this process had died. Raises as `terminate`."""
-        self._end_by(lambda process, control: control.shutdown(socket.SHUT_WR))
+        self.begin_to_end(lambda process, control: control.shutdown(socket.SHUT_WR))
+        self.wait_until_ended()
+
+    def begin_to_end(self, ask: Callable[[subprocess.Popen[bytes], socket.socket], object]) -> None:
+        """For `wait_until_ended`, where others end meanwhile; nothing where none runs. Raises BrokerError where it had
+        ended by itself."""
+        if self._process is None or self._control is None:
+            return
+        if self._process.poll() is not None:
+            status = self._wait(0)
+            self.kill()
+            raise BrokerError(f"the broker had ended by itself, {status}", self.log_text)
+        with contextlib.suppress(OSError):  # it may end between the check and this
+            ask(self._process, self._control)
+
+    def wait_until_ended(self) -> None:
+        """Raises BrokerError if it doesn't end well; nothing where none runs."""
+        if self._process is None:
+            return
+        try:
+            deadline_s = time.monotonic() + STOP_TIMEOUT_S
+            line: bytes | None = b"\n"
+            while line:  # an answer to what it was asked before
+                line = self._receive(deadline_s - time.monotonic())
+            if line is None:
+                raise BrokerError(f"the broker did not stop within {STOP_TIMEOUT_S:g} s", self.log_text)
+            status = self._wait(STOP_TIMEOUT_S)
+            if self._process.returncode != 0:
+                raise BrokerError(f"the broker did not stop well, {status}", self.log_text)
+        finally:
+            self.kill()
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -124,7 +220,7 @@ class Child:
 
     def end(self) -> None:
         """What happens where nobody asked for an end: the object is gone, or the interpreter exits."""
-        if self.temporary_folder is None:
+        if self.temporary_folder is None and not self._is_temporary:
             with contextlib.suppress(BrokerError):
                 self.terminate()
         self.kill()
@@ -137,28 +233,11 @@ class Child:
             shutil.rmtree(self.temporary_folder, ignore_errors=True)
             self.temporary_folder = None
 
-    def _end_by(self, ask: Callable[[subprocess.Popen[bytes], socket.socket], None]) -> None:
-        if self._process is None or self._control is None:
-            return
-        try:
-            if self._process.poll() is not None:
-                raise BrokerError(f"the broker had ended by itself, {self._wait(0)}", self.log_text)
-            with contextlib.suppress(OSError):  # it may end between the check and this
-                ask(self._process, self._control)
-            if self._receive(STOP_TIMEOUT_S) is None:
-                raise BrokerError(f"the broker did not stop within {STOP_TIMEOUT_S:g} s", self.log_text)
-            status = self._wait(STOP_TIMEOUT_S)
-            if self._process.returncode != 0:
-                raise BrokerError(f"the broker did not stop well, {status}", self.log_text)
-        finally:
-            self.kill()
-
     def _receive(self, timeout_s: float) -> bytes | None:
         """The bytes up to a newline or the end of the control socket; None if neither comes in time."""
         assert self._control is not None
         deadline_s = time.monotonic() + timeout_s
-        received = b""
-        while not received.endswith(b"\n"):
+        while b"\n" not in self._received:
             self._control.settimeout(max(deadline_s - time.monotonic(), 0.001))
             try:
                 piece = self._control.recv(65536)
@@ -168,8 +247,9 @@ class Child:
                 piece = b""
             if not piece:
                 break
-            received += piece
-        return received
+            self._received += piece
+        line, newline, self._received = self._received.partition(b"\n")
+        return line + newline
 
     def _wait(self, timeout_s: float) -> str:
         """How it ended, in words."""

@@ -337,13 +337,14 @@ class Server:
         for listener in self.listeners.values():
             listener.close_connections()
 
-    async def stop(self) -> None:
-        """Stop cleanly: nothing that was acknowledged needs recovery at the next start.
+    async def stop(self, *, leave: bool = True) -> None:
+        """Stop cleanly: nothing that was acknowledged needs recovery at the next start. `leave`: once others lead what
+        this node leads, where there are any.
 
         Whatever fails on the way is logged, is the node's `failure`, and keeps the mark from being written.
         """
         faults = self.faults
-        if faults.failure is None:
+        if faults.failure is None and leave:
             try:
                 await self.cluster.leave()
             except Exception as error:

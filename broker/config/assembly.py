@@ -212,10 +212,15 @@ def _refuse(name: str, setting: Setting, text: str) -> None:
         raise UsageError(f"{setting.origin}: {name}={text} is refused: {reason}")
 
 
+def is_cluster_id(text: str) -> bool:
+    """Whether it is 16 bytes as Kafka writes them: base64, for URLs, without its end."""
+    return len(text) == 22 and _CLUSTER_ID_CHARACTERS.issuperset(text)
+
+
 def _checked_cluster_id(cluster_id: Setting | None, warnings: list[str]) -> str | None:
     if cluster_id is None:
         return None
-    if len(cluster_id.value) == 22 and _CLUSTER_ID_CHARACTERS.issuperset(cluster_id.value):
+    if is_cluster_id(cluster_id.value):
         return cluster_id.value
     warnings.append(
         f"{cluster_id.origin}: {cluster_id.value} is no cluster id (22 characters of base64): ignored"

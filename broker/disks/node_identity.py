@@ -51,7 +51,7 @@ def identify(
     if cluster_id is None and joins:
         raise StartError(
             f"{directories[0].path} isn't formatted, and a broker joins a cluster by its id: format the folder by "
-            "kafka-storage format -t ID, or start with CLUSTER_ID=ID in the environment"
+            "kafka-storage format -t ID, or start with --cluster-id ID"
         )
     cluster_id = cluster_id or uuid_to_text(new_id())
     by_id: dict[bytes, LogDirectory] = {}

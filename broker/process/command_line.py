@@ -3,7 +3,7 @@
 The stronger, the further up:
 
 1. `-o key=value`
-2. `--host`, `--port`, `--data`, `--durable`
+2. `--host`, `--port`, `--data`, `--durable`, `--cluster-id`
 3. the environment: `KAFKA_NUM_PARTITIONS` and so on (not read with `--control-fd`: whoever starts the broker
    from a program says everything)
 4. `--config server.properties`
@@ -22,7 +22,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
-from broker.config.assembly import assemble, check_names, directories_given, settings_of, usage_error
+from broker.config.assembly import (
+    assemble,
+    check_names,
+    directories_given,
+    is_cluster_id,
+    settings_of,
+    usage_error,
+)
 from broker.config.broker_config import BrokerConfig
 from broker.config.environment_variables import EnvironmentVariables, read_environment
 from broker.config.errors import ConfigError, UsageError
@@ -38,13 +45,15 @@ class Options(NamedTuple):
     """What the command line asks for.
 
     `control_fd`: a socket to whoever started us; it gets a line when the broker is ready, and its end is
-    ours. `temporary`: the data folder, empty or absent now, is removed at exit.
+    ours. `temporary`: the data folder, empty or absent now, is removed at exit, and with it `temporary_root`, a folder
+    or none, which the nodes of a cluster share: the last of them to end leaves nothing there.
     """
 
     config: BrokerConfig
     control_fd: int | None
     temporary: bool
     log_level: str
+    temporary_root: Sequence[str] = ()
 
 
 def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> Options:
@@ -80,7 +89,7 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
     elif not directories_given(layers):
         flags["log.dirs"] = Setting(default_data_directory(environ), "the default")
     try:
-        config = assemble(layers, cluster_id=environment.cluster_id)
+        config = assemble(layers, cluster_id=_cluster_id(options.cluster_id) or environment.cluster_id)
     except UsageError:
         if drawn:
             os.rmdir(flags["log.dirs"].value)
@@ -92,7 +101,8 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
     # A program that starts us may start us again on the temporary folder that it owns.
     if options.temporary and not (options.control_fd is not None and [*config.log_dirs] == [options.data]):
         _check_empty(config.log_dirs)
-    return Options(config, options.control_fd, options.temporary, options.log_level)
+    roots = () if options.temporary_root is None else (options.temporary_root,)
+    return Options(config, options.control_fd, options.temporary, options.log_level, roots)
 
 
 def default_data_directory(environ: Mapping[str, str]) -> str:
@@ -151,10 +161,16 @@ def _parser() -> _Parser:
         default=[],
         help="one setting, such as num.partitions=3; may be given several times",
     )
+    parser.add_argument(
+        "--cluster-id",
+        metavar="ID",
+        help="the cluster that a new folder is of (default: CLUSTER_ID, or a new one)",
+    )
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="what to log (default: info)")
     parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version and exit")
     parser.add_argument("--control-fd", type=int, metavar="N", help=argparse.SUPPRESS)
     parser.add_argument("--temporary", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--temporary-root", metavar="DIR", help=argparse.SUPPRESS)
     return parser
 
 
@@ -180,6 +196,15 @@ def _override_layer(overrides: Sequence[str]) -> Layer:
             raise UsageError(f"-o {override}: KEY=VALUE is the form", exit_status=2)
         settings[name.strip()] = value
     return settings_of(settings, "-o")
+
+
+def _cluster_id(given: str | None) -> Setting | None:
+    """Raises UsageError for what isn't one: unlike the environment's it was meant for nobody else."""
+    if given is None:
+        return None
+    if not is_cluster_id(given):
+        raise UsageError(f"--cluster-id {given}: a cluster id has 22 characters of base64", exit_status=2)
+    return Setting(given, "--cluster-id")
 
 
 def _data_setting(data: str) -> Setting:

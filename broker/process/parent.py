@@ -1,7 +1,7 @@
 """The tie to the process that started this broker from Python: one end of a socket pair.
 
 When the broker is ready it writes one line of JSON there; when the other end is closed, by the parent or by its death
-of any kind, the broker stops.
+of any kind, the broker stops. Meanwhile the parent may ask, a line each (`broker.process.control`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+
+LONGEST_LINE_BYTES = 65_536
+"""Of a question, with its end. What is longer isn't one, and is passed over."""
 
 
 class ParentTie:
@@ -20,6 +24,7 @@ class ParentTie:
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(False)
+        self._line = bytearray()  # as far as it came
 
     @property
     def gone(self) -> bool:
@@ -30,8 +35,16 @@ class ParentTie:
         except OSError:
             return True
 
-    def watch(self, on_parent_gone: Callable[[], None]) -> None:
-        """Calls once, on the loop, when the parent has closed its end, on purpose or by dying."""
+    @property
+    def has_died(self) -> bool:
+        """Whether nobody has the other end any more. A parent that only lets go still listens to what it is told."""
+        poll = select.poll()
+        poll.register(self._socket.fileno(), 0)
+        return any(event & select.POLLHUP for _, event in poll.poll(0))
+
+    def watch(self, on_parent_gone: Callable[[], None], asked: Callable[[bytes], None]) -> None:
+        """`asked` is called on the loop with each line that comes, without its end; `on_parent_gone` once, when the
+        parent has closed its end, on purpose or by dying. What the parent has said before is heard in this call."""
         loop = asyncio.get_running_loop()
 
         def readable() -> None:
@@ -44,11 +57,27 @@ class ParentTie:
             if not data:
                 loop.remove_reader(self._socket.fileno())
                 on_parent_gone()
+                return
+            for line in self._lines(data):
+                asked(line)
 
         loop.add_reader(self._socket.fileno(), readable)
+        readable()
+
+    def _lines(self, data: bytes) -> Iterator[bytes]:
+        """Those that have come whole with the data. One that is too long comes as far as it may, which is no JSON."""
+        *whole, rest = data.split(b"\n")
+        for piece in whole:
+            line = bytes(self._line + piece)[:LONGEST_LINE_BYTES]
+            self._line.clear()
+            yield line
+        self._line += rest[: max(LONGEST_LINE_BYTES - len(self._line), 0)]
 
     def tell_ready(self, bootstrap: str, listeners: Mapping[str, str]) -> None:
-        line = json.dumps({"bootstrap": bootstrap, "listeners": dict(listeners), "pid": os.getpid()})
+        self.tell(json.dumps({"bootstrap": bootstrap, "listeners": dict(listeners), "pid": os.getpid()}))
+
+    def tell(self, line: str) -> None:
+        """A line, without its end."""
         with contextlib.suppress(OSError):  # it's gone already, as `watch` will notice
             self._socket.sendall(line.encode() + b"\n")
 

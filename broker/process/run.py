@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.environment.computing import SWITCH_INTERVAL_S
@@ -24,6 +25,7 @@ from broker.starting import start
 
 if TYPE_CHECKING:
     from broker.process.command_line import Options
+    from broker.process.control import Control
     from broker.process.parent import ParentTie
     from broker.quorum.controller_node import ControllerNode
     from broker.server import Server
@@ -70,7 +72,7 @@ def run(options: Options) -> int:
         if options.temporary and (parent is None or parent.gone):
             import shutil  # with all its compressions: nothing else of a broker needs it
 
-            for path in options.config.log_dirs:
+            for path in [*options.config.log_dirs, *options.temporary_root]:
                 shutil.rmtree(path, ignore_errors=True)
         if parent is not None:
             parent.close()
@@ -79,12 +81,16 @@ def run(options: Options) -> int:
 async def _run(options: Options, parent: ParentTie | None) -> int:
     """Raises StartError."""
     asked_to_stop = _Asked(asyncio.get_running_loop())
+    environment = Environment.of_this_machine()
+    control = None
     if parent is not None:
-        parent.watch(lambda: asked_to_stop.by("the program that started it has ended or let go of it"))
-    server = await _started(options, asked_to_stop)
+        environment, control = _under_control(options, environment, parent, asked_to_stop)
+    server = await _started(options, environment, asked_to_stop)
     if server is None:
         _say(f"stopped before it had started: {asked_to_stop.reason}")
         return 0
+    if control is not None:
+        control.node = server
     gc.freeze()  # what a start made is there to stay
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.enable()
@@ -97,7 +103,7 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
         _say(f"stopping: {asked_to_stop.reason or 'it failed'}")
         notify(manager, STOPPING)
         sys.setswitchinterval(STOPPING_SWITCH_INTERVAL_S)
-        await server.stop()
+        await server.stop(leave=asked_to_stop.leaves)
     if server.failure is None:
         _say("stopped")
         return 0
@@ -105,8 +111,33 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
     return 1
 
 
-async def _start(options: Options) -> Server | ControllerNode:
-    environment = Environment.of_this_machine()
+def _under_control(
+    options: Options, environment: Environment, parent: ParentTie, asked_to_stop: _Asked
+) -> tuple[Environment, Control]:
+    """What the parent asks is answered, and its end is ours."""
+    from broker.process.control import Control
+
+    network = None
+    if options.config.joins:
+        # Here, so that no other start waits for it.
+        from broker.environment.cut_network import CuttableNetwork
+
+        network = CuttableNetwork(environment.network, environment.scheduler)
+        environment = replace(environment, network=network)
+
+    def gone() -> None:
+        # Whoever dies takes a whole cluster along: who would take over, and who would decide on it?
+        asked_to_stop.by("the program that started it has ended or let go of it", leaves=not parent.has_died)
+
+    def stop(leaves: bool) -> None:
+        asked_to_stop.by("the program that started it asks for it", leaves=leaves)
+
+    control = Control(parent.tell, stop, network)
+    parent.watch(gone, control.asked)
+    return environment, control
+
+
+async def _start(options: Options, environment: Environment) -> Server | ControllerNode:
     if options.config.is_only_controller:
         # Here, so that no broker's start waits for it.
         from broker.starting_controller import start_controller
@@ -115,10 +146,12 @@ async def _start(options: Options) -> Server | ControllerNode:
     return await start(options.config, environment)
 
 
-async def _started(options: Options, asked_to_stop: _Asked) -> Server | ControllerNode | None:
+async def _started(
+    options: Options, environment: Environment, asked_to_stop: _Asked
+) -> Server | ControllerNode | None:
     """None where somebody asked to stop meanwhile: a broker that joins a cluster may wait long for its controller.
     Raises StartError."""
-    starting = asyncio.ensure_future(_start(options))
+    starting = asyncio.ensure_future(_start(options, environment))
     asked = asyncio.ensure_future(asked_to_stop.event.wait())
     await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
@@ -139,6 +172,8 @@ class _Asked:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.reason = ""
+        self.leaves = True
+        """Whether others are to take over what it leads, before it stops."""
         self.event = asyncio.Event()
         for number, name in (
             (signal.SIGTERM, "SIGTERM"),
@@ -148,8 +183,9 @@ class _Asked:
             if number is signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self.by, name)
 
-    def by(self, reason: str) -> None:
-        self.reason = self.reason or reason
+    def by(self, reason: str, *, leaves: bool = True) -> None:
+        if not self.reason:
+            self.reason, self.leaves = reason, leaves
         self.event.set()
 
 

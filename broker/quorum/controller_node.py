@@ -144,8 +144,8 @@ class ControllerNode:
         self.turns.stop()
         self.controller.stop()
 
-    async def stop(self) -> None:
-        """Stop cleanly. Brokers go on without a controller until there is one again."""
+    async def stop(self, *, leave: bool = True) -> None:
+        """Stop cleanly. Brokers go on without a controller until there is one again: there is nothing to `leave`."""
         faults = self.faults
         self.fall_silent()
         self.metadata.on_change = lambda: None

@@ -251,6 +251,14 @@ def test_the_cluster_id_comes_from_the_environment() -> None:
     assert parse(environ={"CLUSTER_ID": given}).config.cluster_id == given
 
 
+def test_the_cluster_id_of_the_command_line_wins_and_has_to_be_one() -> None:
+    given, other = "5L6g3nShT-eMCtK--X86sw", "-L6g3nShT-eMCtK--X86sw"
+    assert parse(f"--cluster-id={other}", environ={"CLUSTER_ID": given}).config.cluster_id == other
+    with pytest.raises(UsageError, match="--cluster-id mine: a cluster id has 22 characters") as raised:
+        parse("--cluster-id", "mine")
+    assert raised.value.exit_status == 2
+
+
 def test_help_shows_what_is_meant_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         parse("--help")

@@ -1,0 +1,322 @@
+"""`Cluster`: several brokers and their controller, each a process of its own, for a test or a terminal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from barnabas.blocks import InBlocks
+from barnabas.child import BrokerError, Child, QuestionRefusedError
+from barnabas.cluster_layout import Layout
+from barnabas.cluster_node import ClusterNode
+
+POLL_S = 0.01
+
+
+class Cluster(InBlocks):
+    """Brokers 1 to `brokers` and a controller on loopback; use it in `with` or `async with`, or call `start()` and
+    `stop()`.
+
+        with barnabas.Cluster(brokers=3) as cluster:
+            produce(cluster.bootstrap)
+            cluster.leader_of("orders", 0).kill()
+
+    racks: of the brokers, in turn: two of them are those of brokers 1, 3, 5… and of 2, 4, 6…
+    config: settings of all nodes by Kafka's names, such as {"broker.session.timeout.ms": 2000}, after which a broker
+        that is killed or cut off is fenced. What the cluster sets itself, as `listeners`, is refused.
+    data: a folder that is kept, with a folder and a log for each node (`controller`, `1`, `2`…), or None for a
+        temporary one, which goes with the cluster, whatever ends it.
+    port: of broker 1; the others have those that follow it. Without one, free ports are taken.
+    log_level, startup_timeout_s: as a `Broker` has them, for each node.
+
+    Folders and ports stay over stops and kills of single nodes. A broker has a listener for clients, and one for other
+    brokers, so that both can be told apart. Not safe to share between threads.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        racks: Sequence[str] | None = None,
+        config: Mapping[str, object] | None = None,
+        data: str | os.PathLike[str] | None = None,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        log_level: str | None = None,
+        startup_timeout_s: float = 60.0,
+    ) -> None:
+        self._layout = Layout(
+            brokers,
+            racks or (),
+            config or {},
+            host=host,
+            port=port,
+            log_level=log_level,
+            startup_timeout_s=startup_timeout_s,
+        )
+        self._data = None if data is None else Path(data).absolute()
+        self._nodes: list[ClusterNode] = []  # the controller first; none before a start, nor after a stop
+        self._end: Callable[[], object] = lambda: None
+
+    # --- start and stop -------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Start all nodes, and wait until each broker knows all of them as registered and unfenced.
+
+        Raises BrokerError, with its reason, if one does not start; then none runs.
+        """
+        if self._nodes:
+            raise RuntimeError("this cluster was started already")
+        try:
+            self._make_nodes()
+            for node in self._nodes:
+                node.begin_to_start()
+            for node in self._nodes:
+                node.wait_until_started()
+            self._wait_until_all_see_all()
+        except BaseException:
+            self._end()
+            self._forget()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop all nodes cleanly, and remove their folders if those are temporary; nothing if it wasn't started.
+
+        Raises BrokerError if one had ended by itself, or fails to end well.
+        """
+        failures: list[BrokerError] = []
+
+        def stop(*nodes: ClusterNode, leave: bool) -> None:
+            for step in (lambda node: node.begin_to_stop(leave=leave), ClusterNode.wait_until_stopped):
+                for node in nodes:
+                    try:
+                        step(node)
+                    except BrokerError as failure:
+                        failure.add_note(f"that was {node}")
+                        failures.append(failure)
+
+        if self._nodes:
+            try:
+                # What is temporary needs nobody to take it over, and is ended at once.
+                controller, *others = self._nodes
+                for node in self._nodes:
+                    node.resume()
+                leave = self._data is not None and controller.running
+                for node in others:
+                    node.heal()
+                stop(*others, leave=leave)
+                stop(controller, leave=False)
+            finally:
+                self._end()
+                self._forget()
+        if failures:
+            raise failures[0]
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and not stopped yet, whatever became of single nodes."""
+        return bool(self._nodes)
+
+    # --- its nodes ------------------------------------------------------------------------------------------
+
+    def __getitem__(self, node_id: int) -> ClusterNode:
+        """The broker of this id, 1 and up. Raises KeyError where there is none."""
+        for node in self.brokers:
+            if node.node_id == node_id:
+                return node
+        raise KeyError(
+            f"there is no broker {node_id}: a cluster that was started has 1 to {self._layout.brokers}"
+        )
+
+    def __iter__(self) -> Iterator[ClusterNode]:
+        return iter(self.brokers)
+
+    def __len__(self) -> int:
+        return self._layout.brokers
+
+    @property
+    def brokers(self) -> Sequence[ClusterNode]:
+        """All of them, in the order of their ids."""
+        return self._started()[1:]
+
+    @property
+    def controller(self) -> ClusterNode:
+        """The node that decides, and is no broker."""
+        return self._started()[0]
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of all brokers, with commas between."""
+        return ",".join(node.bootstrap for node in self.brokers)
+
+    @property
+    def data(self) -> Path:
+        """The folder that has those of all nodes."""
+        return self._started()[0].data.parent
+
+    @property
+    def log(self) -> str:
+        """All that the nodes have printed, one after the other."""
+        return "".join(f"{node!r}:\n{node.log}" for node in self._started())
+
+    # --- what its metadata says -----------------------------------------------------------------------------
+
+    def leader_of(self, topic: str, partition: int = 0) -> ClusterNode:
+        """The broker that leads it, as the controller says. Raises LookupError where there is no such partition, or it
+        has no leader."""
+        leader = self._partition(topic, partition)["leader"]
+        if leader < 0:
+            raise LookupError(f"{topic}-{partition} has no leader")
+        return self[leader]
+
+    def replicas_of(self, topic: str, partition: int = 0) -> list[ClusterNode]:
+        """The brokers that have it, the preferred leader first. Raises LookupError."""
+        return [self[each] for each in self._partition(topic, partition)["replicas"]]
+
+    def in_sync_replicas_of(self, topic: str, partition: int = 0) -> list[ClusterNode]:
+        """The brokers that have all of it that is committed. Raises LookupError."""
+        return [self[each] for each in self._partition(topic, partition)["isr"]]
+
+    def coordinator_of(self, *, group: str | None = None, transactional_id: str | None = None) -> ClusterNode:
+        """The broker that coordinates a consumer group or a transactional producer. Raises LookupError where there is
+        none: nobody has asked for a coordinator yet, or its partition has no leader."""
+        if (group is None) == (transactional_id is None):
+            raise TypeError("coordinator_of takes a group or a transactional_id")
+        who = {"transactional_id": transactional_id} if group is None else {"group": group}
+        found = self._ask({"ask": "coordinator", **who})
+        return self.leader_of(found["topic"], found["partition"])
+
+    def move_leader(
+        self, topic: str, partition: int, broker: int | ClusterNode, *, timeout_s: float = 30.0
+    ) -> None:
+        """Have a broker lead a partition, in place of whoever does; returns once all brokers that can be asked know.
+
+        One that has no replica gets one, in place of the last in the list. Raises LookupError where there is no such
+        partition, and TimeoutError, with the reason, where the broker can't lead it in time.
+        """
+        wanted = self[broker] if isinstance(broker, int) else broker
+        replicas = list(self._partition(topic, partition)["replicas"])
+        others = [each for each in replicas if each != wanted.node_id][: len(replicas) - 1]
+        where = {"topic": topic, "partition": partition}
+        why = ""
+
+        def moved() -> bool:
+            nonlocal why
+            found = self._partition(topic, partition)
+            if found["leader"] == wanted.node_id and not found["is_moving"]:
+                return all(
+                    node.ask({"ask": "partition", **where})["leader"] == wanted.node_id
+                    for node in self._informed()
+                )
+            if wanted.node_id in found["isr"]:
+                try:
+                    self.controller.ask({"ask": "elect", **where})
+                except QuestionRefusedError as refusal:
+                    why = f": {refusal}"
+            else:
+                why = f": it is not in sync, {found['isr']} are"
+            return False
+
+        self._told(self.controller, {"ask": "reassign", **where, "replicas": [wanted.node_id, *others]})
+        _until(moved, timeout_s, lambda: f"{wanted} doesn't lead {topic}-{partition}{why}")
+
+    def wait_until_in_sync(self, timeout_s: float = 30.0) -> None:
+        """Returns once all brokers that run are unfenced, and each partition of each topic has a leader and all of its
+        replicas in sync, as the controller and all brokers that can be asked know it. Raises TimeoutError, with what is
+        missing, where that isn't so in time."""
+        missing = ""
+
+        def in_sync() -> bool:
+            nonlocal missing
+            running = {node.node_id for node in self.brokers if node.running}
+            for node in [self.controller, *self._informed()]:
+                fenced = running - {*node.ask({"ask": "brokers"})}
+                if fenced:
+                    missing = f"brokers {sorted(fenced)} are fenced"
+                    return False
+                lagging = node.ask({"ask": "out_of_sync"})
+                if lagging["count"]:
+                    missing = f"partitions out of sync: {lagging['count']}, {', '.join(lagging['some'])}"
+                    return False
+            return True
+
+        _until(in_sync, timeout_s, lambda: missing)
+
+    # --- by what it is made ---------------------------------------------------------------------------------
+
+    def _make_nodes(self) -> None:
+        root = self._data or Path(tempfile.mkdtemp(prefix="barnabas-"))
+        root.mkdir(parents=True, exist_ok=True)
+        temporary_root = root if self._data is None else None
+        children: list[Child] = []
+        self._end = weakref.finalize(self, _end_all, children, temporary_root)
+        self._nodes = self._layout.nodes(root, temporary_root)
+        children += [node.child for node in self._nodes]
+
+    def _forget(self) -> None:
+        self._nodes = []
+        self._end = lambda: None
+        self._layout.let_go_of_ports()
+
+    def _started(self) -> list[ClusterNode]:
+        if not self._nodes:
+            raise RuntimeError("this cluster was not started, or has stopped")
+        return self._nodes
+
+    def _wait_until_all_see_all(self) -> None:
+        wanted = [node.node_id for node in self.brokers]
+
+        def seen() -> bool:
+            return all(node.ask({"ask": "brokers"}) == wanted for node in self.brokers)
+
+        try:
+            _until(seen, self._layout.startup_timeout_s, lambda: "a broker doesn't know all the others")
+        except TimeoutError as late:
+            raise BrokerError(str(late), self.log) from None
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    def _partition(self, topic: str, partition: int) -> dict[str, Any]:
+        found: dict[str, Any] = self._ask({"ask": "partition", "topic": topic, "partition": partition})
+        return found
+
+    def _ask(self, question: Mapping[str, object]) -> Any:
+        """Of the controller, or else of a broker that has heard of it last, as far as that can be known."""
+        for node in [self.controller, *self._informed(), *self.brokers]:
+            if node.answers:
+                return self._told(node, question)
+        raise BrokerError("no node of the cluster runs")
+
+    @staticmethod
+    def _told(node: ClusterNode, question: Mapping[str, object]) -> Any:
+        try:
+            return node.ask(question)
+        except QuestionRefusedError as refusal:
+            raise LookupError(str(refusal)) from None
+
+    def _informed(self) -> list[ClusterNode]:
+        """The brokers that can be asked, and that the controller reaches."""
+        return [node for node in self.brokers if node.answers and node.reaches_controller()]
+
+
+def _until(condition: Callable[[], bool], timeout_s: float, missing: Callable[[], str]) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"after {timeout_s:g} s still {missing()}")
+        time.sleep(POLL_S)
+
+
+def _end_all(children: Sequence[Child], temporary_root: Path | None) -> None:
+    """Whatever became of the cluster. Brokers end before the controller, which comes first."""
+    for child in reversed(children):
+        child.end()
+    if temporary_root is not None:
+        shutil.rmtree(temporary_root, ignore_errors=True)

@@ -1,0 +1,163 @@
+"""The socket to the program that started a node: what it asks, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from broker.environment.cut_network import Cut
+from broker.process.control import Control
+from broker.process.parent import LONGEST_LINE_BYTES, ParentTie
+
+
+class Cuts:
+    """In place of a network."""
+
+    def __init__(self) -> None:
+        self.now: dict[tuple[str, int], Cut] = {}
+
+    def cut(self, cuts: dict[tuple[str, int], Cut]) -> None:
+        self.now = cuts
+
+
+class Asked:
+    """A control, and what it has told and done."""
+
+    def __init__(self, network: Cuts | None = None) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.stops: list[bool] = []
+        self.control = Control(
+            lambda line: self.told.append(json.loads(line)),
+            self.stops.append,
+            network,  # type: ignore[arg-type]
+        )
+
+    def ask(self, **question: object) -> dict[str, Any]:
+        self.control.asked(json.dumps({"id": 7, **question}).encode())
+        return self.told[-1]
+
+
+def test_a_question_that_there_is_not_is_told_with_those_that_there_are() -> None:
+    answer = Asked().ask(ask="leaders")
+    assert answer["id"] == 7
+    assert answer["error"] == (
+        "there is no question 'leaders'; there are brokers, coordinator, cut, elect, out_of_sync, partition, reassign, "
+        "stop"
+    )
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"{", b"[]", b"7", b'{"ask": 7}', b'{"ask": ["stop"]}', b"\xff\xfe", b'{"id": {}}']
+)
+def test_what_is_no_question_is_answered_with_an_error(line: bytes) -> None:
+    asked = Asked()
+    asked.control.asked(line)
+    (answer,) = asked.told
+    assert answer["error"]
+    assert asked.stops == []
+
+
+def test_who_asks_of_the_cluster_before_the_node_has_started_is_told_so() -> None:
+    assert Asked().ask(ask="brokers") == {"id": 7, "error": "the node hasn't started yet"}
+
+
+def test_a_stop_is_answered_and_says_whether_others_take_over() -> None:
+    asked = Asked()
+    assert asked.ask(ask="stop") == {"id": 7, "answer": True}
+    asked.ask(ask="stop", leave=False)
+    assert asked.stops == [True, False]
+
+
+def test_ways_are_cut_as_asked_and_no_others() -> None:
+    network = Cuts()
+    asked = Asked(network)
+    way = {"host": "127.0.0.1", "port": 9093, "incoming": True, "outgoing": False}
+    assert asked.ask(ask="cut", cuts=[way]) == {"id": 7, "answer": True}
+    assert network.now == {("127.0.0.1", 9093): Cut(incoming=True, outgoing=False)}
+    asked.ask(ask="cut", cuts=[])
+    assert network.now == {}
+
+
+@pytest.mark.parametrize("cuts", [None, 7, [{}], [{"host": "h", "port": "p"}]])
+def test_cuts_that_make_no_sense_change_nothing(cuts: object) -> None:
+    network = Cuts()
+    network.now = {("h", 1): Cut(True, True)}
+    assert Asked(network).ask(ask="cut", cuts=cuts)["error"].startswith("cut: ")
+    assert network.now
+
+
+def test_a_node_that_connects_to_nobody_is_cut_off_from_nobody() -> None:
+    assert Asked().ask(ask="cut", cuts=[]) == {"id": 7, "error": "this node connects to nobody"}
+
+
+# --- the socket -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[ParentTie, socket.socket]]:
+    """The node's, and the parent's."""
+    ours, theirs = socket.socketpair()
+    tie = ParentTie(ours.detach())
+    with theirs:
+        yield tie, theirs
+    tie.close()
+
+
+async def reached(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def test_what_was_asked_before_is_heard_as_soon_as_the_node_listens(
+    ends: tuple[ParentTie, socket.socket],
+) -> None:
+    tie, parent = ends
+    parent.sendall(b"one\ntwo\nthr")
+    lines: list[bytes] = []
+    tie.watch(lambda: None, lines.append)
+    assert lines == [b"one", b"two"]
+    parent.sendall(b"ee\n")
+    await reached(lambda: lines[2:] == [b"three"])
+    asyncio.get_running_loop().remove_reader(tie._socket.fileno())
+
+
+@pytest.mark.limit("broker.process.parent.LONGEST_LINE_BYTES")
+async def test_a_line_that_is_too_long_comes_as_far_as_it_may_and_the_next_one_whole(
+    ends: tuple[ParentTie, socket.socket],
+) -> None:
+    tie, parent = ends
+    lines: list[bytes] = []
+    tie.watch(lambda: None, lines.append)
+    longest = b"a" * LONGEST_LINE_BYTES
+    for sent in (longest, longest + b"b", longest * 3):
+        for start in range(0, len(sent), 4000):
+            parent.sendall(sent[start : start + 4000])
+            await asyncio.sleep(0)
+            assert len(tie._line) <= LONGEST_LINE_BYTES
+        parent.sendall(b"\nnext\n")
+        await reached(lambda: lines[-1:] == [b"next"])
+        assert lines == [longest, b"next"]
+        lines.clear()
+    asyncio.get_running_loop().remove_reader(tie._socket.fileno())
+
+
+async def test_a_parent_that_lets_go_still_listens_and_one_that_has_died_does_not(
+    ends: tuple[ParentTie, socket.socket],
+) -> None:
+    tie, parent = ends
+    gone: list[bool] = []
+    tie.watch(lambda: gone.append(tie.has_died), lambda line: None)
+    assert not tie.has_died
+    parent.shutdown(socket.SHUT_WR)
+    await reached(lambda: gone)
+    assert gone == [False]
+    tie.tell("still here")
+    assert parent.recv(100) == b"still here\n"
+    parent.close()
+    assert tie.has_died

@@ -1,0 +1,272 @@
+"""Ways to another node that are cut without a word, over real sockets and over uvloop's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+
+from broker.environment import cut_network
+from broker.environment.cut_network import Cut, CuttableNetwork
+from broker.environment.network import SocketNetwork
+from broker.environment.scheduler import LoopScheduler
+
+BOTH = Cut(incoming=True, outgoing=True)
+OUTGOING = Cut(incoming=False, outgoing=True)
+INCOMING = Cut(incoming=True, outgoing=False)
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return asyncio.run if request.param == "asyncio" else uvloop.run
+
+
+class There(asyncio.Protocol):
+    """The other node: each line is answered, and one comes by itself first."""
+
+    def __init__(self) -> None:
+        self.came = b""
+        self.lost = False
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self.transport = transport  # type: ignore[assignment]
+        self.transport.write(b"welcome\n")  # type: ignore[union-attr]
+
+    def data_received(self, data: bytes) -> None:
+        self.came += data
+        assert self.transport is not None
+        self.transport.write(data.upper())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+
+
+class Here(asyncio.BufferedProtocol):
+    """This node's end."""
+
+    def __init__(self) -> None:
+        self.came = b""
+        self.lost = 0
+        self.transport: asyncio.Transport | None = None
+        self._buffer = bytearray(4)  # so that what was held comes in pieces
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+        self.say(b"hello\n")
+
+    def say(self, data: bytes) -> None:
+        assert self.transport is not None
+        self.transport.write(data)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.came += self._buffer[:nbytes]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost += 1
+
+
+class Between:
+    """Both ends, and the network of this one."""
+
+    async def __aenter__(self) -> Between:
+        loop = asyncio.get_running_loop()
+        self.ends: list[There] = []
+        self.server = await loop.create_server(self._there, "127.0.0.1", 0)
+        self.port = self.server.sockets[0].getsockname()[1]
+        self.network = CuttableNetwork(SocketNetwork(), LoopScheduler())
+        self.here = Here()
+        self.failures: list[OSError] = []
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cut(None)
+        if self.here.transport is not None:
+            self.here.transport.abort()
+        self.server.close()
+        for end in self.ends:
+            await reached(lambda end=end: end.lost)
+
+    def _there(self) -> There:
+        self.ends.append(There())
+        return self.ends[-1]
+
+    def connect(self) -> None:
+        self.network.connect("127.0.0.1", self.port, lambda: self.here, self.failures.append)
+
+    def cut(self, cut: Cut | None) -> None:
+        self.network.cut({} if cut is None else {("127.0.0.1", self.port): cut})
+
+    @property
+    def there(self) -> There:
+        return self.ends[-1]
+
+
+async def reached(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def a_while() -> None:
+    """What comes at once has come."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+GREETED = b"welcome\nHELLO\n"
+
+
+def test_what_is_not_cut_goes_both_ways_and_so_do_ends(run: Run) -> None:
+    async def told() -> None:
+        async with Between() as between:
+            between.cut(None)
+            between.connect()
+            await reached(lambda: between.here.came == GREETED)
+            assert between.there.transport is not None
+            between.there.transport.abort()
+            await reached(lambda: between.here.lost == 1)
+
+    run(told())
+
+
+def test_what_goes_out_is_held_and_arrives_once_the_way_is_whole(run: Run) -> None:
+    async def told() -> None:
+        async with Between() as between:
+            between.connect()
+            await reached(lambda: between.here.came == GREETED)
+            between.cut(OUTGOING)
+            between.here.say(b"one\n")
+            between.here.say(b"two\n")
+            assert between.there.transport is not None
+            between.there.transport.write(b"heard\n")  # the other direction isn't cut
+            await reached(lambda: between.here.came == GREETED + b"heard\n")
+            assert between.there.came == b"hello\n"
+            between.cut(None)
+            await reached(lambda: between.here.came == GREETED + b"heard\nONE\nTWO\n")
+
+    run(told())
+
+
+def test_what_comes_is_left_where_it_is_until_the_way_is_whole(run: Run) -> None:
+    async def told() -> None:
+        async with Between() as between:
+            between.connect()
+            await reached(lambda: between.here.came == GREETED)
+            between.cut(INCOMING)
+            between.here.say(b"one\n")
+            await reached(lambda: between.there.came == b"hello\none\n")  # the other direction isn't cut
+            await a_while()
+            assert between.here.came == GREETED
+            between.cut(None)
+            await reached(lambda: between.here.came == GREETED + b"ONE\n")
+
+    run(told())
+
+
+def test_nobody_hears_of_the_others_end_while_the_way_is_cut(run: Run) -> None:
+    async def told() -> None:
+        async with Between() as between:
+            between.connect()
+            await reached(lambda: between.here.came == GREETED)
+            between.cut(BOTH)
+            assert between.there.transport is not None
+            between.there.transport.abort()
+            await reached(lambda: between.there.lost)
+            between.here.say(b"into the void\n")
+            await a_while()
+            assert between.here.lost == 0
+            between.cut(None)
+            await reached(lambda: between.here.lost == 1)
+
+    run(told())
+
+
+def test_who_gives_up_a_connection_that_is_cut_tells_only_himself(run: Run) -> None:
+    async def told() -> None:
+        async with Between() as between:
+            between.connect()
+            await reached(lambda: between.here.came == GREETED)
+            between.cut(OUTGOING)
+            assert between.here.transport is not None
+            between.here.transport.abort()
+            between.here.transport.abort()
+            await reached(lambda: between.here.lost == 1)
+            assert between.there.transport is not None
+            between.there.transport.write(b"still there?\n")
+            await a_while()
+            assert not between.there.lost
+            assert between.here.came == GREETED
+            between.cut(None)
+            await reached(lambda: between.there.lost)
+            await a_while()
+            assert between.here.lost == 1
+
+    run(told())
+
+
+def test_a_connection_that_is_made_as_the_way_is_cut_stands_and_carries_nothing(run: Run) -> None:
+    async def told() -> None:
+        async with Between() as between:
+            between.connect()
+            between.cut(BOTH)
+            await reached(lambda: between.here.transport is not None)
+            await a_while()
+            assert between.here.came == b""
+            assert between.there.came == b""
+            between.cut(None)
+            await reached(lambda: between.here.came == GREETED)
+
+    run(told())
+
+
+@pytest.mark.parametrize("cut", [INCOMING, OUTGOING, BOTH])
+def test_a_new_connection_comes_to_nothing_until_the_way_is_whole(run: Run, cut: Cut) -> None:
+    async def told() -> None:
+        async with Between() as between:
+            between.cut(cut)
+            between.connect()
+            await a_while()
+            assert between.ends == []
+            assert between.failures == []
+            between.cut(None)
+            await reached(lambda: between.here.came == GREETED)
+
+    run(told())
+
+
+def test_a_new_connection_fails_after_as_long_as_one_that_nobody_answers(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cut_network, "CONNECTION_SETUP_TIMEOUT_S", 0.01)
+
+    async def told() -> None:
+        async with Between() as between:
+            between.cut(BOTH)
+            between.connect()
+            await reached(lambda: between.failures)
+            assert isinstance(between.failures[0], TimeoutError)
+            between.cut(None)
+            await a_while()
+            assert between.ends == []
+
+    run(told())
+
+
+def test_other_places_are_not_cut(run: Run) -> None:
+    async def told() -> None:
+        async with Between() as between:
+            between.network.cut({("127.0.0.1", 1): BOTH})
+            between.connect()
+            await reached(lambda: between.here.came == GREETED)
+
+    run(told())

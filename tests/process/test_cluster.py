@@ -1,0 +1,207 @@
+"""A cluster from Python: several brokers and a controller, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import barnabas
+from protocol.errors import Error
+from protocol.messages.metadata import MetadataRequest
+from tests.process.clusters import QUICK, coordinator_at, create, produced, topics_at
+from tests.support.waiting import process_is_gone, until
+from tests.support.wire import Client
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[barnabas.Cluster]:
+    """For tests that leave it as it was."""
+    with barnabas.Cluster(brokers=3, racks=["a", "b"], config=QUICK) as running:
+        yield running
+
+
+def test_a_started_cluster_has_all_brokers_known_to_each_of_them(cluster: barnabas.Cluster) -> None:
+    assert [node.node_id for node in cluster] == [1, 2, 3]
+    assert len(cluster) == 3
+    assert cluster.bootstrap == ",".join(cluster[node_id].bootstrap for node_id in (1, 2, 3))
+    assert cluster.controller.node_id not in (1, 2, 3)
+    for node in cluster:
+        with Client.of(node.bootstrap) as client:
+            brokers = client.ask(MetadataRequest(topics=[]), 8).brokers
+        assert {each.node_id: (f"{each.host}:{each.port}", each.rack) for each in brokers} == {
+            1: (cluster[1].bootstrap, "a"),
+            2: (cluster[2].bootstrap, "b"),
+            3: (cluster[3].bootstrap, "a"),
+        }
+
+
+def test_leaders_are_told_and_moved_while_clients_produce(cluster: barnabas.Cluster) -> None:
+    create(cluster, "moved")
+    before = cluster.leader_of("moved", 0)
+    assert produced(before, "moved", acks=-1) is Error.NONE
+    wanted = next(node for node in cluster if node is not before)
+    cluster.move_leader("moved", 0, wanted)
+    assert cluster.leader_of("moved", 0) is wanted
+    assert cluster.replicas_of("moved")[0] is wanted
+    assert produced(wanted, "moved", acks=-1) is Error.NONE
+    assert produced(before, "moved") is Error.NOT_LEADER_OR_FOLLOWER
+    cluster.move_leader("moved", 0, before.node_id)
+    assert cluster.leader_of("moved", 0) is before
+
+
+def test_a_broker_without_a_replica_is_given_the_one_to_lead(cluster: barnabas.Cluster) -> None:
+    create(cluster, "given", replicas=1)
+    before = cluster.leader_of("given", 0)
+    assert produced(before, "given") is Error.NONE
+    wanted = next(node for node in cluster if node is not before)
+    cluster.move_leader("given", 0, wanted)
+    assert cluster.leader_of("given", 0) is wanted
+    assert cluster.replicas_of("given") == [wanted]
+    assert cluster.in_sync_replicas_of("given") == [wanted]
+
+
+def test_coordinators_are_those_that_clients_are_told(cluster: barnabas.Cluster) -> None:
+    with pytest.raises(LookupError, match="__transaction_state isn't there"):
+        cluster.coordinator_of(transactional_id="pay")
+    for key_type in (0, 1):
+        until(lambda kind=key_type: coordinator_at(cluster[1], "pay", kind) > 0, "there is a coordinator")
+    cluster.wait_until_in_sync(120)
+    assert cluster.coordinator_of(group="pay").node_id == coordinator_at(cluster[2], "pay", 0)
+    assert cluster.coordinator_of(transactional_id="pay").node_id == coordinator_at(cluster[2], "pay", 1)
+    with pytest.raises(TypeError):
+        cluster.coordinator_of()
+
+
+def test_what_there_is_not_is_told_by_name(cluster: barnabas.Cluster) -> None:
+    with pytest.raises(LookupError, match="no partition nowhere-3"):
+        cluster.leader_of("nowhere", 3)
+    with pytest.raises(KeyError, match="no broker 4"):
+        cluster[4]
+    with pytest.raises(RuntimeError, match="started already"):
+        cluster.start()
+
+
+def test_a_cluster_can_be_of_one_broker_and_stops_twice() -> None:
+    cluster = barnabas.Cluster(brokers=1)
+    assert not cluster.running
+    with cluster:
+        create(cluster, "alone", replicas=1)
+        folder, pids = cluster.data, [cluster.controller.pid, cluster[1].pid]
+        assert produced(cluster[1], "alone", acks=-1) is Error.NONE
+    assert not folder.exists()
+    assert all(process_is_gone(pid) for pid in pids)
+    cluster.stop()
+    with pytest.raises(RuntimeError, match="not started, or has stopped"):
+        _ = cluster.bootstrap
+
+
+def test_a_broker_that_is_killed_comes_back_where_it_was_and_catches_up() -> None:
+    with barnabas.Cluster(brokers=3, config=QUICK) as cluster:
+        create(cluster, "kept")
+        killed = cluster.leader_of("kept", 0)
+        where, folder = killed.bootstrap, killed.data
+        killed.kill()
+        assert not killed.running
+        until(lambda: leads_another(cluster, "kept", killed.node_id), "another broker leads")
+        assert produced(cluster.leader_of("kept", 0), "kept", acks=-1) is Error.NONE
+        with pytest.raises(TimeoutError, match="partitions out of sync: 1, kept-0"):
+            cluster.wait_until_in_sync(0)
+        killed.start()
+        cluster.wait_until_in_sync(120)
+        assert (killed.bootstrap, killed.data) == (where, folder)
+        assert killed in cluster.in_sync_replicas_of("kept")
+
+        leader = cluster.leader_of("kept", 0)
+        leader.stop()  # cleanly: others lead at once, and nobody waits for a session to end
+        assert cluster.leader_of("kept", 0) is not leader
+        leader.start()
+        cluster.wait_until_in_sync(120)
+
+        cluster.controller.kill()
+        assert produced(cluster.leader_of("kept", 0), "kept", acks=-1) is Error.NONE
+        cluster.controller.start()
+        cluster.wait_until_in_sync(120)
+
+
+def leads_another(cluster: barnabas.Cluster, topic: str, node_id: int) -> bool:
+    try:
+        return cluster.leader_of(topic, 0).node_id != node_id
+    except LookupError:
+        return False
+
+
+def test_a_folder_that_is_given_keeps_the_cluster(tmp_path: Path) -> None:
+    for turn in range(2):
+        with barnabas.Cluster(brokers=2, data=tmp_path / "data") as cluster:
+            if turn == 0:
+                create(cluster, "orders", replicas=2)
+            assert topics_at(cluster[2]) == {"orders"}
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {
+        *("controller", "1", "2"),
+        *("controller.log", "1.log", "2.log"),
+    }
+    assert (tmp_path / "data" / "1.log").read_text().count("[KafkaServer id=1] started") == 2
+
+
+async def test_an_asynchronous_block_starts_and_stops_it() -> None:
+    async with barnabas.Cluster(brokers=1) as cluster:
+        assert cluster[1].running
+        pid = cluster[1].pid
+    assert process_is_gone(pid)
+
+
+def test_what_a_cluster_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"listeners, node\.id: a cluster sets that itself"):
+        barnabas.Cluster(config={"node.id": 3, "listeners": "PLAINTEXT://:9092"})
+    with pytest.raises(ValueError, match="one broker or more"):
+        barnabas.Cluster(brokers=0)
+
+
+def test_a_setting_that_kafka_does_not_have_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    cluster = barnabas.Cluster(brokers=2, config={"num.partition": 3})
+    with pytest.raises(barnabas.BrokerError, match=r"did you mean num\.partitions\?"):
+        cluster.start()
+    assert not cluster.running
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broker_that_has_ended_by_itself_is_told_at_the_stop() -> None:
+    cluster = barnabas.Cluster(brokers=1).start()
+    os.kill(cluster[1].pid, signal.SIGKILL)
+    until(lambda: not cluster[1].running, "it has ended")
+    with pytest.raises(barnabas.BrokerError, match="had ended by itself, by SIGKILL"):
+        cluster.stop()
+    assert not cluster.running
+
+
+def test_nothing_is_left_when_the_process_that_made_it_is_killed(tmp_path: Path) -> None:
+    """One broker runs, one is paused, and one had been killed before."""
+    program = """
+import barnabas, sys
+cluster = barnabas.Cluster(brokers=3).start()
+cluster[2].pause()
+cluster[3].kill()
+print(cluster.data, *(node.pid for node in (cluster.controller, *cluster)), flush=True)
+sys.stdin.read()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    folder, *pids = process.stdout.readline().split()
+    assert Path(folder).is_dir()
+    assert not process_is_gone(int(pids[2]))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    for pid in pids:
+        until(lambda each=int(pid): process_is_gone(each), f"{pid} has ended")
+    until(lambda: not Path(folder).exists(), "the folder is gone")

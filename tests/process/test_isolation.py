@@ -1,0 +1,140 @@
+"""Nodes of a cluster that are cut off from others, or held up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import barnabas
+from barnabas.cluster_node import ClusterNode
+from protocol.errors import Error
+from tests.process.clusters import QUICK, create, produced, topics_at
+from tests.support.waiting import until
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[barnabas.Cluster]:
+    """Whole again after each test."""
+    with barnabas.Cluster(brokers=3, config=QUICK) as running:
+        create(running, "t")
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _whole_again(cluster: barnabas.Cluster) -> Iterator[None]:
+    yield
+    for node in (cluster.controller, *cluster):
+        node.resume()
+        node.heal()
+    cluster.wait_until_in_sync(120)
+
+
+def in_sync(cluster: barnabas.Cluster) -> set[int]:
+    return {node.node_id for node in cluster.in_sync_replicas_of("t")}
+
+
+def led_by(cluster: barnabas.Cluster, node_id: int) -> tuple[ClusterNode, ClusterNode, ClusterNode]:
+    """The leader, and two followers."""
+    cluster.move_leader("t", 0, node_id, timeout_s=120)
+    one, other = (node for node in cluster if node.node_id != node_id)
+    return cluster[node_id], one, other
+
+
+def test_a_leader_that_is_cut_off_is_replaced_and_clients_still_reach_it(cluster: barnabas.Cluster) -> None:
+    leader, *_ = led_by(cluster, 2)
+    leader.isolate()
+    until(lambda: cluster.leader_of("t", 0) is not leader, "another broker leads")
+    assert leader.running
+    assert topics_at(leader) == {"t"}
+    assert produced(leader, "t", acks=1) is Error.NONE  # it knows of nothing: such a record is lost later
+    assert produced(cluster.leader_of("t", 0), "t", acks=-1) is Error.NONE
+    leader.heal()
+    cluster.wait_until_in_sync(120)
+    assert in_sync(cluster) == {1, 2, 3}
+    assert produced(leader, "t") is Error.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_follower_that_reaches_the_controller_but_not_its_leader_falls_out_of_sync(
+    cluster: barnabas.Cluster,
+) -> None:
+    leader, cut, other = led_by(cluster, 1)
+    cut.isolate(from_=[leader])
+    assert produced(leader, "t") is Error.NONE  # until then it lacks nothing
+    until(lambda: cut.node_id not in in_sync(cluster), "it is out of sync")
+    assert in_sync(cluster) == {leader.node_id, other.node_id}
+    assert cut.node_id in cluster.controller.ask({"ask": "brokers"})  # and isn't fenced
+    cut.heal(from_=[leader.node_id])
+    cluster.wait_until_in_sync(120)
+
+
+@pytest.mark.parametrize("incoming", [True, False])
+def test_one_direction_is_enough_for_a_follower_to_lose_its_leader(
+    cluster: barnabas.Cluster, incoming: bool
+) -> None:
+    """It asks, and is not answered; or it isn't heard. The connection stands."""
+    leader, cut, _ = led_by(cluster, 1)
+    cut.isolate(from_=[leader], incoming=incoming, outgoing=not incoming)
+    assert produced(leader, "t") is Error.NONE
+    until(lambda: cut.node_id not in in_sync(cluster), "it is out of sync")
+    cut.heal()
+    cluster.wait_until_in_sync(120)
+
+
+def test_a_broker_whose_words_are_lost_is_fenced_and_hears_of_it(cluster: barnabas.Cluster) -> None:
+    """What the controller sends is heard by a broker that the controller doesn't hear, as long as a request of before
+    is answered."""
+    leader, *_ = led_by(cluster, 3)
+    leader.isolate(from_=[cluster.controller], incoming=False)
+    until(lambda: leader.node_id not in cluster.controller.ask({"ask": "brokers"}), "it is fenced")
+    assert cluster.leader_of("t", 0) is not leader
+
+
+def test_a_controller_that_is_cut_off_keeps_nobody_from_producing(cluster: barnabas.Cluster) -> None:
+    leader, *_ = led_by(cluster, 1)
+    cluster.controller.isolate()
+    assert produced(leader, "t", acks=-1) is Error.NONE
+    cluster.controller.heal()
+    cluster.wait_until_in_sync(120)
+
+
+def test_a_node_that_starts_is_cut_off_from_its_first_moment(cluster: barnabas.Cluster) -> None:
+    leader, cut, _ = led_by(cluster, 1)
+    cut.stop()
+    cut.isolate(from_=[leader])
+    cut.start()
+    until(lambda: cut.node_id in cluster.controller.ask({"ask": "brokers"}), "it is unfenced")
+    assert cut.node_id not in in_sync(cluster)
+    cut.heal()
+    cluster.wait_until_in_sync(120)
+
+
+def test_a_node_that_is_cut_off_is_stopped_without_waiting_for_who_cannot_hear(
+    cluster: barnabas.Cluster,
+) -> None:
+    leader, *_ = led_by(cluster, 2)
+    leader.isolate()
+    leader.stop()
+    assert not leader.running
+    leader.heal()
+    leader.start()
+
+
+def test_a_paused_broker_is_fenced_and_goes_on_when_it_is_resumed(cluster: barnabas.Cluster) -> None:
+    leader, *_ = led_by(cluster, 2)
+    leader.pause()
+    assert leader.paused
+    until(lambda: cluster.leader_of("t", 0) is not leader, "another broker leads")
+    assert leader.running
+    leader.isolate()  # which it does once it is resumed
+    leader.heal()
+    leader.resume()
+    cluster.wait_until_in_sync(120)
+    assert not leader.paused
+
+
+def test_nodes_that_there_are_not_cannot_be_cut_off(cluster: barnabas.Cluster) -> None:
+    with pytest.raises(ValueError, match="7 is no other node"):
+        cluster[1].isolate(from_=[7])
+    with pytest.raises(ValueError, match="1 is no other node"):
+        cluster[1].isolate(from_=[1])
