@@ -147,6 +147,11 @@ class Cluster(InBlocks):
         return self._started()[1:]
 
     @property
+    def nodes(self) -> Sequence[ClusterNode]:
+        """The controller and the brokers; none before a start, nor after a stop."""
+        return tuple(self._nodes)
+
+    @property
     def controller(self) -> ClusterNode:
         """The node that decides, and is no broker."""
         return self._started()[0]

@@ -1,8 +1,9 @@
-"""Fixtures for pytest: `kafka_broker`, one broker a session, and `fresh_kafka_broker`, one a test.
+"""Fixtures for pytest: `kafka_broker`, one broker a session, `fresh_kafka_broker`, one a test, and `barnabas_cluster`,
+several brokers and a controller, which are a test's own.
 
-Settings of both come from the ini option `barnabas_config`, lines of `key=value` by Kafka's names,
+Settings of all come from the ini option `barnabas_config`, lines of `key=value` by Kafka's names,
 and from `--barnabas-config key=value` on the command line, which wins. With pytest-xdist each worker
-has a broker of its own. A failed test shows the end of what its broker printed.
+has a broker of its own. A failed test shows the end of what its brokers printed.
 
 pytest imports this file in every run of whoever has barnabas installed: it imports nothing else.
 """
@@ -15,9 +16,12 @@ import pytest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from pluggy import Result
 
     from barnabas.broker import Broker
+    from barnabas.cluster import Cluster
 
 LOG_LINES_SHOWN = 60
 
@@ -63,6 +67,23 @@ def fresh_kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture
+def barnabas_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster of this test alone, of three brokers. An indirect parameter is a dict of `brokers`, `racks` and
+    `config`, as `barnabas.Cluster` takes them, any of which may be missing."""
+    from barnabas.cluster import Cluster
+
+    wanted = _parameter(request)
+    unknown = wanted.keys() - {"brokers", "racks", "config"}
+    if unknown:
+        raise TypeError(
+            f"a parameter of barnabas_cluster has brokers, racks and config, and not {', '.join(unknown)}"
+        )
+    config = {**_settings(request.config), **wanted.get("config", {})}
+    with Cluster(wanted.get("brokers", 3), racks=wanted.get("racks"), config=config) as cluster:
+        yield cluster
+
+
 @pytest.hookimpl(hookwrapper=True)  # not `wrapper`, which a user's older pytest would not know
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Result[pytest.TestReport], None]:
     report = (yield).get_result()
@@ -71,17 +92,27 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Result[pytes
     arguments = getattr(item, "funcargs", {})
     for name in ("kafka_broker", "fresh_kafka_broker"):
         if name in arguments:
-            tail = "\n".join(arguments[name].log.splitlines()[-LOG_LINES_SHOWN:])
-            report.sections.append((f"what {name} printed", tail))
+            report.sections.append((f"what {name} printed", _tail(arguments[name])))
+    if "barnabas_cluster" in arguments:
+        for node in arguments["barnabas_cluster"].nodes:
+            report.sections.append((f"what {node!r} printed", _tail(node)))
+
+
+def _tail(broker: Broker) -> str:
+    return "\n".join(broker.log.splitlines()[-LOG_LINES_SHOWN:])
 
 
 def _broker(request: pytest.FixtureRequest) -> Broker:
     from barnabas.broker import Broker
 
-    more = getattr(request, "param", {})
-    if not isinstance(more, Mapping):
-        raise TypeError(f"a parameter of {request.fixturename} is a dict of settings, and {more!r} is not")
-    return Broker(config={**_settings(request.config), **more})
+    return Broker(config={**_settings(request.config), **_parameter(request)})
+
+
+def _parameter(request: pytest.FixtureRequest) -> Mapping[str, Any]:
+    given = getattr(request, "param", {})
+    if not isinstance(given, Mapping):
+        raise TypeError(f"a parameter of {request.fixturename} is a dict of settings, and {given!r} is not")
+    return given
 
 
 def _settings(config: pytest.Config) -> dict[str, object]:

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from broker.quorum.controller_node import ControllerNode
     from broker.server import Server
 
-    Node = Server | ControllerNode
+    AnyNode = Server | ControllerNode
 
 _SOME = 5  # partitions that are named, where there are many
 
 
-def _partition(node: Node, question: Question, reply: TellAnswer) -> None:
+def _partition(node: AnyNode, question: Question, reply: TellAnswer) -> None:
     """`topic`, `partition` → `leader` (-1: none), `replicas`, `isr`, ids of brokers; whether it `is_moving`."""
     partition = _found(node, question)
     reply(
@@ -49,7 +49,7 @@ def _partition(node: Node, question: Question, reply: TellAnswer) -> None:
     )
 
 
-def _coordinator(node: Node, question: Question, reply: TellAnswer) -> None:
+def _coordinator(node: AnyNode, question: Question, reply: TellAnswer) -> None:
     """`group` or `transactional_id` → `topic`, `partition`: the one whose leader is the coordinator. The topic is made
     where somebody first asks for a coordinator: until then there is none."""
     name, key = (OFFSETS_TOPIC, "group") if "group" in question else (TRANSACTION_TOPIC, "transactional_id")
@@ -59,25 +59,25 @@ def _coordinator(node: Node, question: Question, reply: TellAnswer) -> None:
     reply({"topic": name, "partition": partition_of_key(question[key], len(topic.partitions))})
 
 
-def _brokers(node: Node, question: Question, reply: TellAnswer) -> None:
+def _brokers(node: AnyNode, question: Question, reply: TellAnswer) -> None:
     """→ ids of the brokers that are registered and not fenced."""
     reply(sorted(each for each, broker in node.metadata.image.brokers.items() if not broker.fenced))
 
 
-def _out_of_sync(node: Node, question: Question, reply: TellAnswer) -> None:
+def _out_of_sync(node: AnyNode, question: Question, reply: TellAnswer) -> None:
     """→ how many partitions (`count`) have no leader, or not all of their replicas in sync, and `some` of them."""
     found = [*_lagging(node)]
     reply({"count": len(found), "some": found[:_SOME]})
 
 
-def _lagging(node: Node) -> Iterator[str]:
+def _lagging(node: AnyNode) -> Iterator[str]:
     for name, topic in node.metadata.image.topics.items():
         for index, partition in topic.partitions.items():
             if partition.leader == NO_LEADER or {*partition.isr} != {*partition.replicas}:
                 yield f"{name}-{index}"
 
 
-def _reassign(node: Node, question: Question, reply: TellAnswer) -> None:
+def _reassign(node: AnyNode, question: Question, reply: TellAnswer) -> None:
     """`topic`, `partition`, `replicas`: begin to have the partition on these brokers, the preferred leader first. Of
     the controller."""
     _found(node, question)
@@ -106,7 +106,7 @@ def _reassign(node: Node, question: Question, reply: TellAnswer) -> None:
     )
 
 
-def _elect(node: Node, question: Question, reply: TellAnswer) -> None:
+def _elect(node: AnyNode, question: Question, reply: TellAnswer) -> None:
     """`topic`, `partition`: the preferred leader is to lead, if it doesn't. Of the controller."""
     _found(node, question)
     request = ElectLeadersRequest(
@@ -127,7 +127,7 @@ def _elect(node: Node, question: Question, reply: TellAnswer) -> None:
     )
 
 
-def _found(node: Node, question: Question) -> PartitionImage:
+def _found(node: AnyNode, question: Question) -> PartitionImage:
     topic = node.metadata.image.topics.get(question["topic"])
     partition = None if topic is None else topic.partitions.get(question["partition"])
     if partition is None:
@@ -135,7 +135,7 @@ def _found(node: Node, question: Question) -> PartitionImage:
     return partition
 
 
-def _controller(node: Node) -> Any:
+def _controller(node: AnyNode) -> Any:
     if not node.metadata.is_leader:
         raise QuestionError("this node isn't the controller")
     return node.controller
@@ -153,7 +153,7 @@ def _failed(reply: TellAnswer) -> Callable[[BaseException], None]:
     return lambda error: reply(QuestionError(repr(error)))
 
 
-CLUSTER_QUESTIONS: Mapping[str, Callable[[Node, Question, TellAnswer], None]] = {
+CLUSTER_QUESTIONS: Mapping[str, Callable[[AnyNode, Question, TellAnswer], None]] = {
     "brokers": _brokers,
     "coordinator": _coordinator,
     "elect": _elect,

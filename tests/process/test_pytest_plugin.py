@@ -132,3 +132,40 @@ def test_the_plugin_loads_nothing_that_pytest_has_not_loaded() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert loaded.stdout.strip() == "['barnabas', 'barnabas.pytest_plugin']"
+
+
+def test_a_cluster_is_a_tests_own_and_its_parameter_says_what_it_is(session: pytest.Pytester) -> None:
+    session.makeconftest("")  # nodes that know each other: the real ones
+    session.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize(
+            "barnabas_cluster",
+            [{"brokers": 2, "racks": ["a"], "config": {"num.partitions": 5}}],
+            indirect=True,
+        )
+        def test_cluster(barnabas_cluster):
+            assert [broker.node_id for broker in barnabas_cluster] == [1, 2]
+            assert "started" in barnabas_cluster[2].log
+            barnabas_cluster[2].kill()
+            assert False, "for what is shown then"
+
+        @pytest.mark.parametrize("barnabas_cluster", [{"nodes": 7}], indirect=True)
+        def test_nonsense(barnabas_cluster): pass
+        """
+    )
+    result = session.runpytest_subprocess(*PLUGIN, "-p", "no:randomly")
+    result.assert_outcomes(failed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*has brokers, racks and config, and not nodes*",
+            "*for what is shown then*",
+            "*what <barnabas.Cluster controller 100*> printed*",
+            "*KafkaServer id=100* started*",
+            "*what <barnabas.Cluster broker 1, *> printed*",
+            "*KafkaServer id=1* started*",
+            "*what <barnabas.Cluster broker 2, not running> printed*",
+            "*KafkaServer id=2* started*",
+        ]
+    )
