@@ -162,6 +162,11 @@ class Cluster(InBlocks):
         return ",".join(node.bootstrap for node in self.brokers)
 
     @property
+    def keeps_data(self) -> bool:
+        """Whether its folder stays when it stops."""
+        return self._data is not None
+
+    @property
     def data(self) -> Path:
         """The folder that has those of all nodes."""
         return self._started()[0].data.parent

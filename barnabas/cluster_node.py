@@ -73,14 +73,14 @@ class ClusterNode(Broker):
         log_level: str | None,
         startup_timeout_s: float,
     ) -> None:
-        """`address` is where other nodes connect to it. Of a temporary cluster `temporary_root` has the folders of all
-        nodes, which go with the last of them; the logs of others are beside their folders."""
+        """`address` is where other nodes connect to it. What it prints goes to a file beside its folder. Of a temporary
+        cluster `temporary_root` has the folders of all nodes, which go with the last of them."""
         self.node_id = node_id
         self.address = address
         self._network = network
         self._temporary_root = temporary_root
         self._cluster_id = cluster_id
-        self._log_file = None if temporary_root is not None else folder.with_name(f"{folder.name}.log")
+        self._log_file = folder.with_name(f"{folder.name}.log")
         self._guard: subprocess.Popen[bytes] | None = None
         super().__init__(data=folder, config=config, log_level=log_level, startup_timeout_s=startup_timeout_s)
         network.nodes[node_id] = self

@@ -3,6 +3,7 @@
 The floors have names as common as `storage`, so they live outside of `site-packages`: in a wheel
 under `barnabas/server/`, in a checkout at its root, beside this package. Only a process that is
 going to be the broker puts that folder on its path, first, and it never imports the front again.
+`barnabas cluster` is the front's: it starts others, each of which is one broker.
 """
 
 import os
@@ -17,7 +18,11 @@ def server_folder() -> str:
 
 
 def main() -> None:
-    """Be the broker until it ends; its exit status leaves as SystemExit."""
+    """Be the broker until it ends, or what starts several; the exit status leaves as SystemExit."""
+    if sys.argv[1:2] == ["cluster"]:
+        from barnabas.cluster_command import main as cluster
+
+        sys.exit(cluster(sys.argv[2:]))
     sys.path.insert(0, server_folder())
     import runpy
 

@@ -86,6 +86,7 @@ def barnabas_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.hookimpl(hookwrapper=True)  # not `wrapper`, which a user's older pytest would not know
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Result[pytest.TestReport], None]:
+    """A failed test's report has the end of what its brokers printed."""
     report = (yield).get_result()
     if not report.failed:
         return

@@ -134,7 +134,8 @@ class _PrintVersion(argparse.Action):
 def _parser() -> _Parser:
     parser = _Parser(
         prog="barnabas",
-        description="A Kafka broker on one node, in Kafka's own files.",
+        description="A Kafka broker on one node, in Kafka's own files. `barnabas cluster` starts several, and "
+        "`barnabas format` makes folders as kafka-storage format does; both have a --help of their own.",
         epilog="Settings are Kafka's. From the strongest: -o; --host, --port, --data; the environment "
         "(KAFKA_NUM_PARTITIONS=3 is num.partitions=3); the file; the defaults.",
         allow_abbrev=False,
