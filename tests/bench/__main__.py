@@ -5,7 +5,8 @@ confluent-kafka holds the acknowledgement of a record, and what memory it takes 
 one of each stays up, and every measure is taken of the one and of the other in turn, round for round,
 after a round that warms both up and does not count; who is first in a round is last in the next. Last come
 5,000 partitions, 2,000 topics, and clusters of three brokers, in fewer rounds, since Apache Kafka takes its time over
-them: `--only many-created` or `--only cluster-launch` (or any other of their rows) measures all of these and nothing else.
+them: `--only many-created` or `--only cluster-launch` (or any other of their rows) measures all of these and nothing
+else.
 
 `--beside CHECKOUT` measures the broker of another checkout in turn with this one's: what a change costs or gains.
 """
