@@ -25,10 +25,17 @@ CODECS = {
 
 
 def create_topic(
-    bootstrap: str, topic: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
+    bootstrap: str,
+    topic: str,
+    *,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    config: Mapping[str, str] | None = None,
 ) -> None:
+    """With a `replication_factor` of -1 it is the broker's."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])[topic].result(PATIENCE_S)
+    new = NewTopic(topic, partitions, replication_factor, config=dict(config or {}))
+    admin.create_topics([new])[topic].result(PATIENCE_S)
 
 
 def send(bootstrap: str, topic: str, records: Iterable[Mapping[str, Any]], **config: Any) -> list[Message]:

@@ -12,6 +12,7 @@ from tests.clients.checker.workload import (
     KILL_THE_BROKER,
     PAUSE_A_CLIENT,
     STOP_A_CLIENT,
+    OneBroker,
     Plan,
     Workload,
 )
@@ -34,7 +35,7 @@ def test_neither_do_javas_in_the_second_version_of_transactions(needs_kafka: obj
 
 def check(plan: Plan, folder: Path) -> None:
     with running_server(folder / "server") as server:
-        history = Workload(server, plan).run()
+        history = Workload(OneBroker(server), plan).run()
 
     assert find(history) == {}
     done = [operation for operation in history if operation.outcome is Outcome.OK]

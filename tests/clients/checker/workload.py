@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -31,7 +31,8 @@ STOP_A_CLIENT = "stop a client"
 PAUSE_A_CLIENT = "pause a client"
 """The same within a transaction, before its commit."""
 KILL_THE_BROKER = "kill the broker"
-FAULTS = (KILL_A_CLIENT, CRASH_A_CLIENT, STOP_A_CLIENT, PAUSE_A_CLIENT, KILL_THE_BROKER)
+OF_CLIENTS = (KILL_A_CLIENT, CRASH_A_CLIENT, STOP_A_CLIENT, PAUSE_A_CLIENT)
+FAULTS = (*OF_CLIENTS, KILL_THE_BROKER)
 
 STEPS = 4
 ABORTS = 1 / 32
@@ -47,7 +48,7 @@ class Plan:
 
     operations: transactions of those that write and read.
     clients: how many do so; of them `java_clients` are Java's. One more copies, in a group.
-    faults: of FAULTS; what happens, at even distances.
+    faults: of OF_CLIENTS, or of those of who serves them; what happens, at even distances.
     java: the class path of `CheckerClient`.
     waits: transactions may take longer than they are allowed.
     """
@@ -63,10 +64,36 @@ class Plan:
     waits: bool = False
 
 
-class Workload:
-    def __init__(self, server: Server, plan: Plan, say: Callable[[str], object] = lambda what: None) -> None:
-        self.history: History = []
+class Served(Protocol):
+    """What the clients are served by."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def befall(self, fault: str, chance: random.Random, work: Workload) -> None:
+        """Something of what can happen to it; returns once it is over."""
+
+
+class OneBroker:
+    """A broker alone, which can be killed."""
+
+    def __init__(self, server: Server) -> None:
         self._server = server
+
+    @property
+    def bootstrap(self) -> str:
+        return self._server.bootstrap
+
+    def befall(self, fault: str, chance: random.Random, work: Workload) -> None:
+        assert fault == KILL_THE_BROKER
+        self._server.kill()
+        self._server.start()
+
+
+class Workload:
+    def __init__(self, served: Served, plan: Plan, say: Callable[[str], object] = lambda what: None) -> None:
+        self.history: History = []
+        self._served = served
         self._plan = plan
         self._say = say
         self._name = f"checked-{uuid.uuid4().hex[:8]}"
@@ -85,13 +112,27 @@ class Workload:
 
     @property
     def bootstrap(self) -> str:
-        return self._server.bootstrap
+        return self._served.bootstrap
+
+    @property
+    def keys(self) -> list[tuple[str, int]]:
+        """Topic and partition of each."""
+        return self._keys
+
+    def coordinated(self) -> list[dict[str, str]]:
+        """Who has a coordinator: `group` or `transactional_id`."""
+        ids = [{"transactional_id": f"{self._name}-{index}"} for index in range(self._plan.clients + 1)]
+        return [{"group": self._name}, *ids]
+
+    def go_on(self, operations: int) -> None:
+        """Returns once so many more are done, or nothing is left to do."""
+        self._wait_for(self._done + operations)
 
     def run(self) -> History:
         """What the clients saw, and at the end one that reads everything. AssertionError where that can't be."""
         for topic in sorted({topic for topic, _ in self._keys}):
             partitions = 1 + max(index for name, index in self._keys if name == topic)
-            create_topic(self.bootstrap, topic, partitions=partitions)
+            create_topic(self.bootstrap, topic, partitions=partitions, replication_factor=-1)
         plan = self._plan
         slots = [Slot(index, copies=False, java=index < plan.java_clients) for index in range(plan.clients)]
         slots.append(Slot(plan.clients, copies=True, java=plan.java_clients == plan.clients))
@@ -206,16 +247,15 @@ class Workload:
                 stopped.pop().signal(signal.SIGCONT)
             slot = chance.choice(slots)
             self._say(f"{fault} ({slot.number}) after {self._done} operations")
-            if fault == KILL_THE_BROKER:
-                self._server.kill()
-                self._server.start()
-            elif fault == CRASH_A_CLIENT:
+            if fault == CRASH_A_CLIENT:
                 slot.ends_with = "crash"
-            else:
+            elif fault in OF_CLIENTS:
                 victim = self._struck(slot, fault)
                 if fault != KILL_A_CLIENT:
                     stopped.append(victim)
                     self._drive(slot, superseded=victim)
+            else:
+                self._served.befall(fault, chance, self)
         if stopped:
             self._wait_for(self._plan.operations * len(faults) // (len(faults) + 1) + 1)
         while stopped:

@@ -1,0 +1,150 @@
+"""A cluster of ours that serves the clients, and what befalls its nodes: one at a time, so that two of three remain."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import barnabas
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from barnabas.cluster_node import ClusterNode
+    from tests.clients.checker.workload import Workload
+
+PATIENCE_S = 120.0
+MEANWHILE = 15
+"""Operations that are done while the controller is away, which the others do without."""
+
+SETTINGS = {
+    "broker.session.timeout.ms": 2_000,
+    "broker.heartbeat.interval.ms": 300,
+    "replica.lag.time.max.ms": 2_000,
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+    "transaction.state.log.min.isr": 2,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 100,
+}
+
+
+class CheckedCluster:
+    """`Served`, by three brokers."""
+
+    def __init__(self, cluster: barnabas.Cluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def bootstrap(self) -> str:
+        return self._cluster.bootstrap
+
+    def befall(self, fault: str, chance: random.Random, work: Workload) -> None:
+        """See `Served`. Returns once all replicas are in sync again."""
+        what, whom = CLUSTER_FAULTS[fault]
+        what(self, whom(self, chance, work), work)
+        self._cluster.wait_until_in_sync(PATIENCE_S)
+
+    # --- who ------------------------------------------------------------------------------------------------
+
+    def leader(self, chance: random.Random, work: Workload) -> ClusterNode:
+        return self._cluster.leader_of(*chance.choice(work.keys))
+
+    def coordinator(self, chance: random.Random, work: Workload) -> ClusterNode:
+        return self._cluster.coordinator_of(**chance.choice(work.coordinated()))
+
+    def controller(self, chance: random.Random, work: Workload) -> ClusterNode:
+        return self._cluster.controller
+
+    # --- what -----------------------------------------------------------------------------------------------
+
+    def kill(self, node: ClusterNode, work: Workload) -> None:
+        node.kill()
+        self._until_others_lead(node, work)
+        node.start()
+
+    def stop(self, node: ClusterNode, work: Workload) -> None:
+        node.stop()
+        work.go_on(MEANWHILE)
+        node.start()
+
+    def pause(self, node: ClusterNode, work: Workload) -> None:
+        node.pause()
+        self._until_others_lead(node, work)
+        node.resume()
+
+    def isolate(self, node: ClusterNode, work: Workload) -> None:
+        node.isolate()
+        self._until_others_lead(node, work)
+        node.heal()
+
+    def deafen(self, node: ClusterNode, work: Workload) -> None:
+        node.isolate(incoming=True, outgoing=False)
+        work.go_on(MEANWHILE)
+        node.heal()
+
+    def mute(self, node: ClusterNode, work: Workload) -> None:
+        node.isolate(incoming=False, outgoing=True)
+        self._until_others_lead(node, work)
+        node.heal()
+
+    def move(self, node: ClusterNode, work: Workload) -> None:
+        for topic, partition in work.keys:
+            if self._cluster.leader_of(topic, partition).node_id == node.node_id:
+                others = [each for each in self._cluster if each.node_id != node.node_id]
+                self._cluster.move_leader(topic, partition, others[partition % len(others)])
+
+    def _until_others_lead(self, node: ClusterNode, work: Workload) -> None:
+        """Of a controller nobody takes over: clients go on without one."""
+        if node is self._cluster.controller:
+            work.go_on(MEANWHILE)
+            return
+
+        def others_lead() -> bool:
+            try:
+                return all(self._cluster.leader_of(*key).node_id != node.node_id for key in work.keys)
+            except LookupError:  # nobody leads it for now
+                return False
+
+        until(others_lead, f"others lead what {node} led", PATIENCE_S)
+        work.go_on(MEANWHILE)
+
+    # --- afterwards -----------------------------------------------------------------------------------------
+
+    def differing(self, keys: list[tuple[str, int]]) -> list[str]:
+        """The partitions whose replicas' files aren't equal."""
+        return [
+            f"{topic}-{partition}"
+            for topic, partition in keys
+            if len({_log(node.data / f"{topic}-{partition}") for node in self._cluster}) != 1
+        ]
+
+
+def _log(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+
+Whom = Callable[[CheckedCluster, random.Random, "Workload"], "ClusterNode"]
+What = Callable[[CheckedCluster, "ClusterNode", "Workload"], None]
+
+CLUSTER_FAULTS: dict[str, tuple[What, Whom]] = {
+    "kill a leader": (CheckedCluster.kill, CheckedCluster.leader),
+    "kill a coordinator": (CheckedCluster.kill, CheckedCluster.coordinator),
+    "kill the controller": (CheckedCluster.kill, CheckedCluster.controller),
+    "stop a leader": (CheckedCluster.stop, CheckedCluster.leader),
+    "stop the controller": (CheckedCluster.stop, CheckedCluster.controller),
+    "pause a leader": (CheckedCluster.pause, CheckedCluster.leader),
+    "pause a coordinator": (CheckedCluster.pause, CheckedCluster.coordinator),
+    "pause the controller": (CheckedCluster.pause, CheckedCluster.controller),
+    "isolate a leader": (CheckedCluster.isolate, CheckedCluster.leader),
+    "isolate a coordinator": (CheckedCluster.isolate, CheckedCluster.coordinator),
+    "isolate the controller": (CheckedCluster.isolate, CheckedCluster.controller),
+    "deafen a leader": (CheckedCluster.deafen, CheckedCluster.leader),
+    "mute a leader": (CheckedCluster.mute, CheckedCluster.leader),
+    "move what a leader leads": (CheckedCluster.move, CheckedCluster.leader),
+}
+"""What happens, and to whom."""
