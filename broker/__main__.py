@@ -1,4 +1,4 @@
-"""`python -m broker`: runs one broker until it is told to stop."""
+"""`python -m broker`: runs one broker until it is told to stop. `python -m broker format` makes its folders."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ def main() -> int:
     from broker.process.command_line import parse_command_line
 
     try:
+        if sys.argv[1:2] == ["format"]:
+            from broker.process.format_command import format_command
+
+            return format_command(sys.argv[2:])
         options = parse_command_line(sys.argv[1:], os.environ)
     except UsageError as error:
         from broker.process.log_lines import printable

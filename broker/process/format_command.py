@@ -1,0 +1,292 @@
+"""`barnabas format`: makes log directories those of a node and a cluster, as `kafka-storage format` does.
+
+What it writes is Kafka's: `meta.properties` and `bootstrap.checkpoint` in each directory, and where voters are given
+the first snapshot of the metadata log, with them. Source: `StorageTool.runFormatCommand`, `Formatter`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, NoReturn
+
+from broker.config.assembly import assemble
+from broker.config.broker_config import BrokerConfig
+from broker.config.errors import UsageError
+from broker.config.properties import read_properties
+from broker.config.roles import VOTERS, controls
+from broker.config.settings import Setting
+from broker.controller.initial_voters import voters_of
+from broker.controller.quorum_state import KRAFT_VERSION_OF_VOTERS, Quorum
+from broker.controller.record_serde import encode_metadata_record
+from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION, written_version
+from broker.controller.release_versions import SCRAM_NEEDS, initial_levels, metadata_version_of, release_of
+from broker.controller.scram_arguments import credential
+from broker.controller.snapshot_file import BOOTSTRAP_FILE, SUFFIX, SnapshotId, encode_snapshot
+from broker.disks.node_identity import VERSION
+from broker.environment.chance import Chance
+from broker.environment.threads import only_in_this_thread
+from protocol.messages.metadata_records import FeatureLevelRecord
+from protocol.messages.raft_records import VotersRecord
+from protocol.steps import at_once
+from protocol.wire.primitives import uuid_to_text
+from protocol.wire.schema import Message
+from storage.checkpoints import META_PROPERTIES_FILE, encode_properties, read_meta_properties
+from storage.directory.log_directory import METADATA_TOPIC
+from storage.disk_files import DiskFiles
+from storage.files import Files
+
+KRAFT_VERSION = "kraft.version"
+SALT_BYTES = 16
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (--help lists what there is)", exit_status=2)
+
+
+class Format(NamedTuple):
+    """What is to be written. `voters` None: the voters stand in the configuration, or come later."""
+
+    node_id: int
+    cluster_id: str
+    directories: Sequence[str]
+    metadata_directory: str
+    release: str
+    records: Sequence[Message]
+    voters: VotersRecord | None
+
+
+def format_command(arguments: Sequence[str]) -> int:
+    """The exit status, which is 0. Raises UsageError: nothing is written then, unless a disk failed."""
+    options = _parser().parse_args(arguments)
+    chance = Chance(os.urandom)
+    static = {
+        found.name: Setting(found.value, f"{options.config}:{found.line}")
+        for found in read_properties(options.config)
+    }
+    config = assemble([static], host_name=lambda: "localhost")
+    if "process.roles" not in static:
+        raise UsageError(
+            f"{options.config}: process.roles is missing: formatting is only supported for clusters in KRaft mode"
+        )
+    try:
+        wanted = _wanted(options, config, static, chance)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    files = DiskFiles(only_in_this_thread())
+    try:
+        _write(wanted, files, chance, ignore_formatted=options.ignore_formatted)
+    except OSError as error:
+        raise UsageError(f"{error.filename or 'the disk'}: {error.strerror or error}") from error
+    return 0
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="barnabas format",
+        description="Format the log directories of a node, as kafka-storage format does.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", "-c", metavar="FILE", required=True, help="a server.properties")
+    parser.add_argument("--cluster-id", "-t", metavar="ID", required=True, help="the cluster's id")
+    parser.add_argument(
+        "--add-scram",
+        "-S",
+        metavar="CREDENTIAL",
+        action="append",
+        default=[],
+        help="such as 'SCRAM-SHA-256=[name=alice,password=alice-secret]'; may be given several times",
+    )
+    parser.add_argument(
+        "--ignore-formatted",
+        "-g",
+        action="store_true",
+        help="pass over directories that are formatted already",
+    )
+    parser.add_argument(
+        "--release-version",
+        "-r",
+        metavar="RELEASE",
+        help=f"whose features to begin with (default: {release_of(LATEST_METADATA_VERSION)})",
+    )
+    parser.add_argument(
+        "--feature",
+        "-f",
+        metavar="NAME=LEVEL",
+        action="append",
+        default=[],
+        help="the level of one feature; may be given several times",
+    )
+    quorum = parser.add_mutually_exclusive_group()
+    quorum.add_argument("--standalone", "-s", action="store_true", help="this controller is the only voter")
+    quorum.add_argument(
+        "--no-initial-controllers", "-N", action="store_true", help="the voters are known elsewhere"
+    )
+    quorum.add_argument(
+        "--initial-controllers", "-I", metavar="VOTERS", help="the voters, as id@host:port:directory-id,…"
+    )
+    return parser
+
+
+def _wanted(
+    options: argparse.Namespace, config: BrokerConfig, static: Mapping[str, Setting], chance: Chance
+) -> Format:
+    """Raises ValueError."""
+    is_dynamic = not config.get_list(VOTERS)
+    voters = _voters(options, config, static, chance, is_dynamic=is_dynamic)
+    wished = dict(map(_feature, options.feature))
+    if METADATA_VERSION in wished and options.release_version is not None:
+        raise ValueError(
+            f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity."
+        )
+    kraft_version = wished.pop(KRAFT_VERSION, None)
+    _check_kraft_version(kraft_version, is_dynamic=is_dynamic)
+    metadata_version = wished.pop(METADATA_VERSION, LATEST_METADATA_VERSION)
+    if options.release_version is not None:
+        metadata_version = metadata_version_of(options.release_version)
+    levels = initial_levels(metadata_version, wished)
+    records: list[Message] = [
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()
+    ]
+    if options.add_scram and metadata_version < SCRAM_NEEDS:
+        raise ValueError(f"SCRAM is only supported in {METADATA_VERSION} {release_of(SCRAM_NEEDS)} or later.")
+    records += [credential(each, lambda: chance.token_bytes(SALT_BYTES)) for each in options.add_scram]
+    metadata_directory = config.get_string("metadata.log.dir") or config.log_dirs[0]
+    return Format(
+        config.node_id,
+        options.cluster_id,
+        sorted({*config.log_dirs, metadata_directory}),
+        metadata_directory,
+        release_of(metadata_version),
+        records,
+        voters,
+    )
+
+
+def _voters(
+    options: argparse.Namespace,
+    config: BrokerConfig,
+    static: Mapping[str, Setting],
+    chance: Chance,
+    *,
+    is_dynamic: bool,
+) -> VotersRecord | None:
+    if not is_dynamic and (options.standalone or options.initial_controllers is not None):
+        raise ValueError(
+            f"You cannot specify {VOTERS} and format the node with --initial-controllers or --standalone. If you want "
+            f"to use dynamic quorum, please remove {VOTERS} and specify controller.quorum.bootstrap.servers instead."
+        )
+    is_controller = controls(static)
+    listener_name = config.get_list("controller.listener.names")[0]
+    if options.initial_controllers is not None:
+        return voters_of(options.initial_controllers, listener_name)
+    if options.standalone:
+        if not is_controller:
+            raise ValueError("You can only use --standalone on a controller.")
+        if not config.controller_listeners:
+            raise ValueError("No controller listeners found.")
+        listener = config.controller_listeners[0]
+        assert listener.advertised is not None
+        host, port = listener.advertised
+        host = f"[{host}]" if ":" in host else host
+        return voters_of(f"{config.node_id}@{host}:{port}:{uuid_to_text(chance.uuid())}", listener.name)
+    if is_controller and is_dynamic and not options.no_initial_controllers:
+        raise ValueError(
+            f"Because {VOTERS} is not set on this controller, you must specify one of the following: --standalone, "
+            "--initial-controllers, or --no-initial-controllers."
+        )
+    return None
+
+
+def _check_kraft_version(level: int | None, *, is_dynamic: bool) -> None:
+    if level is None:
+        return
+    if level not in (0, KRAFT_VERSION_OF_VOTERS):
+        raise ValueError(f"No feature:{KRAFT_VERSION} with feature level {level}")
+    if level == 0 and is_dynamic:
+        raise ValueError(
+            f"Cannot set {KRAFT_VERSION} to 0 if {VOTERS} is empty and one of the flags --standalone, "
+            "--initial-controllers, or --no-initial-controllers is used."
+        )
+    if level and not is_dynamic:
+        raise ValueError(
+            f"Cannot set {KRAFT_VERSION} to {level} unless {VOTERS} is empty and one of the flags --standalone, "
+            "--initial-controllers, or --no-initial-controllers is used."
+        )
+
+
+def _feature(argument: str) -> tuple[str, int]:
+    name, equals, level = (part.strip() for part in argument.partition("="))
+    if not equals:
+        raise ValueError(f"Can't parse feature=level string {argument}: equals sign not found.")
+    if not (level.isascii() and level.isdigit() and len(level) <= 5):
+        raise ValueError(f"Can't parse feature=level string {argument}: unable to parse {level} as a short.")
+    return name, int(level)
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+def _write(wanted: Format, files: Files, chance: Chance, *, ignore_formatted: bool) -> None:
+    """Raises UsageError, OSError. `meta.properties` comes last: without it a directory isn't formatted."""
+    empty = [directory for directory in wanted.directories if not _is_formatted(wanted, files, directory)]
+    formatted = [directory for directory in wanted.directories if directory not in empty]
+    if formatted and not ignore_formatted:
+        raise UsageError(
+            f"Log directory {formatted[0]} is already formatted. "
+            "Use --ignore-formatted to ignore this directory and format the others."
+        )
+    if not empty:
+        print("All of the log directories are already formatted.")
+    now_ms = time.time_ns() // 1_000_000
+    values = [
+        encode_metadata_record(record, written_version(type(record), LATEST_METADATA_VERSION))
+        for record in wanted.records
+    ]
+    for directory in empty:
+        holds_metadata = directory == wanted.metadata_directory
+        kind = "data" if not holds_metadata else "metadata"
+        directory_id = uuid_to_text(chance.uuid())
+        if holds_metadata and wanted.voters is not None:
+            kind = "dynamic metadata"
+            own = [each for each in wanted.voters.voters if each.voter_id == wanted.node_id]
+            if own:
+                kind, directory_id = "dynamic metadata voter", uuid_to_text(own[0].voter_directory_id)
+        print(f"Formatting {kind} directory {directory} with {METADATA_VERSION} {wanted.release}.")
+        files.make_directories(directory)
+        files.replace_whole(f"{directory}/{BOOTSTRAP_FILE}", _snapshot(values, Quorum(), now_ms))
+        if holds_metadata and wanted.voters is not None:
+            log = f"{directory}/{METADATA_TOPIC}-0"
+            files.make_directories(log)
+            quorum = Quorum(KRAFT_VERSION_OF_VOTERS, wanted.voters)
+            files.replace_whole(f"{log}/{SnapshotId(0, 0).name}{SUFFIX}", _snapshot([], quorum, now_ms))
+        properties = {
+            "node.id": str(wanted.node_id),
+            "directory.id": directory_id,
+            "version": VERSION,
+            "cluster.id": wanted.cluster_id,
+        }
+        files.replace_whole(f"{directory}/{META_PROPERTIES_FILE}", encode_properties(properties))
+
+
+def _snapshot(values: Sequence[bytes], quorum: Quorum, now_ms: int) -> bytes:
+    # Kafka says when voters were formatted, and that bootstrap.checkpoint contains no log.
+    contained_ms = now_ms if quorum.kraft_version else 0
+    return at_once(
+        encode_snapshot(values, quorum, epoch=0, last_contained_log_timestamp_ms=contained_ms, now_ms=now_ms)
+    )
+
+
+def _is_formatted(wanted: Format, files: Files, directory: str) -> bool:
+    """Raises UsageError where it is somebody else's."""
+    path = f"{directory}/{META_PROPERTIES_FILE}"
+    found = read_meta_properties(files, path)
+    if found is None:
+        return False
+    for name, ours in (("cluster.id", wanted.cluster_id), ("node.id", str(wanted.node_id))):
+        if found.get(name, ours) != ours:
+            raise UsageError(f"Invalid {name} in: {path}. Expected {ours}, but read {found[name]}")
+    return True
