@@ -14,12 +14,16 @@ FILE = os.path.join(os.environ.get("BARNABAS_CONFIG", "/mnt/shared/config"), "se
 
 
 def address() -> tuple[str, int]:
-    """Where the first listener is that is no controller's, as `entrypoint.sh` and the broker find it."""
+    """Where the first listener is that is no controller's, as `entrypoint.sh` and the broker find it; of a node that is
+    nothing else, the controller's."""
+    of_controller = None
     for listeners in said():
         for name, host, port in re.findall(r"(\w+)://([^,]*):(\d+)", listeners):
+            found = ("localhost" if host in ("", "0.0.0.0", "[::]") else host.strip("[]")), int(port)  # noqa: S104
             if name.upper() != "CONTROLLER":
-                return ("localhost" if host in ("", "0.0.0.0", "[::]") else host.strip("[]")), int(port)  # noqa: S104
-    return "localhost", 9092
+                return found
+            of_controller = of_controller or found
+    return of_controller or ("localhost", 9092)
 
 
 def said() -> Iterator[str]:
