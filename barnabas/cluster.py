@@ -266,7 +266,7 @@ class Cluster(InBlocks):
         root.mkdir(parents=True, exist_ok=True)
         temporary_root = root if self._data is None else None
         children: list[Child] = []
-        self._end = weakref.finalize(self, _end_all, children, temporary_root)
+        self._end = weakref.finalize(self, _end_all, children, temporary_root, os.getpid())
         self._nodes = self._layout.nodes(root, temporary_root)
         children += [node.child for node in self._nodes]
 
@@ -324,8 +324,11 @@ def _until(condition: Callable[[], bool], timeout_s: float, missing: Callable[[]
         time.sleep(POLL_S)
 
 
-def _end_all(children: Sequence[Child], temporary_root: Path | None) -> None:
-    """Whatever became of the cluster. Brokers end before the controller, which comes first."""
+def _end_all(children: Sequence[Child], temporary_root: Path | None, maker_pid: int) -> None:
+    """Whatever became of the cluster. Brokers end before the controller, which comes first. A process forked from the
+    one that made it leaves it alone."""
+    if os.getpid() != maker_pid:
+        return
     for child in reversed(children):
         child.end()
     if temporary_root is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import barnabas
+from barnabas.child import QuestionRefusedError
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest
 from tests.process.clusters import QUICK, coordinator_at, create, produced, topics_at
@@ -79,8 +80,18 @@ def test_coordinators_are_those_that_clients_are_told(cluster: barnabas.Cluster)
 
 
 def test_what_there_is_not_is_told_by_name(cluster: barnabas.Cluster) -> None:
+    create(cluster, "told", replicas=1)
+    cluster.move_leader("told", 0, 1)
     with pytest.raises(LookupError, match="no partition nowhere-3"):
         cluster.leader_of("nowhere", 3)
+    with pytest.raises(QuestionRefusedError, match="this node isn't the controller"):
+        cluster[1].ask({"ask": "reassign", "topic": "told", "partition": 0, "replicas": [1]})
+    with pytest.raises(QuestionRefusedError, match="partition: KeyError"):
+        cluster[1].ask({"ask": "partition"})
+    with pytest.raises(TimeoutError, match=r"broker 2.* doesn't lead told-0"):
+        cluster.move_leader("told", 0, 2, timeout_s=0)
+    with pytest.raises(QuestionRefusedError, match="INVALID_REPLICA_ASSIGNMENT"):
+        cluster.controller.ask({"ask": "reassign", "topic": "told", "partition": 0, "replicas": [9]})
     with pytest.raises(KeyError, match="no broker 4"):
         cluster[4]
     with pytest.raises(RuntimeError, match="started already"):
@@ -172,6 +183,37 @@ def test_a_setting_that_kafka_does_not_have_leaves_nothing_behind(
         cluster.start()
     assert not cluster.running
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_forked_process_leaves_the_cluster_alone() -> None:
+    program = """
+import os, sys
+import barnabas
+cluster = barnabas.Cluster(brokers=1).start()
+pid = os.fork()
+if pid == 0:
+    assert not cluster[1].running
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert cluster[1].running
+assert cluster.data.is_dir()
+cluster.wait_until_in_sync()
+cluster.stop()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_process_that_ends_without_a_stop_takes_its_cluster_along() -> None:
+    program = """
+import barnabas
+cluster = barnabas.Cluster(brokers=1).start()
+print(cluster.data, cluster.controller.pid, cluster[1].pid)
+"""
+    run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    folder, *pids = run.stdout.split()
+    assert run.stderr == ""
+    assert all(process_is_gone(int(pid)) for pid in pids)
+    assert not Path(folder).exists()
 
 
 def test_a_broker_that_has_ended_by_itself_is_told_at_the_stop() -> None:
