@@ -126,7 +126,10 @@ class ClusterNode(Broker):
             raise RuntimeError(f"node {self.node_id} doesn't run")
         if self._guard is None:
             self._guard = subprocess.Popen(
-                [*GUARD, str(self.pid)], stdin=subprocess.PIPE, start_new_session=True
+                [*GUARD, str(self.pid)],
+                stdin=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # it may have been killed meanwhile
+                start_new_session=True,
             )
             os.kill(self.pid, signal.SIGSTOP)
 
