@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from broker.handlers import HANDLERS  # noqa: E402
+from broker.handlers import CONTROLLER_HANDLERS, HANDLERS  # noqa: E402
 from coordinator.transaction import states  # noqa: E402
 from protocol.apis import APIS, Api  # noqa: E402
 from protocol.errors import Error  # noqa: E402
@@ -43,6 +43,14 @@ def served_apis() -> str:
     )
 
 
+def controllers_apis() -> str:
+    """The APIs that are served at a controller's listeners."""
+    return table(
+        ["API", "Key", "Served"],
+        [[APIS[key].name, key, versions(APIS[key])] for key in sorted(CONTROLLER_HANDLERS)],
+    )
+
+
 def missing_apis() -> str:
     """The APIs that a Kafka 4.3 broker advertises and this one does not."""
     return table(
@@ -50,7 +58,7 @@ def missing_apis() -> str:
         [
             [api.name, key, versions(api)]
             for key, api in sorted(APIS.items())
-            if key not in HANDLERS and api.advertised
+            if key not in HANDLERS and api.advertised and not api.of_controllers
         ],
     )
 
@@ -95,6 +103,7 @@ def transaction_requests() -> str:
 
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "served APIs": ("docs/apis.md", served_apis),
+    "controllers' APIs": ("docs/apis.md", controllers_apis),
     "missing APIs": ("GAPS.md", missing_apis),
     "transaction moves": ("ARCHITECTURE.md", transaction_moves),
     "transaction requests": ("ARCHITECTURE.md", transaction_requests),
