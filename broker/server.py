@@ -55,11 +55,13 @@ if TYPE_CHECKING:
 
     from broker.controller.partition_terms import OwnSettings
     from broker.controller.quorum_requests import ReplicaProgress
+    from broker.network.context import RequestContext
     from broker.opened import Opened
     from broker.peers.alter_partition_manager import AlterPartitionManager
     from broker.peers.cluster import Cluster
     from broker.quorum.controller_server import ControllerServer
     from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
+    from broker.replicas.replica_selector import RackAwareReplicaSelector
     from broker.replicas.replication import PartitionKey
     from broker.security.authorizer import Authorizer
     from coordinator.ports import BesideSteps
@@ -152,6 +154,7 @@ class Server:
             failed=self.stop_on_failure,
         )
         self.current_leaders = CurrentLeaders(self.partitions, image)
+        self.replica_selector = self._selector_for if config.selects_replicas else None
         self.fetch_sessions = FetchSessions(
             config.get_int("max.incremental.fetch.session.cache.slots"), self.chance.randrange
         )
@@ -236,6 +239,12 @@ class Server:
             listeners=[*self.listeners.values(), *of_controller],
             to_wake=(self.cleaner.look, self.moves.go_on),
         )
+
+    def _selector_for(self, context: RequestContext, rack: str) -> RackAwareReplicaSelector:
+        # Here, so that no start waits for it.
+        from broker.replicas.replica_selector import RackAwareReplicaSelector
+
+        return RackAwareReplicaSelector(self.metadata.image, context.listener_name, self.rack, rack)
 
     def own_settings(self) -> OwnSettings:
         """What counts where neither a topic nor the cluster says anything."""

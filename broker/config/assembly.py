@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from broker.config.broker_config import BrokerConfig
+from broker.config.broker_config import RACK_AWARE_SELECTOR, BrokerConfig
 from broker.config.broker_definitions import (
     BROKER_ROWS,
     INTERNAL_BROKER_ROWS,
@@ -193,7 +193,11 @@ def _check_values(static: Layer, warnings: list[str], joins: bool) -> None:
                 f"{setting.origin}: {name}={value} is taken as 1: on one node {AT_MOST_ONE[name]}"
             )
             static[name] = Setting("1", setting.origin)
-        if definition.type is ConfigType.CLASS and value and value != definition.default:
+        is_class = definition.type is ConfigType.CLASS and value not in (
+            RACK_AWARE_SELECTOR,
+            definition.default,
+        )
+        if is_class and value:
             warnings.append(f"{setting.origin}: {name} names a Java class, which isn't loaded: ignored")
         if name == "process.roles" and value == ("broker",) and not joins:
             warnings.append(

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from broker.config.listeners import ListenerConfig
 
 
+REPLICA_SELECTOR = "replica.selector.class"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
 class BrokerConfig:
     """Every setting of this broker, by Kafka's names.
 
@@ -128,6 +132,11 @@ class BrokerConfig:
     def is_only_controller(self) -> bool:
         """Whether the node is no broker."""
         return is_only_controller(self.static)
+
+    @property
+    def selects_replicas(self) -> bool:
+        """Whether consumers are sent to a replica in their rack."""
+        return self.get_string(REPLICA_SELECTOR) == RACK_AWARE_SELECTOR
 
     @property
     def log_dirs(self) -> tuple[str, ...]:

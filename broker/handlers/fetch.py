@@ -5,7 +5,8 @@ fetched epoch and the diverging epoch (KIP-595); v13: topic ids (KIP-516); v15: 
 current leader in answers (KIP-951); v17: the replica's directory; v18: the replica's high watermark.
 
 A follower takes what isn't committed yet, and by what it asks for its leader knows what it has. A consumer may read
-from any replica since v11; preferred read replicas, snapshots and tiered storage have nothing to say here.
+from any replica since v11, and is sent to the one in its rack where `replica.selector.class` says so; snapshots and
+tiered storage have nothing to say here.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.fetch_sessions import FetchSessions
     from broker.replicas.partitions import Partitions
+    from broker.replicas.replica_selector import RackAwareReplicaSelector
     from broker.security.authorizer import Authorizer
 
 
@@ -59,6 +61,7 @@ def handle(
     clock: Clock,
     scheduler: Scheduler,
     turns: Turns,
+    replica_selector: Callable[[RequestContext, str], RackAwareReplicaSelector] | None,
     context: RequestContext,
     request: FetchRequest,
 ) -> FetchResponse | Later[FetchResponse]:
@@ -75,6 +78,7 @@ def handle(
         clock,
         scheduler,
         turns,
+        replica_selector,
         context,
         request,
     )
@@ -110,6 +114,7 @@ def _fetch(
     clock: Clock,
     scheduler: Scheduler,
     turns: Turns,
+    replica_selector: Callable[[RequestContext, str], RackAwareReplicaSelector] | None,
     context: RequestContext,
     request: FetchRequest,
     plan: FetchPlan,
@@ -127,6 +132,7 @@ def _fetch(
         min_bytes=request.min_bytes,
         max_bytes=_max_bytes(fetch_max_bytes, quotas, context, request),
         read_committed=request.isolation_level == READ_COMMITTED,
+        selector=replica_selector(context, request.rack_id) if replica_selector and request.rack_id else None,
     )
     answers = FetchAnswers(fetch_sessions, quotas, current_leaders, clock)
     if parameters.from_follower:

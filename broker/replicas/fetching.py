@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker.replicas.fetch_targets import FetchTarget
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
+    from broker.replicas.replica_selector import RackAwareReplicaSelector
     from storage.file_range import FileRange
 
 Results = list[tuple["FetchTarget", PartitionData]]
@@ -47,6 +48,7 @@ class FetchParameters:
         "read_committed",
         "replica_epoch",
         "replica_id",
+        "selector",
     )
 
     def __init__(
@@ -59,7 +61,9 @@ class FetchParameters:
         min_bytes: int,
         max_bytes: int,
         read_committed: bool,
+        selector: RackAwareReplicaSelector | None = None,
     ) -> None:
+        """`selector`: who may be a better one to read from, where the consumer says its rack."""
         self.by_id = api_version >= 13
         self.replica_id = replica_id
         self.replica_epoch = replica_epoch
@@ -72,6 +76,7 @@ class FetchParameters:
         self.min_bytes = min(min_bytes, max_bytes)
         self.max_bytes = max_bytes
         self.read_committed = read_committed
+        self.selector = selector
 
     def bound(self, partition: Partition) -> int:
         """The offset below which may be read: a follower takes what isn't committed yet."""
@@ -240,6 +245,20 @@ class Reading:
                 raise KafkaError(Error.UNKNOWN_LEADER_EPOCH if knows_epoch else Error.NOT_LEADER_OR_FOLLOWER)
         log = partition.log
         offset = target.fetch_offset
+        if parameters.selector is not None:
+            preferred = parameters.selector.select(partition, offset)
+            if preferred >= 0:
+                self.must_answer = True
+                return PartitionData.of(
+                    partition_index=target.index,
+                    high_watermark=log.high_watermark,
+                    last_stable_offset=log.last_stable_offset,
+                    log_start_offset=log.log_start_offset,
+                    diverging_epoch=None,
+                    aborted_transactions=None,
+                    preferred_read_replica=preferred,
+                    records=b"",
+                )
         diverging = None
         if target.last_fetched_epoch >= 0:
             diverging = _diverging_epoch(partition, target.last_fetched_epoch, offset)
