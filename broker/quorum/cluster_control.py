@@ -15,8 +15,14 @@ from broker.controller.broker_heartbeats import BrokerHeartbeats
 from broker.controller.broker_registration import RegistrationTerms, register
 from broker.controller.leader_elections import balanced_leaders, unclean_leaders
 from broker.controller.partition_updates import leader_and_isr_updates
-from broker.controller.registration import BrokerIncarnation
+from broker.controller.registration import (
+    FENCED,
+    IN_CONTROLLED_SHUTDOWN,
+    UNFENCED,
+    BrokerIncarnation,
+)
 from protocol.errors import KafkaError
+from protocol.messages import metadata_records as records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -186,9 +192,27 @@ class ClusterControl:
     def _replay(self, written: Sequence[Message], base_offset: int) -> None:
         for offset, record in enumerate(written, base_offset):
             self._heartbeats.replay(record, offset)
+            _log(record)
 
     def _updates(self) -> LeaderAndIsrUpdates:
         return partial(leader_and_isr_updates, own=self._own_settings())
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)
+
+
+def _log(record: Message) -> None:
+    """What becomes of brokers: whoever reads the controller's log looks for that first."""
+    if isinstance(record, records.RegisterBrokerRecord):
+        log.info("broker %d registers, with epoch %d", record.broker_id, record.broker_epoch)
+    elif isinstance(record, records.UnregisterBrokerRecord):
+        log.info("broker %d is unregistered", record.broker_id)
+    elif isinstance(record, records.BrokerRegistrationChangeRecord):
+        if record.fenced == FENCED:
+            log.info("broker %d is fenced", record.broker_id)
+        elif record.fenced == UNFENCED:
+            log.info("broker %d is unfenced", record.broker_id)
+        if record.in_controlled_shutdown == IN_CONTROLLED_SHUTDOWN:
+            log.info("broker %d is about to stop", record.broker_id)
+        if record.log_dirs:
+            log.info("broker %d has lost a log directory", record.broker_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,10 @@ async def test_it_lists_what_it_serves(tmp_path: Path) -> None:
         assert listed == {(api.key, api.min_version, api.max_version) for api in apis}
 
 
-async def test_a_broker_registers_runs_is_silent_and_fenced(tmp_path: Path) -> None:
+async def test_a_broker_registers_runs_is_silent_and_fenced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "barnabas.controller")
     async with controller(tmp_path) as node:
         broker = PlayedBroker(node, 2)
         assert (await broker.register(cluster_id="another")).error_code == Error.INCONSISTENT_CLUSTER_ID
@@ -91,6 +95,11 @@ async def test_a_broker_registers_runs_is_silent_and_fenced(tmp_path: Path) -> N
         assert (await again.register()).error_code == Error.DUPLICATE_BROKER_REGISTRATION
         pass_ms(node, 9)
         await until(lambda: node.metadata.image.brokers[2].fenced)
+        assert [each.getMessage() for each in caplog.records if each.name == "barnabas.controller"] == [
+            f"broker 2 registers, with epoch {epoch}",
+            "broker 2 is unfenced",
+            "broker 2 is fenced",
+        ]
         assert (await again.register()).error_code == 0
         assert (await broker.beat()).error_code == Error.STALE_BROKER_EPOCH
 
