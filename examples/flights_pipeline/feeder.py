@@ -14,9 +14,10 @@ WARNING = 4  # as syslog counts
 
 
 def create_topics(bootstrap: str, names: Iterable[str], partitions: int) -> None:
+    """With as many replicas as the brokers think fit."""
     # Closed right after an answer it may tell, as information, of an event that nobody was there to take.
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": WARNING})
-    asked = admin.create_topics([NewTopic(name, partitions, 1) for name in names])
+    asked = admin.create_topics([NewTopic(name, partitions, -1) for name in names])
     for answer in asked.values():
         answer.result(PATIENCE_S)
 

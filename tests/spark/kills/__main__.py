@@ -17,10 +17,11 @@ from pathlib import Path
 import barnabas
 from examples.flights_pipeline import data, feeder
 from tests.spark.kills import outputs, plan
+from tests.spark.kills.cluster import OneOfThree
 from tests.spark.kills.outputs import PARTITIONS, Outputs, difference
-from tests.spark.kills.supervisor import ROOT, Run, Supervisor
+from tests.spark.kills.supervisor import ROOT, Killed, Run, Supervisor
 from tests.support.apache_kafka import why_unavailable
-from tests.support.kafka_server import KafkaServer, Server
+from tests.support.kafka_server import KafkaServer
 
 PREFIX = "flights"
 SINKS = {"exactly-once": ("barnabas.spark", []), "at-least-once": ("Spark's own", ["--at-least-once"])}
@@ -121,12 +122,16 @@ def _audit(bootstrap: str) -> bool:
 
 
 @contextlib.contextmanager
-def _server(broker: str, folder: Path) -> Iterator[Server]:
-    make: Callable[[], contextlib.AbstractContextManager[Server]] = (
-        (lambda: KafkaServer(folder)) if broker == "kafka" else barnabas.Broker
-    )
-    with make() as server:
+def _server(broker: str, folder: Path) -> Iterator[Killed]:
+    with MAKE[broker](folder) as server:
         yield server
+
+
+MAKE: dict[str, Callable[[Path], contextlib.AbstractContextManager[Killed]]] = {
+    "barnabas": lambda folder: barnabas.Broker(),
+    "cluster": lambda folder: OneOfThree(),
+    "kafka": KafkaServer,
+}
 
 
 def _options() -> argparse.Namespace:
@@ -135,7 +140,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=15, help="of each: worker, driver, broker (%(default)s)")
     parser.add_argument("--every", type=int, default=1, help="take only every so many flights")
     parser.add_argument("--max-offsets", type=int, default=5_000, help="in a micro-batch (%(default)s)")
-    parser.add_argument("--brokers", nargs="+", choices=("barnabas", "kafka"), default=["barnabas", "kafka"])
+    parser.add_argument("--brokers", nargs="+", choices=list(MAKE), default=["barnabas", "kafka"])
     parser.add_argument("--sinks", nargs="+", choices=list(SINKS), default=list(SINKS))
     return parser.parse_args()
 

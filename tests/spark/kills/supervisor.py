@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
 from tests.spark.kills.plan import Kill
-from tests.support.kafka_server import Server
 
 ROOT = Path(__file__).parents[3]
 STALLED_S = 600.0
@@ -46,12 +46,21 @@ class Run:
         return sum(self.batches.values())
 
 
+class Killed(Protocol):
+    """Where the topics are, and what is killed there."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    def kill(self) -> None: ...
+    def start(self) -> object: ...
+
+
 class Supervisor:
     """arguments: of `examples.flights_pipeline.job`, behind the bootstrap address and the folder."""
 
     def __init__(
         self,
-        server: Server,
+        server: Killed,
         folder: Path,
         arguments: Sequence[str],
         say: Callable[[str], None] = lambda what: None,
