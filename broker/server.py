@@ -45,6 +45,7 @@ from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
 from broker.replicas.partition import Partition
 from broker.replicas.partitions import Partitions
+from broker.replicas.replica_selector import selector_maker
 from broker.replicas.replication import Replication
 from broker.security.authorizer import AllowEverything
 from coordinator.transaction.producer_ids import ProducerIds
@@ -55,13 +56,12 @@ if TYPE_CHECKING:
 
     from broker.controller.partition_terms import OwnSettings
     from broker.controller.quorum_requests import ReplicaProgress
-    from broker.network.context import RequestContext
     from broker.opened import Opened
     from broker.peers.alter_partition_manager import AlterPartitionManager
     from broker.peers.cluster import Cluster
+    from broker.peers.leaving import Leaving
     from broker.quorum.controller_server import ControllerServer
     from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
-    from broker.replicas.replica_selector import RackAwareReplicaSelector
     from broker.replicas.replication import PartitionKey
     from broker.security.authorizer import Authorizer
     from coordinator.ports import BesideSteps
@@ -117,7 +117,7 @@ class Server:
         self.metadata.carry_out = self._carry_out
         self.controller = Controller(self.metadata)
         self.cluster: Cluster = opened.joined or OwnCluster(
-            self.controller, opened.incarnation, self.scheduler, self.own_settings
+            self.controller, opened.incarnation, self.scheduler, self.own_settings, self._leaving(opened)
         )
         self.log_dirs = opened.log_dirs
         self.placement = opened.placement
@@ -128,6 +128,17 @@ class Server:
             self.chance.uuid,
             self.cluster.create_automatically,
         )
+
+    def _leaving(self, opened: Opened) -> Leaving | None:
+        if not [*opened.controller_endpoints]:
+            return None
+        # Here, so that no start of a node that controls itself alone waits for it.
+        from broker.peers.leaving import Leaving
+
+        return Leaving(opened, self.controller, self.own_settings, self._others_know)
+
+    def _others_know(self) -> bool:
+        return self.controller_server is None or self.controller_server.cluster_control.others_know()
 
     def _make_partitions(self, opened: Opened) -> None:
         """Partitions and their disks."""
@@ -154,7 +165,7 @@ class Server:
             failed=self.stop_on_failure,
         )
         self.current_leaders = CurrentLeaders(self.partitions, image)
-        self.replica_selector = self._selector_for if config.selects_replicas else None
+        self.replica_selector = selector_maker(config, image)
         self.fetch_sessions = FetchSessions(
             config.get_int("max.incremental.fetch.session.cache.slots"), self.chance.randrange
         )
@@ -239,12 +250,6 @@ class Server:
             listeners=[*self.listeners.values(), *of_controller],
             to_wake=(self.cleaner.look, self.moves.go_on),
         )
-
-    def _selector_for(self, context: RequestContext, rack: str) -> RackAwareReplicaSelector:
-        # Here, so that no start waits for it.
-        from broker.replicas.replica_selector import RackAwareReplicaSelector
-
-        return RackAwareReplicaSelector(self.metadata.image, context.listener_name, self.rack, rack)
 
     def own_settings(self) -> OwnSettings:
         """What counts where neither a topic nor the cluster says anything."""

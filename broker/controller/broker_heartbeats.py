@@ -59,6 +59,8 @@ class BrokerHeartbeats:
         self._brokers: dict[int, _Known] = {}
         self._contacts: OrderedDict[int, int] = OrderedDict()
         """Broker id → when it was heard, the longest ago first: they all last as long, and so end in this order."""
+        self._ended: tuple[int, int] | None = None
+        """The broker whose session ended last, and when it was heard."""
         self._active: list[tuple[int, int]] = []
         """(metadata offset, broker id) of the active brokers, the lowest first."""
 
@@ -180,8 +182,19 @@ class BrokerHeartbeats:
             if not self._has_ended(contact_ms, now_ms):
                 break
             del self._contacts[broker_id]
+            self._ended = broker_id, contact_ms
             return BrokerIncarnation(broker_id, self._brokers[broker_id].broker_epoch)
         return None
+
+    def session_has_not_ended(self) -> None:
+        """What was to follow from `end_one_session` couldn't be written: the broker is told again. (Kafka's controller
+        resigns then, and whoever is the next one begins with sessions for all.)"""
+        if self._ended is None:
+            return
+        (broker_id, contact_ms), self._ended = self._ended, None
+        if broker_id in self._brokers and broker_id not in self._contacts:
+            self._contacts[broker_id] = contact_ms
+            self._contacts.move_to_end(broker_id, last=False)
 
     def _has_ended(self, contact_ms: int, now_ms: int) -> bool:
         return now_ms - contact_ms > self._session_timeout_ms
@@ -203,8 +216,11 @@ class BrokerHeartbeats:
 
     def others_have_passed(self, broker_id: int) -> bool:
         """Whether every active broker knows of the controlled shutdown of this one."""
-        lowest = self._active[0][0] if self._active else _NOBODY_ACTIVE
-        return self._known(broker_id).shutdown_offset <= lowest
+        return self._known(broker_id).shutdown_offset <= self.lowest_offset()
+
+    def lowest_offset(self) -> int:
+        """That every active broker knows; one in controlled shutdown is none of them."""
+        return self._active[0][0] if self._active else _NOBODY_ACTIVE
 
     def _known(self, broker_id: int) -> _Known:
         known = self._brokers.get(broker_id)

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 from broker.controller.broker_change import BrokerChange, LeaderAndIsrUpdates
 from broker.controller.broker_heartbeats import BrokerHeartbeats
 from broker.controller.broker_registration import RegistrationTerms, register
+from broker.controller.controller_result import ControllerResult
 from broker.controller.registration import BrokerIncarnation, begin_controlled_shutdown, fence, unfence
-from protocol.steps import at_once
+from protocol.steps import Steps, at_once
 
 if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
+    from protocol.errors import KafkaError
     from protocol.messages.broker_lifecycle import BrokerRegistrationRequest
 
 REGISTRATION_VERSION = 4
@@ -46,12 +49,20 @@ def begin_run(
     return BrokerIncarnation(request.broker_id, epoch)
 
 
+def leaving(
+    image: ClusterImage, broker: BrokerIncarnation, updates: LeaderAndIsrUpdates
+) -> Steps[ControllerResult[KafkaError | None]]:
+    """A controlled shutdown begins: others lead what it led, where there are others."""
+    decided = [begin_controlled_shutdown(*broker)]
+    decided += yield from updates(image, BrokerChange(removed=broker.node_id))
+    return ControllerResult(decided, lambda error: error, may_split=True)
+
+
 def end_run(metadata: MetadataLog, broker: BrokerIncarnation, updates: LeaderAndIsrUpdates) -> None:
-    """A controlled shutdown: others lead what it led, where there are others."""
-    change = BrokerChange(removed=broker.node_id)
-    metadata.append(
-        [begin_controlled_shutdown(*broker), *at_once(updates(metadata.written, change))], may_split=True
-    )
+    """A controlled shutdown, as far as it hasn't begun, to its end."""
+    registered = metadata.written.brokers.get(broker.node_id)
+    if registered is None or not registered.in_controlled_shutdown:
+        metadata.append(at_once(leaving(metadata.written, broker, updates)).records, may_split=True)
     metadata.append([fence(*broker)])
 
 

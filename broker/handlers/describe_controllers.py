@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker.handlers.describe_cluster import BROKERS, CONTROLLERS
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from broker.security.denials import cluster_refusal
 from protocol.errors import Error
 from protocol.messages.metadata import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
@@ -30,6 +31,11 @@ def handle(
             endpoint_type=CONTROLLERS,
             error_code=Error.MISMATCHED_ENDPOINT_TYPE,
             error_message="This endpoint is of type CONTROLLER, and one of type BROKER was wanted",
+        )
+    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+    if refusal is not None:
+        return DescribeClusterResponse(
+            endpoint_type=CONTROLLERS, error_code=refusal.error, error_message=refusal.message
         )
     if asked != CONTROLLERS:
         return DescribeClusterResponse(

@@ -1,6 +1,6 @@
 """UnregisterBroker (64), version 0 (KIP-500): the cluster forgets a broker.
 
-Conscious difference: this node doesn't unregister itself, which would leave a cluster without a broker:
+Conscious difference: the controller's own broker isn't unregistered, which would leave a cluster of one without any:
 INVALID_REQUEST.
 """
 
@@ -41,7 +41,9 @@ def handle(
 
     def decide(image: ClusterImage) -> Steps[ControllerResult[KafkaError | None]]:
         if broker_id == node_id:
-            raise KafkaError(Error.INVALID_REQUEST, "The only broker can't unregister itself")
+            raise KafkaError(
+                Error.INVALID_REQUEST, "The broker in the controller's own process can't be unregistered"
+            )
         return unregister(image, broker_id, partial(updates_of_unregistered, own=own_settings()))
 
     def reply(failure: KafkaError | None) -> None:

@@ -51,6 +51,10 @@ class RequestContext:
         """The address that it came from."""
         return self.connection.peer_host
 
+    def mute(self, throttle_ms: int) -> None:
+        """Its sender is throttled for so long (KIP-219)."""
+        self.connection.mute(throttle_ms)
+
     @property
     def listener_name(self) -> str:
         return self.connection.listener.name

@@ -200,7 +200,7 @@ class Dispatcher:
         self, sender: Sender, data: memoryview, admitted: Container[int]
     ) -> Answer | PendingAnswer:
         """As `serve`, of a client that is connected elsewhere: `data` is its request from the header on, of an API that
-        is `admitted`. Raises as `serve`; nothing is charged to the client's quotas twice."""
+        is `admitted`. Raises as `serve`. The client is told for how long it is throttled, by who handed it on."""
         size = len(data)
         header = decode_request_header(data, 0, size)
         if header.api_key not in admitted:

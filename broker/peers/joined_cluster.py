@@ -6,8 +6,7 @@ Source: `BrokerServer.startup`, `shutdown`; KIP-631.
 from __future__ import annotations
 
 from functools import cached_property, partial
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.controller.assigned_directories import directory_of
 from broker.controller.observer import Observer, ObserverIdentity
@@ -15,21 +14,17 @@ from broker.controller.record_versions import CORDONED_SINCE, METADATA_VERSION
 from broker.controller.registration import BrokerIncarnation
 from broker.fault_handler import Milestone
 from broker.peers.assignments_manager import Assignment, AssignmentsManager
-from broker.peers.broker_channels import BrokerChannels
 from broker.peers.controller_channel import ControllerChannel
 from broker.peers.forwarding import Forwarding
 from broker.peers.lifecycle import BrokerLifecycle, Listening
-from broker.peers.marker_channels import MarkerChannels
 from broker.peers.metadata_fetcher import MetadataFetcher
+from broker.peers.other_brokers import OtherBrokers, software_version
 from broker.peers.peer import PeerSettings
 from broker.peers.producer_id_requests import ProducerIdRequests
-from broker.peers.replica_fetchers import ReplicaFetchers
 from broker.peers.told_losses import ToldLosses
 from broker.peers.topic_creation_requests import TopicCreationRequests
-from broker.peers.transaction_channels import TransactionChannels
 from broker.process.start_error import StartError
 from broker.registration_request import registration_request
-from broker.replicas.replica_fetcher import FetchSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -66,11 +61,10 @@ class JoinedCluster:
         self._environment = environment
         self._image = metadata.image
         self._node_id = config.node_id
-        self._software_version = _software_version()
-        self._listener_name = config.inter_broker_listener
+        self._software_version = software_version()
+        self._others = OtherBrokers(config, environment, self._image, faults)
         self._registration_timeout_ms = config.get_int("initial.broker.registration.timeout.ms")
         self._log_dir_failure_timeout_ms = config.get_int("log.dir.failure.timeout.ms")
-        self._fetch_settings = FetchSettings.of(config)
         self._faults = faults
         self._to_stop: list[Callable[[], None]] = []
         self._is_registered = Milestone(faults)
@@ -181,41 +175,16 @@ class JoinedCluster:
     # --- with other brokers ---------------------------------------------------------------------------------
 
     def markers(self, own: Markers) -> Markers:
-        channels = MarkerChannels(self._node_id, self._image, own, self._channels("txn-marker-sender"))
-        self._to_stop.append(channels.stop)
-        return channels
+        """See `Cluster`."""
+        return self._others.markers(own)
 
     def coordinators(self, partition_of: Callable[[str], int]) -> AskElsewhere:
-        channels = TransactionChannels(
-            self._node_id, self._image, partition_of, self._channels("add-partitions-manager")
-        )
-        self._to_stop.append(channels.stop)
-        return channels.ask
+        """See `Cluster`."""
+        return self._others.coordinators(partition_of)
 
     def following(self, partitions: Partitions) -> Callable[[TopicChanges], None]:
         """See `Cluster`."""
-        fetchers = ReplicaFetchers(
-            self.incarnation,
-            self._image,
-            partitions,
-            listener_name=self._listener_name,
-            software_version=self._software_version,
-            environment=self._environment,
-            settings=self._fetch_settings,
-            failed=self._faults.stop_on_failure,
-        )
-        self._to_stop.append(fetchers.stop)
-        return fetchers.follow
-
-    def _channels(self, purpose: str) -> Callable[..., BrokerChannels[Any]]:
-        return partial(
-            BrokerChannels,
-            self._image,
-            self._listener_name,
-            PeerSettings(f"broker-{self._node_id}-{purpose}", self._software_version),
-            self._environment.network,
-            self._environment.scheduler,
-        )
+        return self._others.following(self.incarnation, partitions)
 
     # --- coming and going -----------------------------------------------------------------------------------
 
@@ -249,6 +218,7 @@ class JoinedCluster:
         """Nothing more is asked."""
         self._lifecycle.stop()
         self._fetcher.stop()
+        self._others.stop()
         for stop in self._to_stop:
             stop()
 
@@ -265,11 +235,3 @@ class JoinedCluster:
             f"(initial.broker.registration.timeout.ms): {reason}"
         )
         self._is_registered.reached()
-
-
-def _software_version() -> str:
-    """Of what is installed: others count by it who asks them (KIP-511)."""
-    try:
-        return version("barnabas")
-    except PackageNotFoundError:
-        return "unknown"

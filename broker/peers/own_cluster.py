@@ -1,4 +1,4 @@
-"""A cluster of one node, which controls it."""
+"""The cluster of a node that controls it: itself alone, or with others where they may come."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ if TYPE_CHECKING:
     from broker.controller.own_assignments import AnsweredLater
     from broker.controller.partition_terms import OwnSettings
     from broker.controller.registration import BrokerIncarnation
+    from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
     from broker.environment.scheduler import Scheduler
     from broker.peers.controller_channel import ToController
+    from broker.peers.leaving import Leaving
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
     from protocol.errors import KafkaError
 
 
 class OwnCluster:
-    """A `Cluster` without anybody else."""
+    """A `Cluster` of which this process is the controller."""
 
     forwarding = None
     create_automatically = None
@@ -37,7 +39,11 @@ class OwnCluster:
         broker: BrokerIncarnation,
         scheduler: Scheduler,
         settings: Callable[[], OwnSettings],
+        leaving: Leaving | None = None,
     ) -> None:
+        """`leaving`: where there may be others."""
+        self._others = None if leaving is None else leaving.others
+        self._leaving = leaving
         self._controller = controller
         self._scheduler = scheduler
         self._settings = settings
@@ -63,16 +69,25 @@ class OwnCluster:
         return OwnController(self._controller, self._scheduler, self._settings)
 
     def markers(self, own: Markers) -> Markers:
-        return own
+        """See `Cluster`."""
+        return own if self._others is None else self._others.markers(own)
 
-    def coordinators(self, partition_of: Callable[[str], int]) -> None:
-        return None
+    def coordinators(self, partition_of: Callable[[str], int]) -> AskElsewhere | None:
+        """See `Cluster`."""
+        return None if self._others is None else self._others.coordinators(partition_of)
 
     def following(self, partitions: Partitions) -> Callable[[TopicChanges], None]:
-        return lambda changes: None
+        """See `Cluster`."""
+        if self._others is None:
+            return lambda changes: None
+        return self._others.following(self._broker, partitions)
 
     async def leave(self) -> None:
-        """Nobody is left to take over."""
+        """See `Cluster`. Others are told by this controller, which serves on until they know."""
+        if self._leaving is not None:
+            await self._leaving.leave()
 
     def stop(self) -> None:
         """Nobody is asked."""
+        if self._others is not None:
+            self._others.stop()

@@ -116,7 +116,9 @@ class ClusterControl:
         ) -> ControllerResult[bool | KafkaError] | Steps[ControllerResult[bool | KafkaError]]:
             return fence_stale_broker(image, self._heartbeats, self._now_ms(), self._updates())
 
-        self._decide_by_clock("brokers that are silent can't be fenced", decide, done)
+        self._decide_by_clock(
+            "brokers that are silent can't be fenced", decide, done, self._heartbeats.session_has_not_ended
+        )
 
     def _elect(
         self,
@@ -128,15 +130,21 @@ class ClusterControl:
         )
 
     def _decide_by_clock(
-        self, failure: str, decide: Decide[bool | KafkaError], done: Callable[[bool], None]
+        self,
+        failure: str,
+        decide: Decide[bool | KafkaError],
+        done: Callable[[bool], None],
+        undo: Callable[[], None] = lambda: None,
     ) -> None:
         def reply(answer: bool | KafkaError) -> None:
             if isinstance(answer, KafkaError):
                 log.error("%s: %s", failure, answer)
+                undo()
             done(answer is True)
 
         def failed(error: BaseException) -> None:
             log.error("%s", failure, exc_info=error)
+            undo()
             done(False)
 
         self._controller.submit_own(decide, reply, failed)
@@ -184,6 +192,10 @@ class ClusterControl:
         return self._controller.submit(
             lambda image: heartbeat(image, self._heartbeats, request, self._updates()), answered, failed
         )
+
+    def others_know(self) -> bool:
+        """Whether every active broker, but for the one in this process, knows the metadata as it is written now."""
+        return self._heartbeats.lowest_offset() >= self._metadata.next_offset - 1
 
     def _hear_own(self) -> None:
         if self._own is not None:

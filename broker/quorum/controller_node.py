@@ -21,6 +21,7 @@ from broker.quorum.controller_server import ControllerServer
 from broker.quorum.controller_upkeep import ControllerUpkeep
 from broker.quotas.client_quotas import ClientQuotas
 from broker.security.authorizer import AllowEverything
+from protocol.steps import at_once
 
 if TYPE_CHECKING:
     import asyncio
@@ -116,6 +117,8 @@ class ControllerNode:
 
     async def serve(self) -> None:
         """Returns when brokers can connect."""
+        self.log_dirs.on_lost = self.stop_on_failure
+        at_once(self._publish())
         self.metadata.on_change = self._publish
         await self.controller_server.serve()
         self.upkeep.start()

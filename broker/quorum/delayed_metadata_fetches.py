@@ -34,6 +34,7 @@ class DelayedMetadataFetches:
         self._waiting: dict[Later[FetchResponse], _Waiting] = {}
         self._to_look_at: deque[Later[FetchResponse]] = deque()
         self._turn: Scheduled | None = None
+        self._has_more = False  # since it is looked
 
     def fetch(self, request: FetchRequest) -> FetchResponse | Later[FetchResponse]:
         """The answer, at the latest after `max_wait_ms`."""
@@ -49,9 +50,13 @@ class DelayedMetadataFetches:
 
     def progress(self) -> None:
         """The log has grown, or more of it is committed: in a later turn they are looked at."""
-        if self._waiting and self._turn is None:
+        if not self._waiting:
+            return
+        if self._turn is None:
             self._to_look_at.extend(self._waiting)
             self._turn = self._scheduler.call_soon(self._look)
+        else:
+            self._has_more = True
 
     def stop(self) -> None:
         """Nobody is answered any more."""
@@ -59,6 +64,7 @@ class DelayedMetadataFetches:
             waiting.timer.cancel()
         self._waiting.clear()
         self._to_look_at.clear()
+        self._has_more = False
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
@@ -75,15 +81,26 @@ class DelayedMetadataFetches:
             waiting = self._waiting.get(later)
             if waiting is None:
                 continue
-            fetched = self._quorum.fetch(waiting.request, self._clock.now_ms())
-            if not fetched.may_wait:
-                self._forget(later)
-                later.reply(fetched.response)
+            self._answer(later, waiting, at_last=False)
+        if self._has_more:
+            self._has_more = False
+            self.progress()
 
     def _answer_at_last(self, later: Later[FetchResponse]) -> None:
-        waiting = self._waiting.pop(later, None)
+        waiting = self._waiting.get(later)
         if waiting is not None:
-            later.reply(self._quorum.fetch(waiting.request, self._clock.now_ms()).response)
+            self._answer(later, waiting, at_last=True)
+
+    def _answer(self, later: Later[FetchResponse], waiting: _Waiting, *, at_last: bool) -> None:
+        try:
+            fetched = self._quorum.fetch(waiting.request, self._clock.now_ms())
+        except Exception as error:
+            self._forget(later)
+            later.fail(error)
+            return
+        if at_last or not fetched.may_wait:
+            self._forget(later)
+            later.reply(fetched.response)
 
     def _forget(self, later: Later[FetchResponse]) -> None:
         waiting = self._waiting.pop(later, None)

@@ -45,6 +45,10 @@ class ForwardedContext(RequestContext):
         """The client, as its broker knows it."""
         return self._sender.principal
 
+    def mute(self, throttle_ms: int) -> None:
+        """The broker that handed it on does so, by what it is told: its connection is others' too
+        (`RequestHandlerHelper.sendMaybeThrottle`)."""
+
     @property
     def peer_host(self) -> str:
         """The client's address."""

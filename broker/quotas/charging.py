@@ -41,4 +41,4 @@ def charge(
         throttle_ms = max(throttle_ms, told_ms)
         response.throttle_time_ms = throttle_ms
     if throttle_ms > 0:
-        context.connection.mute(throttle_ms)
+        context.mute(throttle_ms)

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 from broker.replicas.leader import Leader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.config.broker_config import BrokerConfig
     from broker.controller.broker_image import BrokerNode
     from broker.controller.image import ClusterImage
+    from broker.network.context import RequestContext
     from broker.replicas.partition import Partition
     from broker.replicas.replica import Replica
 
@@ -53,6 +57,20 @@ class RackAwareReplicaSelector:
     def _node(self, node_id: int) -> BrokerNode | None:
         broker = self._image.brokers.get(node_id)
         return None if broker is None or broker.fenced else broker.node(self._listener_name)
+
+
+def selector_maker(
+    config: BrokerConfig, image: ClusterImage
+) -> Callable[[RequestContext, str], RackAwareReplicaSelector] | None:
+    """For a consumer and its rack; None where `replica.selector.class` names none that there is here."""
+    if not config.selects_replicas:
+        return None
+    own_rack = config.get_string("broker.rack")
+
+    def make(context: RequestContext, rack: str) -> RackAwareReplicaSelector:
+        return RackAwareReplicaSelector(image, context.listener_name, own_rack, rack)
+
+    return make
 
 
 def _how_far(replica: Replica) -> tuple[int, int, int]:

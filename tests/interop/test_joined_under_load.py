@@ -20,9 +20,9 @@ from tests.interop.joining import (
     kafka_that_is_joined,
     wait_until_both_are_there,
 )
-from tests.interop.load import PARTITIONS, TOPIC, Sending, described, end_and_find_all, go_on, reassign
 from tests.support import waiting
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.load import PARTITIONS, TOPIC, Sending, described, end_and_find_all, go_on, reassign
 
 ROUNDS = 3
 

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import barnabas
 from tests.interop.joining import PATIENCE_S, admin
-from tests.interop.load import PARTITIONS, TOPIC, Sending, end_and_find_all, go_on, reassign
 from tests.support import apache_kafka, waiting
+from tests.support.load import PARTITIONS, TOPIC, Sending, end_and_find_all, go_on, reassign
 from tests.support.ports import free_ports
 from tests.support.requirements import need_apache_kafka
 

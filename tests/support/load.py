@@ -15,10 +15,10 @@ from protocol.messages.cluster_admin import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from tests.interop.joining import PATIENCE_S
 from tests.support import waiting
 from tests.support.wire import Client
 
+PATIENCE_S = 120.0
 TOPIC = "moving"
 PARTITIONS = 2
 PER_ROUND = 300
@@ -165,12 +165,15 @@ def go_on(sending: Sequence[Sending]) -> None:
     )
 
 
-def end_and_find_all(sending: Sequence[Sending], bootstrap: str) -> None:
-    """What a plain and a transactional producer had acknowledged is there once, in order, and nothing else."""
+def end_and_find_all(
+    sending: Sequence[Sending], bootstrap: str, names: Sequence[str] = ("plain", "transactional")
+) -> None:
+    """What producers, the values of each beginning with its name, had acknowledged is there once, in order, and nothing
+    else."""
     for each in sending:
         each.end()
     found = committed(bootstrap)
     for partition in range(PARTITIONS):
-        for each, name in zip(sending, ("plain", "transactional"), strict=True):
-            read = [int(value.split()[1]) for value in found[partition] if value.startswith(name.encode())]
+        for each, name in zip(sending, names, strict=True):
+            read = [int(value.split()[1]) for value in found[partition] if value.split()[0] == name.encode()]
             assert read == each.sent[partition]
