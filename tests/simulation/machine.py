@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from broker.config.broker_config import BrokerConfig
@@ -13,8 +14,10 @@ from broker.environment.chance import Chance
 from broker.environment.computing import Computing, ComputingAtOnce
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
+from broker.quorum.controller_node import ControllerNode
 from broker.server import Server
 from broker.starting import start
+from broker.starting_controller import start_controller
 from tests.simulation.full_disk import FullDisk
 from tests.simulation.history import History
 from tests.simulation.virtual_disk import VirtualDisk
@@ -42,10 +45,10 @@ class World:
 
 
 class Machine:
-    """`server` and what it has are those of the present run, or the last."""
+    """`node` and what it has are those of the present run, or the last."""
 
-    server: Server | None
-    """None where it died as it started."""
+    node: Server | ControllerNode | None
+    """None until it has started, and where it died meanwhile."""
     files: VirtualFiles
     scheduler: NodeScheduler
 
@@ -56,10 +59,11 @@ class Machine:
         port: int,
         settings: Sequence[str] = (),
         *,
+        variables: Mapping[str, str] = MappingProxyType({}),
         computes_beside: bool = False,
         fills_up: bool = False,
     ) -> None:
-        """`computes_beside`: what is long to compute takes its time, else it is done at once. `fills_up`: the disk is
+        """`variables` of the environment. `computes_beside`: what is long to compute takes its time, else it is done at once. `fills_up`: the disk is
         full now and then, while clients are served."""
         self.world = world
         self.name = name
@@ -72,6 +76,8 @@ class Machine:
         self.disk = VirtualDisk()
         self._luck = world.luck(f"{name}'s disk")
         self._settings = settings
+        self._variables = variables
+        self._died: asyncio.Future[None] | None = None
         self._computes_beside = computes_beside
         self._fills_up = fills_up
         self.full_disks: list[FullDisk] = []
@@ -80,18 +86,24 @@ class Machine:
         VirtualFiles(self.disk, world.history, world.clock.now_ms).make_directories(self.folder)
         self.disk.keep_all()
 
+    @property
+    def server(self) -> Server | None:
+        """Of a broker."""
+        return self.node if isinstance(self.node, Server) else None
+
     def note(self, what: str) -> None:
         self.world.history.note(self.name, what)
 
     async def start(self, *, die_at: int = -1) -> bool:
-        """Whether it got as far as to serve clients; it dies before the operation on files that `die_at` says."""
+        """Whether it got as far as to serve clients; it dies before the operation on files that `die_at` says. Raises
+        what keeps it from starting."""
         self.runs += 1
         world = self.world
         self.note(f"starts, run {self.runs}")
         run = f"{self.name} {self.runs}"
         self.scheduler = NodeScheduler(world.loop)
         self.files = VirtualFiles(self.disk, world.history, world.clock.now_ms)
-        self._network = world.network.of_node(self.scheduler)
+        self._network = world.network.of_node(self.scheduler, self.name)
         computing: Computing = ComputingAtOnce()
         if self._computes_beside:
             computing = VirtualComputing(
@@ -110,19 +122,20 @@ class Machine:
         arguments = ["--data", self.folder, "--port", str(self.port)]
         for setting in self._settings:
             arguments += ["-o", setting]
-        self.server = None
+        self.node = None
         self.is_up = True
-        died = world.loop.create_future()
-        self.files.on_death = lambda: self._off(died)
+        died = self._died = world.loop.create_future()
+        self.files.on_death = self._off
         self.files.die_at = die_at
-        starting = world.loop.create_task(_start(parse_command_line(arguments, {}).config, environment))
+        config = parse_command_line(arguments, self._variables).config
+        starting = world.loop.create_task(_start(config, environment))
         await asyncio.wait((starting, died), return_when=asyncio.FIRST_COMPLETED)
         if died.done():
             # what the start waits for may be among what isn't done any more
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
             return False
-        self.server = await starting
+        self.node = await starting
         if self._fills_up:
             luck = world.luck(f"{run} full disk")
             self.full_disks.append(FullDisk(luck, world.loop.time, lambda: world.network.is_calm))
@@ -143,21 +156,32 @@ class Machine:
         while any(partition.log.flush_wanted for partition in self.server.partitions.all()):
             await asyncio.sleep(0.001)
 
-    def _off(self, died: asyncio.Future[None] | None = None) -> None:
-        if died is not None and not died.done():
-            died.set_result(None)
+    def _off(self, *, power_lost: bool = False) -> None:
+        if self._died is not None and not self._died.done():
+            self._died.set_result(None)
         self.is_up = self.serves = False
         self.scheduler.dead = True
         self.files.dead = True
-        self._network.die()
+        self._network.die(power_lost=power_lost)
+
+    def pause(self) -> None:
+        """It has no turn until it is told to go on."""
+        self.note("is paused")
+        self.scheduler.pause()
+
+    def resume(self) -> None:
+        self.note("goes on")
+        self.scheduler.resume()
 
     def die(self, *, power_lost: bool) -> None:
         """At once, or what remains to be done where a file's operation was the last: a killed process, or a machine
         without power."""
         self.note("loses its power" if power_lost else "is killed")
         self.failures += self.scheduler.failures
+        if self.node is not None and self.node.failure is not None:
+            self.failures.append(self.node.failure)
         if self.is_up:
-            self._off()
+            self._off(power_lost=power_lost)
         self._let_passes_go()
         if power_lost:
             self.disk.lose_power(self._luck)
@@ -175,21 +199,23 @@ class Machine:
 
     async def stop(self) -> None:
         self.note("stops")
-        assert self.server is not None
+        assert self.node is not None
         self.serves = False
-        await self.server.stop()
+        await self.node.stop()
         self.failures += self.scheduler.failures
-        if self.server.failure is not None:
-            self.failures.append(self.server.failure)
+        if self.node.failure is not None:
+            self.failures.append(self.node.failure)
         self.is_up = False
         self.scheduler.dead = True
         self._network.end()
         self.note("has stopped")
 
 
-async def _start(config: BrokerConfig, environment: Environment) -> Server | None:
+async def _start(config: BrokerConfig, environment: Environment) -> Server | ControllerNode | None:
     """None where the machine died meanwhile."""
     try:
+        if config.is_only_controller:
+            return await start_controller(config, environment)
         return await start(config, environment)
     except MachineDied:
         return None

@@ -9,13 +9,22 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from broker.environment.network import Bound, MakeProtocol
+from broker.environment.network import CONNECTION_SETUP_TIMEOUT_S, Bound, MakeProtocol
 from tests.simulation.history import History
+from tests.simulation.virtual_links import Link, Links
 from tests.simulation.virtual_scheduler import NodeScheduler
-from tests.simulation.virtual_transports import ClientConnection, OutgoingConnection, ServerTransport
+from tests.simulation.virtual_transports import (
+    CLIENTS,
+    ClientConnection,
+    OutgoingConnection,
+    ServerTransport,
+)
 
 EPHEMERAL_PORT = 40_000
-LONGEST_DELAY_S = 0.4
+AGAIN_S = 0.2
+"""Until who wants to connect where nothing gets through tries again."""
+SILENT_S = 5.0
+"""Who is connected to a machine that lost its power finds out within that time."""
 
 
 class VirtualNetwork:
@@ -26,14 +35,21 @@ class VirtualNetwork:
         self.luck = luck
         self.history = history
         self.bound: dict[int, VirtualBound] = {}
-        self.is_calm = False
-        """Whether nothing is lost or late any more."""
+        self.links = Links(loop, luck)
+        self.hosts: dict[int, str] = {}
+        """Whose port it is, or was."""
+        self.nodes: dict[str, NodeNetwork] = {}
+        """By host, that of the present run, or the last."""
         self._last_client = EPHEMERAL_PORT
 
-    def delay_s(self) -> float:
-        if self.is_calm or self.luck.random() < 0.97:
-            return self.luck.uniform(0.0001, 0.004)
-        return self.luck.uniform(0.004, LONGEST_DELAY_S)
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing is lost or late any more."""
+        return self.links.is_calm
+
+    @is_calm.setter
+    def is_calm(self, is_calm: bool) -> None:
+        self.links.is_calm = is_calm
 
     def pieces(self, data: bytes) -> list[bytes]:
         if self.luck.random() < 0.7 or len(data) < 2:
@@ -43,7 +59,10 @@ class VirtualNetwork:
 
     async def connect(self, port: int) -> ClientConnection:
         """Raises ConnectionRefusedError."""
-        await asyncio.sleep(self.delay_s())
+        link = self.link_to(CLIENTS, port)
+        await asyncio.sleep(self.links.delay_s(link))
+        while not self.is_open(link):
+            await asyncio.sleep(AGAIN_S)
         bound = self.bound.get(port)
         if bound is None:
             raise ConnectionRefusedError(port)
@@ -51,21 +70,41 @@ class VirtualNetwork:
         bound.come(client)
         return client
 
+    def link_to(self, source: str, port: int) -> Link:
+        return Link(source, self.hosts.get(port, ""))
+
+    def is_open(self, link: Link) -> bool:
+        """Both ways, as who connects needs it."""
+        return self.links.is_open(link) and self.links.is_open(link.back)
+
     def next_client(self) -> int:
         """The port that the next one comes from."""
         self._last_client += 1
         return self._last_client
 
-    def of_node(self, scheduler: NodeScheduler) -> NodeNetwork:
-        return NodeNetwork(self, scheduler)
+    def of_node(self, scheduler: NodeScheduler, host: str = "") -> NodeNetwork:
+        node = self.nodes[host] = NodeNetwork(self, scheduler, host)
+        return node
+
+    def break_between(self, one: str, other: str) -> int:
+        """All connections between two hosts end, wherever in a frame they are. Returns how many."""
+        broken = 0
+        for host, peer in ((one, other), (other, one)):
+            node = self.nodes.get(host)
+            for transport in [*node.transports] if node is not None else ():
+                if transport.client.host == peer:
+                    transport.break_off()
+                    broken += 1
+        return broken
 
 
 class NodeNetwork:
     """The network as one run of a node sees it."""
 
-    def __init__(self, network: VirtualNetwork, scheduler: NodeScheduler) -> None:
+    def __init__(self, network: VirtualNetwork, scheduler: NodeScheduler, host: str) -> None:
+        self.host = host
         self._network = network
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._bound: list[VirtualBound] = []
         self.transports: dict[ServerTransport, None] = {}
         self._outgoing: dict[OutgoingConnection, None] = {}
@@ -75,35 +114,56 @@ class NodeNetwork:
             raise OSError(98, "Address already in use")
         bound = VirtualBound(self, self._network, port)
         self._network.bound[port] = bound
+        self._network.hosts[port] = self.host
         self._bound.append(bound)
         return bound
 
     def connect(
         self, host: str, port: int, make_protocol: MakeProtocol, failed: Callable[[OSError], None]
     ) -> None:
-        """To whatever node has the port: hosts are one here."""
-        delay_s = self._network.delay_s()
-        self._scheduler.call_later(delay_s, self._connected, port, make_protocol, failed)
+        """To whatever node has the port: addresses are one here."""
+        delay_s = self._network.links.delay_s(self._network.link_to(self.host, port))
+        deadline_s = self._network.loop.time() + CONNECTION_SETUP_TIMEOUT_S
+        self.scheduler.call_later(delay_s, self._connected, port, make_protocol, failed, deadline_s)
 
-    def _connected(self, port: int, make_protocol: MakeProtocol, failed: Callable[[OSError], None]) -> None:
-        bound = self._network.bound.get(port)
+    def _connected(
+        self, port: int, make_protocol: MakeProtocol, failed: Callable[[OSError], None], deadline_s: float
+    ) -> None:
+        network = self._network
+        if not network.is_open(network.link_to(self.host, port)):
+            if network.loop.time() >= deadline_s:
+                failed(TimeoutError(110, f"Connect call timed out, port {port}"))
+            else:
+                self.scheduler.call_later(
+                    AGAIN_S, self._connected, port, make_protocol, failed, deadline_s
+                )
+            return
+        bound = network.bound.get(port)
         if bound is None:
             failed(ConnectionRefusedError(111, f"Connect call failed, port {port}"))
             return
-        connection = OutgoingConnection(self._network, self._scheduler, self._outgoing)
+        connection = OutgoingConnection(network, self, self._outgoing)
         connection.begin(make_protocol(), bound)
 
     def accept(self, client: ClientConnection, make_protocol: MakeProtocol) -> None:
-        transport = ServerTransport(self, self._network, self._scheduler, client)
+        transport = ServerTransport(self, self._network, client)
         self.transports[transport] = None
         transport.begin(make_protocol())
 
-    def die(self) -> None:
-        """The machine is gone: who is connected finds out."""
+    def die(self, *, power_lost: bool) -> None:
+        """The machine is gone: who is connected finds out, late where nobody is left to say it."""
+        network = self._network
         for bound in self._bound:
             bound.close()
         for transport in [*self.transports]:
-            transport.client.lose(ConnectionResetError("the broker is gone"))
+            client = transport.client
+            link = Link(self.host, client.host)
+            delay_s = network.links.delay_s(link)
+            if power_lost and not network.is_calm:
+                delay_s += network.luck.uniform(0, SILENT_S)
+            arrival_s = network.loop.time() + delay_s
+            network.links.carry(link, arrival_s, client.lose, ConnectionResetError("the broker is gone"))
+            client.let_go()
         self.transports.clear()
         self._end_outgoing(reset=True)
 
@@ -111,6 +171,7 @@ class NodeNetwork:
         """The process has come to its end: who is connected finds out behind what was sent to it."""
         for transport in [*self.transports]:
             transport.tell_client_of_end()
+            transport.client.let_go()
         self.transports.clear()
         self._end_outgoing(reset=False)
 
@@ -130,14 +191,17 @@ class VirtualBound:
 
     async def serve(self, make_protocol: MakeProtocol) -> None:
         self._make_protocol = make_protocol
-        for client in self._waiting:
-            self._node.accept(client, make_protocol)
-        self._waiting.clear()
+        self._accept()
 
     def come(self, client: ClientConnection) -> None:
-        if self._make_protocol is None:
-            self._waiting.append(client)
-        else:
+        self._waiting.append(client)
+        if self._make_protocol is not None:
+            self._node.scheduler.call_soon(self._accept)
+
+    def _accept(self) -> None:
+        assert self._make_protocol is not None
+        waiting, self._waiting = self._waiting, []
+        for client in waiting:
             self._node.accept(client, self._make_protocol)
 
     def close(self) -> None:
@@ -145,4 +209,5 @@ class VirtualBound:
             del self._network.bound[self.port]
         for client in self._waiting:
             client.lose(ConnectionResetError("nobody listens any more"))
+            client.let_go()
         self._waiting.clear()

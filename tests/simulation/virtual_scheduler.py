@@ -40,12 +40,29 @@ class _Never:
         pass
 
 
+class _Call:
+    """A callback that is to come: now on the loop, now kept until the node has a turn again."""
+
+    __slots__ = ("args", "callback", "handle", "is_cancelled")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self.callback = callback
+        self.args = args
+        self.is_cancelled = False
+        self.handle: asyncio.Handle
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.handle.cancel()
+
+
 class NodeScheduler:
-    """One run of a node: once it is dead, nothing that it still had to do is done."""
+    """One run of a node: once it is dead, nothing that it still had to do is done; while it is paused, nothing yet."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._told: TaskFailed | None = None
+        self._kept: list[_Call] | None = None
         self.dead = False
         self.failures: list[BaseException] = []
 
@@ -54,10 +71,30 @@ class NodeScheduler:
 
     def call_soon(self, callback: Callable[..., object], /, *args: Any) -> Scheduled:
         # a step of a request that is let go of with a dead node may ask for it, when its loop is closed even
-        return _Never() if self.dead else self._loop.call_soon(self._run, callback, args)
+        if self.dead:
+            return _Never()
+        call = _Call(callback, args)
+        call.handle = self._loop.call_soon(self._run, call)
+        return call
 
     def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Scheduled:
-        return _Never() if self.dead else self._loop.call_later(delay_s, self._run, callback, args)
+        if self.dead:
+            return _Never()
+        call = _Call(callback, args)
+        call.handle = self._loop.call_later(delay_s, self._run, call)
+        return call
+
+    def pause(self) -> None:
+        """As a process that is stopped, or a machine that does something else: the clock goes on."""
+        if self._kept is None:
+            self._kept = []
+
+    def resume(self) -> None:
+        """All that was due is done, in that order."""
+        kept, self._kept = self._kept, None
+        for call in kept or ():
+            if not call.is_cancelled:
+                call.handle = self._loop.call_soon(self._run, call)
 
     def tell_failures(self, failed: TaskFailed) -> Callable[[], None]:
         self._told = failed
@@ -72,11 +109,14 @@ class NodeScheduler:
         if self._told is not None:
             self._told(error, of_a_callback)
 
-    def _run(self, callback: Callable[..., object], args: Sequence[Any]) -> None:
+    def _run(self, call: _Call) -> None:
         if self.dead:
             return
+        if self._kept is not None:
+            self._kept.append(call)
+            return
         try:
-            callback(*args)
+            call.callback(*call.args)
         except MachineDied:
             return
         except Exception as error:

@@ -8,26 +8,27 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.history import short
+from tests.simulation.virtual_links import Link
 
 if TYPE_CHECKING:
     from tests.simulation.virtual_network import NodeNetwork, VirtualBound, VirtualNetwork
-    from tests.simulation.virtual_scheduler import NodeScheduler
 
-CLIENT_HOST = "127.0.0.1"
+CLIENTS = "clients"
+"""The host that all clients of tests are on."""
+CLIENT_ADDRESS = "127.0.0.1"
 LOW_WATER_DIVISOR = 4
 
 
 class ServerTransport(asyncio.Transport):
     """What the broker's protocol writes to, and is fed by."""
 
-    def __init__(
-        self, node: NodeNetwork, network: VirtualNetwork, scheduler: NodeScheduler, client: ClientConnection
-    ) -> None:
-        super().__init__({"peername": (CLIENT_HOST, client.number)})
+    def __init__(self, node: NodeNetwork, network: VirtualNetwork, client: ClientConnection) -> None:
+        super().__init__({"peername": (CLIENT_ADDRESS, client.number)})
         self.client = client
+        self.host = node.host
         self._node = node
         self._network = network
-        self._scheduler = scheduler
+        self._scheduler = node.scheduler
         self._protocol: Any = None
         self._arrived = bytearray()
         self._reading = True
@@ -52,6 +53,10 @@ class ServerTransport(asyncio.Transport):
             self._scheduler.failed(error, False)
 
     # ---- from the client
+
+    def came(self, what: str, args: tuple[Any, ...]) -> None:
+        """`what` is the method of those below that is called, once the node has its turn."""
+        self._scheduler.call_soon(getattr(self, what), *args)
 
     def arrive(self, data: bytes) -> None:
         if not self._closing:
@@ -120,9 +125,10 @@ class ServerTransport(asyncio.Transport):
 
     def _at_client(self, callback: Callable[..., object], *args: Any) -> None:
         """In the order of the calls, after a delay."""
-        now_s = self._network.loop.time()
-        self._next_arrival_s = max(self._next_arrival_s + 1e-6, now_s + self._network.delay_s())
-        self._network.loop.call_later(self._next_arrival_s - now_s, callback, *args)
+        links, link = self._network.links, Link(self.host, self.client.host)
+        arrival_s = self._network.loop.time() + links.delay_s(link)
+        self._next_arrival_s = max(self._next_arrival_s + 1e-6, arrival_s)
+        links.carry(link, self._next_arrival_s, callback, *args)
 
     def _read_by_client(self, piece: bytes) -> None:
         self.client.arrive(piece)
@@ -147,12 +153,18 @@ class ServerTransport(asyncio.Transport):
         if not self._lost:
             self._lose(None)
 
+    def break_off(self) -> None:
+        """Something between the two ends it, for both: what is on its way doesn't arrive."""
+        self.client.lose(ConnectionResetError("broken off"))
+        self.came("reset", ())
+
     def tell_client_of_end(self) -> None:
         self._at_client(self.client.lose, ConnectionResetError("by the broker"))
 
     def _lose(self, error: Exception | None) -> None:
         self._lost = True
         self._node.transports.pop(self, None)
+        self.client.let_go()
         self.tell_client_of_end()
         self._scheduler.call_soon(self._call, self._protocol.connection_lost, error)
 
@@ -160,8 +172,12 @@ class ServerTransport(asyncio.Transport):
 class ClientConnection:
     """A client's end: whole frames out and in."""
 
+    host = CLIENTS
+
     def __init__(self, network: VirtualNetwork, number: int) -> None:
         self.number = number
+        self.is_let_go = False
+        """Whether nothing that was sent is going to arrive any more."""
         self._network = network
         self._transport: ServerTransport | None = None
         self._unsent: list[tuple[str, bytes]] = []
@@ -190,6 +206,10 @@ class ClientConnection:
             self._error = ConnectionAbortedError("closed here")
             self._to_broker("reset" if reset else "end_of_stream", b"")
 
+    def let_go(self) -> None:
+        """The other end is no more."""
+        self.is_let_go = True
+
     def _to_broker(self, what: str, data: bytes) -> None:
         if self._transport is None:
             self._unsent.append((what, data))
@@ -199,12 +219,15 @@ class ClientConnection:
     def _at_broker(self, what: str, data: bytes) -> None:
         transport = self._transport
         assert transport is not None
-        now_s = self._network.loop.time()
-        self._next_arrival_s = max(self._next_arrival_s + 1e-6, now_s + self._network.delay_s())
+        links, link = self._network.links, Link(self.host, transport.host)
+        arrival_s = self._network.loop.time() + links.delay_s(link)
+        self._next_arrival_s = max(self._next_arrival_s + 1e-6, arrival_s)
         args = (data,) if what == "arrive" else ()
-        transport._scheduler.call_later(self._next_arrival_s - now_s, getattr(transport, what), *args)
+        links.carry(link, self._next_arrival_s, transport.came, what, args)
 
     def arrive(self, data: bytes) -> None:
+        if self._error is not None:
+            return
         self._data += data
         while len(self._data) >= 4:
             end = 4 + int.from_bytes(self._data[:4], "big")
@@ -239,10 +262,11 @@ class OutgoingConnection(ClientConnection):
     """A node's end of a connection to another node: its protocol is fed what arrives, and writes to `_Outgoing`."""
 
     def __init__(
-        self, network: VirtualNetwork, scheduler: NodeScheduler, open_ones: dict[OutgoingConnection, None]
+        self, network: VirtualNetwork, node: NodeNetwork, open_ones: dict[OutgoingConnection, None]
     ) -> None:
         super().__init__(network, network.next_client())
-        self._scheduler = scheduler
+        self.host = node.host
+        self._scheduler = node.scheduler
         self._open = open_ones
         self._protocol: Any = None
 
@@ -253,8 +277,11 @@ class OutgoingConnection(ClientConnection):
         protocol.connection_made(_Outgoing(self))
 
     def arrive(self, data: bytes) -> None:
+        self._scheduler.call_soon(self._feed, data)
+
+    def _feed(self, data: bytes) -> None:
         left = memoryview(data)
-        while left and self._error is None and not self._scheduler.dead:
+        while left and self._error is None:
             room = self._protocol.get_buffer(-1)
             count = min(len(room), len(left))
             room[:count] = left[:count]
@@ -262,6 +289,9 @@ class OutgoingConnection(ClientConnection):
             self._protocol.buffer_updated(count)
 
     def lose(self, error: Exception) -> None:
+        self._scheduler.call_soon(self._lose, error)
+
+    def _lose(self, error: Exception) -> None:
         if self._error is None:
             self._error = error
             self._lost(error)

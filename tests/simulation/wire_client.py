@@ -12,7 +12,8 @@ from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.wire.codec import decode, encode
 from tests.simulation.history import short
-from tests.simulation.virtual_network import LONGEST_DELAY_S, VirtualNetwork
+from tests.simulation.virtual_links import LONGEST_DELAY_S
+from tests.simulation.virtual_network import VirtualNetwork
 from tests.simulation.virtual_scheduler import BEGIN_MS
 from tests.simulation.virtual_transports import ClientConnection
 
