@@ -15,6 +15,7 @@ from tests.simulation.virtual_disk import Directory
 from tests.simulation.work import MOST_TRANSACTIONAL, PLACES, Outcome, Place, Transaction
 
 if TYPE_CHECKING:
+    from tests.simulation.course import Course
     from tests.simulation.simulation import Simulation
 
 REBUILT = (".index", ".timeindex", ".txnindex", ".snapshot")
@@ -105,31 +106,36 @@ def _what_compaction_changed(before: bytes, after: bytes) -> list[str]:
 
 
 async def check(simulation: Simulation) -> None:
+    await _check_rebuilt(simulation, await check_what_is_read(simulation))
+
+
+async def check_what_is_read(course: Course) -> dict[Place, dict[int, bytes]]:
+    """Returns what is committed, by offset."""
     everything: dict[Place, dict[int, bytes]] = {}
     committed: dict[Place, dict[int, bytes]] = {}
     for place in PLACES:
-        everything[place], committed[place] = await _check_place(simulation, place)
+        everything[place], committed[place] = await _check_place(course, place)
     # where the coordinator's state may be lost a transaction may stay open for good, and hide what lies behind it
-    _check_sent(simulation, everything if simulation.work.may_lose else committed)
-    effective = [each for each in simulation.work.transactions if _is_committed(simulation, each, committed)]
-    await _check_offsets(simulation, effective)
-    await _check_rebuilt(simulation, committed)
+    _check_sent(course, everything if course.work.may_lose else committed)
+    effective = [each for each in course.work.transactions if _is_committed(course, each, committed)]
+    await _check_offsets(course, effective)
+    return committed
 
 
-def _reader(simulation: Simulation, place: Place, *, committed: bool) -> Reader:
-    return Reader(simulation.client(f"checker-{place}"), simulation.work, place, committed=committed)
+def _reader(course: Course, place: Place, *, committed: bool) -> Reader:
+    return Reader(course.client(f"checker-{place}"), course.work, place, committed=committed)
 
 
-async def _check_place(simulation: Simulation, place: Place) -> tuple[dict[int, bytes], dict[int, bytes]]:
+async def _check_place(course: Course, place: Place) -> tuple[dict[int, bytes], dict[int, bytes]]:
     """What is there, and what of it is committed, by offset."""
-    work = simulation.work
-    everything = _reader(simulation, place, committed=False)
+    work = course.work
+    everything = _reader(course, place, committed=False)
     await everything.read_all()
-    reader = _reader(simulation, place, committed=True)
+    reader = _reader(course, place, committed=True)
     found = await reader.read_all()
     if any(reader.offset <= offset < reader.last_stable_offset for offset in everything.values):
         work.complain(f"{place}: what is at {reader.offset} and behind it isn't read, though it is stable")
-    if reader.last_stable_offset != reader.high_watermark and not simulation.work.may_lose:
+    if reader.last_stable_offset != reader.high_watermark and not course.work.may_lose:
         work.complain(f"{place}: stable up to {reader.last_stable_offset} of {reader.high_watermark}")
     values = [*everything.values.values()]
     for value in {value for value in values if values.count(value) > 1}:
@@ -146,25 +152,23 @@ async def _check_place(simulation: Simulation, place: Place) -> tuple[dict[int, 
     return everything.values, found
 
 
-def _check_sent(simulation: Simulation, read: dict[Place, dict[int, bytes]]) -> None:
+def _check_sent(course: Course, read: dict[Place, dict[int, bytes]]) -> None:
     there = {place: {value: offset for offset, value in found.items()} for place, found in read.items()}
-    for sent in simulation.work.sent:
+    for sent in course.work.sent:
         offset = there[sent.place].get(sent.value)
-        if sent.acknowledged and not simulation.work.may_lose_of(sent.place):
+        if sent.acknowledged and not course.work.may_lose_of(sent.place):
             if offset is None:
-                simulation.work.complain(f"{sent.place}: {sent.value!r} was acknowledged, and isn't there")
+                course.work.complain(f"{sent.place}: {sent.value!r} was acknowledged, and isn't there")
             elif sent.offset is not None and sent.offset != offset:
-                simulation.work.complain(f"{sent.place}: {sent.value!r} is at {offset}, not {sent.offset}")
+                course.work.complain(f"{sent.place}: {sent.value!r} is at {offset}, not {sent.offset}")
 
 
-def _is_committed(
-    simulation: Simulation, transaction: Transaction, committed: dict[Place, dict[int, bytes]]
-) -> bool:
+def _is_committed(course: Course, transaction: Transaction, committed: dict[Place, dict[int, bytes]]) -> bool:
     """All or nothing, and as its client was told."""
     values = {(place, value) for place, sent in transaction.values.items() for value in sent}
     found = {(place, value) for place, value in values if value in committed[place].values()}
-    complain = simulation.work.complain
-    if simulation.work.may_lose:
+    complain = course.work.complain
+    if course.work.may_lose:
         # An abort's marker may be lost where the coordinator's Complete isn't: as with one replica of Kafka's, the next
         # transaction of the same producer id ends what was left open then, with its own outcome.
         return bool(found)
@@ -179,9 +183,9 @@ def _is_committed(
     return bool(found)
 
 
-async def _check_offsets(simulation: Simulation, effective: list[Transaction]) -> None:
+async def _check_offsets(course: Course, effective: list[Transaction]) -> None:
     """Each is as `Commits` say; and a transaction's counts if and only if its records do."""
-    work, client = simulation.work, simulation.client("offsets")
+    work, client = course.work, course.client("offsets")
     last: dict[tuple[str, Place], str] = {}
     for group, place in [*work.commits]:
         tag = ""

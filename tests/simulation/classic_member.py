@@ -70,7 +70,7 @@ class ClassicMember(Member):
             return
         life.epoch = answer.generation_id
         if life.epoch < newest:
-            self.complain(f"joined generation {life.epoch}, and {newest} was there before")
+            self.complain_unless_two(f"joined generation {life.epoch}, and {newest} was there before")
         self.work.count("joins")
         await self._sync(answer)
 
@@ -95,7 +95,7 @@ class ClassicMember(Member):
             self.refused(error)
             return
         if why_not:
-            self.complain(f"is given its assignment, though {why_not}")
+            self.complain_unless_two(f"is given its assignment, though {why_not}")
         self._has_joined = True
         assignment = decode(ConsumerProtocolAssignment, 0, answer.assignment, len(VERSION))
         places = [(each.topic, index) for each in assignment.assigned_partitions for index in each.partitions]
@@ -132,7 +132,7 @@ class ClassicMember(Member):
             return
         self.was_heard(sent_s)
         if why_not:
-            self.complain(f"isn't told that {why_not}")
+            self.complain_unless_two(f"isn't told that {why_not}")
 
     def refused(self, error: Error) -> None:
         self.client.note(f"{self.life.name} in {self.life.epoch}: {error!r}")

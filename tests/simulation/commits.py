@@ -52,16 +52,25 @@ class Commits:
         return commit
 
     def complaint(
-        self, offset: int, tag: str, began_s: float, now_s: float, *, may_lose: bool = False
+        self,
+        offset: int,
+        tag: str,
+        began_s: float,
+        now_s: float,
+        *,
+        may_lose: bool = False,
+        may_be_old: bool = False,
     ) -> str | None:
         """What is wrong with the answer to a fetch that began at `began_s`. `may_lose`: commits may be lost, with what
-        ended transactions."""
+        ended transactions. `may_be_old`: it came from who doesn't know that another one is the coordinator by now."""
         # the newest of those that were all in force when the fetch began
         known = max(
             (each for each in self.by_tag.values() if each.ended_s < began_s and not each.is_refused),
             key=lambda each: each.began_s,
             default=None,
         )
+        if may_be_old:
+            known = None
         if offset == NO_OFFSET:
             if known is not None and not may_lose:
                 return f"nothing is committed, and {known.tag!r} was"

@@ -62,18 +62,20 @@ class ConsumerMember(Member):
             self._owes_since_s = None
         self.was_heard(sent_s)
         if answer.member_epoch < max(life.epoch, life.highest_epoch):
-            self.complain(f"is told epoch {answer.member_epoch}, and was in {life.highest_epoch}")
+            self.complain_unless_two(f"is told epoch {answer.member_epoch}, and was in {life.highest_epoch}")
         if joins:
             self.work.count("joins")
             if answer.member_epoch < newest and self.instance_id is None:
-                self.complain(f"joins in epoch {answer.member_epoch}, and {newest} was there before")
+                self.complain_unless_two(
+                    f"joins in epoch {answer.member_epoch}, and {newest} was there before"
+                )
         self._says_all = self._is_unsure = False
         life.epoch = answer.member_epoch
         life.highest_epoch = max(life.highest_epoch, life.epoch)
         if answer.assignment is not None:
             self._told(answer.assignment)
         if not {*lost}.isdisjoint(life.owned):
-            self.complain(f"isn't told that {lost} are another's")
+            self.complain_unless_two(f"isn't told that {lost} are another's")
 
     def _told(self, assignment: Assignment) -> None:
         before = {*self.life.owned}

@@ -40,10 +40,22 @@ class Life:
 
 
 class GroupWork:
-    """Where what was acknowledged may be lost, a group may have been set back, and little can be said of it."""
+    """`may_have_two`: a coordinator that can't know that it is none any more answers what needs nothing to be written,
+    by what it knows; what is written has to be right all the same.
 
-    def __init__(self, work: Work, name: str, places: Sequence[Place], topic_ids: dict[str, bytes]) -> None:
+    Where what was acknowledged may be lost, a group may have been set back, and little can be said of it."""
+
+    def __init__(
+        self,
+        work: Work,
+        name: str,
+        places: Sequence[Place],
+        topic_ids: dict[str, bytes],
+        *,
+        may_have_two: bool = False,
+    ) -> None:
         self.work = work
+        self.may_have_two = may_have_two
         self.name = name
         self.places = places
         self.topic_ids = topic_ids
@@ -67,6 +79,11 @@ class GroupWork:
     def commits(self, place: Place) -> Commits:
         return self.work.commits_of(self.name, place)
 
+    def complain_unless_two(self, life: Life, what: str) -> None:
+        """Of what one that was coordinator may say when another one is."""
+        if not self.may_have_two:
+            self.complain(life, what)
+
     def complain(self, life: Life, what: str) -> None:
         if not self.work.may_lose:
             self.work.complain(f"{self.name}, {life.name} in {life.epoch}: {what}")
@@ -76,7 +93,7 @@ class GroupWork:
         for place in places:
             owner = self.owners.get(place)
             if owner is not None and owner is not life and place in owner.held and now_s < owner.lease_s:
-                self.complain(life, f"is given {place}, which {owner.name} has in {owner.epoch}")
+                self.complain_unless_two(life, f"is given {place}, which {owner.name} has in {owner.epoch}")
             if owner is not None and owner.name != life.name:
                 life.others[place] = self._owned_in[place]
             self.owners[place] = life

@@ -63,8 +63,8 @@ class Machine:
         computes_beside: bool = False,
         fills_up: bool = False,
     ) -> None:
-        """`variables` of the environment. `computes_beside`: what is long to compute takes its time, else it is done at once. `fills_up`: the disk is
-        full now and then, while clients are served."""
+        """`variables` of the environment. `computes_beside`: what is long to compute takes its time, else it is done
+        at once. `fills_up`: the disk is full now and then, while clients are served."""
         self.world = world
         self.name = name
         self.port = port

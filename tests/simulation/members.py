@@ -146,8 +146,8 @@ class Member(ABC):
                 continue
         client.close()
 
-    def complain(self, what: str) -> None:
-        self.group.complain(self.life, what)
+    def complain_unless_two(self, what: str) -> None:
+        self.group.complain_unless_two(self.life, what)
 
     def now_s(self) -> float:
         return self.client.now_s()
@@ -171,7 +171,9 @@ class Member(ABC):
         """It is told that it isn't a member any more."""
         self.work.count("members that were put out")
         if self.now_s() < self.life.lease_s:
-            self.complain(f"is put out by {error!r}, and its session goes until {self.life.lease_s:.6f}")
+            self.complain_unless_two(
+                f"is put out by {error!r}, and its session goes until {self.life.lease_s:.6f}"
+            )
         self.life.lease_s = -1.0
 
     # --- what it owns -----------------------------------------------------------------------------------------------

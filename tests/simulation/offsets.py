@@ -87,7 +87,7 @@ async def fetch_offset(
         return Error(partition.error_code), -1, ""
     offset, tag = partition.committed_offset, partition.metadata or ""
     complaint = work.commits_of(group, place).complaint(
-        offset, tag, began_s, client.now_s(), may_lose=work.may_lose
+        offset, tag, began_s, client.now_s(), may_lose=work.may_lose, may_be_old=client.asked_in is None
     )
     if complaint is not None:
         work.complain(f"{group}, {place} at {client.now_s():.6f}: {complaint}")
@@ -110,7 +110,7 @@ class Committer:
             error = await self.client.insist(lambda offset=offset: self._commit(offset), TRIES)  # type: ignore[misc]
             if error is Error.NONE:
                 self.work.count("commits")
-            elif error is not None and not (self.work.disk_fills_up and error in NOT_YET):
+            elif error is not None and not (self.work.is_refused_now_and_then and error in NOT_YET):
                 self.work.complain(f"{self.client.name} may not commit: {error!r}")
 
     async def _commit(self, offset: int) -> Error:

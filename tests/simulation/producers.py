@@ -191,7 +191,8 @@ class TransactionalProducer(Producer):
                 error, _ = await self.produce(place, self.batch(place, values), 11)
                 if error is Error.NONE:
                     accepted.append(f"a batch in {place}")
-            if await self._add(self.places[0]) is Error.NONE:
+            # what is in the transaction already isn't written, and so an old coordinator may say it, too
+            if await self._add(self.places[0]) is Error.NONE and self.client.asked_in is not None:
                 accepted.append("a partition in its transaction")
             if await self._ask_to_end(commit=self.luck.random() < 0.5) is Error.NONE:
                 accepted.append("its end")

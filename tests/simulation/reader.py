@@ -29,6 +29,8 @@ class Reader:
         self.high_watermark = -1
         self.values: dict[int, bytes] = {}
         """By offset, what this one was given."""
+        self._bounds: dict[object, tuple[int, int]] = {}
+        """High watermark and last stable offset, as each leader said them last: another one may be behind at first."""
 
     async def run(self) -> None:
         while True:
@@ -85,6 +87,7 @@ class Reader:
         if answer.error_code:
             return Error(answer.error_code)
         self.last_stable_offset, self.high_watermark = answer.last_stable_offset, answer.high_watermark
+        self._check_bounds()
         data = memoryview(bytes(answer.records or b""))
         aborted = sorted(
             ((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()),
@@ -109,10 +112,18 @@ class Reader:
             self.offset = max(start, header.last_offset + 1)
         return Error.NONE
 
+    def _check_bounds(self) -> None:
+        leader, bounds = self.client.asked_in, (self.high_watermark, self.last_stable_offset)
+        if not leader:
+            return
+        known = self._bounds.get(leader, bounds)
+        if bounds[0] < known[0] or bounds[1] < known[1]:
+            self.work.complain(f"{self.place}: {leader} goes back from {known} to {bounds}")
+        self._bounds[leader] = bounds
+
     def _given(self, offset: int, value: bytes) -> None:
         self.values[offset] = value
-        if not self.committed:
-            return
-        known = self.work.seen.setdefault(self.place, {}).setdefault(offset, value)
+        seen = self.work.seen if self.committed else self.work.seen_uncommitted
+        known = seen.setdefault(self.place, {}).setdefault(offset, value)
         if known != value:
             self.work.complain(f"{self.place}: offset {offset} is {value!r}, and was {known!r}")

@@ -14,37 +14,37 @@ from tests.simulation.members import Member
 from tests.simulation.wire_client import WireClient
 
 if TYPE_CHECKING:
-    from tests.simulation.simulation import Simulation
+    from tests.simulation.course import Course
 
 SETTLED_WITHIN_S = 40.0
 STABLE = "Stable"
 
 
-async def settle(simulation: Simulation) -> None:
+async def settle(course: Course) -> None:
     """Waits for it, and complains where it doesn't come to pass."""
-    members = [member for member in simulation.members if not member.is_retired]
-    deadline_s = simulation.loop.time() + SETTLED_WITHIN_S
-    for member in simulation.members:
+    members = [member for member in course.members if not member.is_retired]
+    deadline_s = course.loop.time() + SETTLED_WITHIN_S
+    for member in course.members:
         member.is_calm = member.is_quiet = True
-    while any(member.commits_under_way for member in simulation.members):
+    while any(member.commits_under_way for member in course.members):
         await asyncio.sleep(0.1)
-    for name in simulation.group_names():
+    for name in course.group_names():
         of_group = [member for member in members if member.group.name == name]
         while not _have_settled(of_group):
-            if simulation.loop.time() > deadline_s:
-                simulation.work.complain(f"{name} doesn't settle: {_states(of_group)}")
+            if course.loop.time() > deadline_s:
+                course.work.complain(f"{name} doesn't settle: {_states(of_group)}")
                 return
             await asyncio.sleep(0.1)
-    told = await _describe(simulation)
-    for name in simulation.group_names():
+    told = await _describe(course)
+    for name in course.group_names():
         if told[name].group_state != STABLE:
-            simulation.work.complain(f"{name} has settled, and is {told[name]}")
-        _compare(simulation, name, told[name])
-    await simulation.start_again()
-    again = await _describe(simulation)
+            course.work.complain(f"{name} has settled, and is {told[name]}")
+        _compare(course, name, told[name])
+    await course.start_again()
+    again = await _describe(course)
     for name, what in told.items():
         if again[name] != what:
-            simulation.work.complain(f"{name} is {again[name]} after a start; it was {what}")
+            course.work.complain(f"{name} is {again[name]} after a start; it was {what}")
 
 
 def _have_settled(members: list[Member]) -> bool:
@@ -63,25 +63,25 @@ def _states(members: list[Member]) -> list[object]:
     ]
 
 
-def _compare(simulation: Simulation, name: str, told: Any) -> None:
+def _compare(course: Course, name: str, told: Any) -> None:
     """The broker knows those members, and no others."""
     there = {each.member_id for each in told.members}
     members = {
         member.life.member_id
-        for member in simulation.members
+        for member in course.members
         if member.group.name == name and not member.is_retired
     }
     if there != members:
-        simulation.work.complain(f"{name} has {sorted(members)} for members, and says {sorted(there)}")
+        course.work.complain(f"{name} has {sorted(members)} for members, and says {sorted(there)}")
 
 
-async def _describe(simulation: Simulation) -> dict[str, Any]:
+async def _describe(course: Course) -> dict[str, Any]:
     """Of each group: its members with what they have, and what it has committed."""
-    client = simulation.client("describer")
+    client = course.client("describer")
     found: dict[str, Any] = {}
-    for name in simulation.group_names():
+    for name in course.group_names():
         is_consumer = any(
-            isinstance(member, ConsumerMember) for member in simulation.members if member.group.name == name
+            isinstance(member, ConsumerMember) for member in course.members if member.group.name == name
         )
         for key, ask in ((name, _ask_consumer if is_consumer else _ask_classic), (f"{name}'s", _ask_offsets)):
 
@@ -91,7 +91,7 @@ async def _describe(simulation: Simulation) -> dict[str, Any]:
 
             error = await client.insist(describe)
             if error is not Error.NONE:
-                simulation.work.complain(f"{name} can't be described: {error!r}")
+                course.work.complain(f"{name} can't be described: {error!r}")
     client.close()
     return found
 

@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import traceback
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 from unittest.mock import patch
 
 from broker.coordination import hosted_shard, hosted_shards
 from protocol.errors import Error, KafkaError
-from protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.simulation import checks, long_requests, node_states
-from tests.simulation.classic_member import ClassicMember
-from tests.simulation.consumer_member import ConsumerMember
+from tests.simulation.course import Course
 from tests.simulation.full_disk import is_full_now_and_then
-from tests.simulation.groups import GroupWork
 from tests.simulation.history import History
-from tests.simulation.machine import Machine, World
-from tests.simulation.members import SETTINGS, Member
-from tests.simulation.offsets import Committer, OffsetReader
-from tests.simulation.producers import TRANSACTION_TIMEOUT_MS, IdempotentProducer, TransactionalProducer
-from tests.simulation.reader import Reader
+from tests.simulation.machine import Machine
+from tests.simulation.members import SETTINGS
+from tests.simulation.producers import TRANSACTION_TIMEOUT_MS
 from tests.simulation.settling import settle
-from tests.simulation.topics import create_topic, topic_ids
-from tests.simulation.virtual_files import MachineDied
 from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.wire_client import WireClient
-from tests.simulation.work import MOST_TRANSACTIONAL, PLACES, Work
+from tests.simulation.work import PLACES, Work
 
 PORT = 9092
-LONGEST_S = 600.0
 
 
 class Deaths(Enum):
@@ -62,15 +52,12 @@ def simulate(seed: int) -> Result:
     return run(lambda loop: Simulation(loop, seed).run())
 
 
-class Simulation:
+class Simulation(Course):
     def __init__(self, loop: VirtualLoop, seed: int) -> None:
-        self.loop = loop
-        self.world = World(loop, seed)
-        self.luck = self.world.luck("course")
+        super().__init__(loop, seed, Work())
         self.deaths = self.luck.choice([*Deaths])
-        self.work = Work(may_lose=self.deaths is Deaths.POWER_LOST)
+        self.work.may_lose = self.deaths is Deaths.POWER_LOST
         self.crashes = 0
-        self.members: list[Member] = []
         self._leader_epochs: node_states.LeaderEpochs = {}
         settings = [
             *SETTINGS,
@@ -97,14 +84,14 @@ class Simulation:
             name for name, settings in self._topic_settings.items() if settings.get("flush.messages") == "1"
         }
         self._all_long = long_requests.are_long(self.world.luck("long requests"))
-        self.work.disk_fills_up = is_full_now_and_then(self.world.luck("full disk"))
+        self.work.is_refused_now_and_then = is_full_now_and_then(self.world.luck("full disk"))
         self.machine = Machine(
             self.world,
             "broker",
             PORT,
             settings,
             computes_beside=self._all_long,
-            fills_up=self.work.disk_fills_up,
+            fills_up=self.work.is_refused_now_and_then,
         )
 
     def _of_the_cleaner(self) -> list[str]:
@@ -146,14 +133,10 @@ class Simulation:
         self.world.history.note("simulation", f"seed {self.world.seed}, {self.deaths.value}")
         if self._all_long:
             self.world.history.note("simulation", "whatever is asked is long")
-        if self.work.disk_fills_up:
+        if self.work.is_refused_now_and_then:
             self.world.history.note("simulation", "the disk is full now and then")
-        self.loop.set_exception_handler(self._uncaught)
-        try:
-            with self._loading(), long_requests.all_long() if self._all_long else contextlib.nullcontext():
-                await self._course()
-        except Exception:
-            self.work.complain(traceback.format_exc(limit=-6))
+        with self._loading(), long_requests.all_long() if self._all_long else contextlib.nullcontext():
+            await self.run_through(self._course())
         return Result(
             self.world.seed,
             self.world.history,
@@ -164,44 +147,22 @@ class Simulation:
             self.loop.time(),
         )
 
-    def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        if error is not None and not isinstance(error, MachineDied):
-            self.work.complain(f"uncaught: {context.get('message')}: {error!r}")
-
     async def _course(self) -> None:
         await self.machine.start()
-        await self._prepare()
+        await self.prepare(self._topic_settings)
         if self.luck.random() < 0.3:
             await self.machine.stop()
             await self._start()
-        readers = [Reader(self.client(f"reader-{i}"), self.work, place) for i, place in enumerate(PLACES)]
-        watching = [reader.run() for reader in (*readers, OffsetReader(self.client("watcher"), self.work))]
-        reading = [self.loop.create_task(each) for each in watching]
-        belonging = [self.loop.create_task(member.run()) for member in self.members]
-        working = [self.loop.create_task(work) for work in self._working()]
-        crashing = self.loop.create_task(self._crash_now_and_then())
-        _, late = await asyncio.wait(working, timeout=LONGEST_S)
-        for _ in late:
-            self.work.complain("a client doesn't come to its end")
-        await _end([*reading, *late, crashing])
-        for task in (*working, crashing):
-            if not task.cancelled() and task.exception() is not None:
-                raise task.exception()  # type: ignore[misc]
-        self.world.network.is_calm = True
+        await self.work_amid(self._crash_now_and_then())
+        self.calm_down()
         self.machine.files.die_at = self.machine.files.die_at_sync = -1
         if not self.machine.serves:
             self._die()
             await self._come_back()
-        for member in self.members:
-            member.is_calm = True
         # all that is left open runs into its timeout
         await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 + 5)
         await settle(self)
-        await _end(belonging)
-        for task in belonging:
-            if not task.cancelled() and task.exception() is not None:
-                raise task.exception()  # type: ignore[misc]
+        await self.end_groups()
         await checks.check(self)
         self.work.count(
             "writes that a full disk refused", sum(disk.refused for disk in self.machine.full_disks)
@@ -212,57 +173,7 @@ class Simulation:
     def _is_of_the_disk(self, error: BaseException) -> bool:
         """A stop that a full disk keeps from being a clean one."""
         is_storage = isinstance(error, KafkaError) and error.error is Error.KAFKA_STORAGE_ERROR
-        return self.work.disk_fills_up and is_storage
-
-    async def _prepare(self) -> None:
-        admin = self.client("admin")
-        for topic in dict.fromkeys(topic for topic, _ in PLACES):
-            partitions = 1 + max(index for name, index in PLACES if name == topic)
-            await create_topic(admin, topic, partitions, self._topic_settings.get(topic, {}))
-        for key, key_type in (("group-x", 0), ("producer-x", 1)):
-
-            async def find(key: str = key, key_type: int = key_type) -> Error:
-                answer = await admin.ask(FindCoordinatorRequest(key=key, key_type=key_type), 3)
-                return Error(answer.error_code)
-
-            assert await admin.insist(find) is Error.NONE
-        self.members = self._belonging(await topic_ids(admin, [*dict.fromkeys(topic for topic, _ in PLACES)]))
-        admin.close()
-
-    def _belonging(self, ids: dict[str, bytes]) -> list[Member]:
-        luck = self.luck
-        kinds = luck.choice(((ClassicMember,), (ConsumerMember,), (ClassicMember, ConsumerMember)))
-        members: list[Member] = []
-        for kind in kinds:
-            name = f"{kind.__name__}s"
-            group = GroupWork(self.work, name, PLACES, ids)
-            for number in range(luck.randint(1, 3)):
-                instance_id = f"instance-{number}" if luck.random() < 0.4 else None
-                members.append(kind(self.client, f"{name}-{number}", group, instance_id))
-        return members
-
-    def group_names(self) -> list[str]:
-        """Those with members."""
-        return [*dict.fromkeys(member.group.name for member in self.members)]
-
-    def _working(self) -> list[Coroutine[Any, Any, None]]:
-        luck, work = self.luck, self.work
-        working: list[Coroutine[Any, Any, None]] = []
-        for number in range(luck.randint(1, 2)):
-            idempotent = IdempotentProducer(self.client(f"idempotent-{number}"), work, PLACES)
-            working.append(idempotent.run(luck.randint(5, 25)))
-        for number in range(luck.randint(1, MOST_TRANSACTIONAL)):
-            transactional = TransactionalProducer(
-                self.client(f"transactional-{number}"),
-                work,
-                PLACES,
-                version=luck.choice((1, 2)),
-                group=f"group-of-{number}",
-            )
-            working.append(transactional.run(luck.randint(3, 12)))
-        committer = Committer(self.client("committer"), work, PLACES[0], "group-of-committer")
-        working.append(committer.run(luck.randint(5, 20)))
-        return working
+        return self.work.is_refused_now_and_then and is_storage
 
     # --- deaths ---------------------------------------------------------------------------------------------
 
@@ -296,6 +207,7 @@ class Simulation:
         if power_lost and self.work.may_lose:
             # what readers were given and is lost now may be said differently
             self.work.seen.clear()
+            self.work.seen_uncommitted.clear()
         self.work.anomalies += checks.what_is_lost(self.machine, before, power_lost=power_lost)
 
     async def _start(self, die_at: int = -1) -> bool:
@@ -329,9 +241,3 @@ class Simulation:
                     self.machine.files.die_at = -1
                     return
             self._die()
-
-
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

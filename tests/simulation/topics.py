@@ -12,10 +12,16 @@ from tests.simulation.wire_client import WireClient
 
 
 async def create_topic(
-    client: WireClient, name: str, partitions: int, configs: Mapping[str, str] = MappingProxyType({})
+    client: WireClient,
+    name: str,
+    partitions: int,
+    configs: Mapping[str, str] = MappingProxyType({}),
+    replication_factor: int = 1,
 ) -> None:
     settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=replication_factor, configs=settings
+    )
 
     async def create() -> Error:
         answer = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 4)

@@ -134,9 +134,7 @@ class NodeNetwork:
             if network.loop.time() >= deadline_s:
                 failed(TimeoutError(110, f"Connect call timed out, port {port}"))
             else:
-                self.scheduler.call_later(
-                    AGAIN_S, self._connected, port, make_protocol, failed, deadline_s
-                )
+                self.scheduler.call_later(AGAIN_S, self._connected, port, make_protocol, failed, deadline_s)
             return
         bound = network.bound.get(port)
         if bound is None:

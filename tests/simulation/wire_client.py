@@ -46,12 +46,18 @@ class NoAnswer(Exception):
 
 
 class WireClient:
+    patience_s = PATIENCE_S
+
     def __init__(self, network: VirtualNetwork, name: str, port: int, luck: random.Random) -> None:
         self.name = name
         self.luck = luck
         self._network = network
         self._port = port
         self._connection: ClientConnection | None = None
+        self._closed: list[ClientConnection] = []
+        self.asked_in: object = ""
+        """Of which run and leadership of which broker the last answer is; None where that isn't the present one, and
+        what it knows may be old."""
         self._correlation_id = 0
 
     def note(self, what: str) -> None:
@@ -66,11 +72,14 @@ class WireClient:
     async def wait_out(self) -> None:
         """Until what was sent on a connection that broke has arrived, if it ever will."""
         await asyncio.sleep(2 * LONGEST_DELAY_S)
+        while any(not connection.is_let_go for connection in self._closed):
+            await asyncio.sleep(0.1)
+        self._closed.clear()
 
     async def ask(self, request: Any, version: int) -> Any:
         """The answer. Raises NoAnswer."""
         try:
-            return await asyncio.wait_for(self._ask(request, version), PATIENCE_S)
+            return await asyncio.wait_for(self._ask(request, version), self.patience_s)
         except (TimeoutError, ConnectionError) as error:
             self.note(f"no answer to {type(request).__name__}: {type(error).__name__} {error}")
             self.close()
@@ -98,6 +107,7 @@ class WireClient:
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+            self._closed.append(self._connection)
             self._connection = None
 
     async def insist(

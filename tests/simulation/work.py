@@ -50,8 +50,8 @@ class Work:
     """`may_lose`: whether the broker's machine may lose what it acknowledged."""
 
     may_lose: bool = False
-    disk_fills_up: bool = False
-    """Whether what is to be written is refused now and then."""
+    is_refused_now_and_then: bool = False
+    """Whether what is to be written is, by a disk that is full, or by brokers that can't reach each other."""
     synced_topics: set[str] = field(default_factory=set)
     """Of which each record is on the disk before it is acknowledged."""
     sent: list[Sent] = field(default_factory=list)
@@ -60,6 +60,8 @@ class Work:
     """By group and partition."""
     seen: dict[Place, dict[int, bytes]] = field(default_factory=dict)
     """By offset, what a read_committed reader was given."""
+    seen_uncommitted: dict[Place, dict[int, bytes]] = field(default_factory=dict)
+    """What one was given that reads uncommitted records: below the high watermark they stay what they are."""
     anomalies: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     """What was acknowledged, and what happened: so many of each."""

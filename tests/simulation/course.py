@@ -1,0 +1,170 @@
+"""What clients do, whatever becomes meanwhile of the broker or the brokers that they do it at."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from protocol.errors import Error
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.simulation.classic_member import ClassicMember
+from tests.simulation.consumer_member import ConsumerMember
+from tests.simulation.groups import GroupWork
+from tests.simulation.machine import World
+from tests.simulation.members import Member
+from tests.simulation.offsets import Committer, OffsetReader
+from tests.simulation.producers import IdempotentProducer, TransactionalProducer
+from tests.simulation.reader import Reader
+from tests.simulation.topics import create_topic, topic_ids
+from tests.simulation.virtual_files import MachineDied
+from tests.simulation.virtual_loop import VirtualLoop
+from tests.simulation.wire_client import WireClient
+from tests.simulation.work import MOST_TRANSACTIONAL, PLACES, Work
+
+LONGEST_S = 600.0
+
+
+class Amounts(NamedTuple):
+    """How much each is to do: from so much to so much."""
+
+    batches: tuple[int, int] = (5, 25)
+    transactions: tuple[int, int] = (3, 12)
+    commits: tuple[int, int] = (5, 20)
+
+
+class Course(ABC):
+    replication_factor = 1
+    amounts = Amounts()
+
+    def __init__(self, loop: VirtualLoop, seed: int, work: Work) -> None:
+        self.loop = loop
+        self.world = World(loop, seed)
+        self.luck = self.world.luck("course")
+        self.work = work
+        self.members: list[Member] = []
+        self._belonging: list[asyncio.Task[None]] = []
+
+    # --- by who is asked ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def client(self, name: str) -> WireClient:
+        """A new one."""
+
+    @abstractmethod
+    async def start_again(self) -> None:
+        """A death and a start of all in which nothing is lost."""
+
+    # --- from beginning to end ------------------------------------------------------------------------------
+
+    async def run_through(self, course: Coroutine[Any, Any, None]) -> None:
+        """What goes wrong becomes a complaint."""
+        self.loop.set_exception_handler(self._uncaught)
+        try:
+            await course
+        except Exception:
+            self.work.complain(traceback.format_exc(limit=-6))
+
+    def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is not None and not isinstance(error, MachineDied):
+            self.work.complain(f"uncaught: {context.get('message')}: {error!r}")
+
+    async def prepare(self, topic_settings: Mapping[str, Mapping[str, str]]) -> None:
+        """Topics, coordinators and groups."""
+        admin = self.client("admin")
+        for topic in dict.fromkeys(topic for topic, _ in PLACES):
+            partitions = 1 + max(index for name, index in PLACES if name == topic)
+            configs = topic_settings.get(topic, MappingProxyType({}))
+            await create_topic(admin, topic, partitions, configs, self.replication_factor)
+        for key, key_type in (("group-x", 0), ("producer-x", 1)):
+
+            async def find(key: str = key, key_type: int = key_type) -> Error:
+                answer = await admin.ask(FindCoordinatorRequest(key=key, key_type=key_type), 3)
+                return Error(answer.error_code)
+
+            assert await admin.insist(find) is Error.NONE
+        self.members = self._groups_of(await topic_ids(admin, [*dict.fromkeys(topic for topic, _ in PLACES)]))
+        admin.close()
+
+    def _groups_of(self, ids: dict[str, bytes]) -> list[Member]:
+        luck = self.luck
+        kinds = luck.choice(((ClassicMember,), (ConsumerMember,), (ClassicMember, ConsumerMember)))
+        members: list[Member] = []
+        for kind in kinds:
+            name = f"{kind.__name__}s"
+            group = self._group(name, ids)
+            for number in range(luck.randint(1, 3)):
+                instance_id = f"instance-{number}" if luck.random() < 0.4 else None
+                members.append(kind(self.client, f"{name}-{number}", group, instance_id))
+        return members
+
+    def _group(self, name: str, ids: dict[str, bytes]) -> GroupWork:
+        return GroupWork(self.work, name, PLACES, ids)
+
+    def group_names(self) -> list[str]:
+        """Those with members."""
+        return [*dict.fromkeys(member.group.name for member in self.members)]
+
+    async def work_amid(self, faults: Coroutine[Any, Any, None]) -> None:
+        """Returns when all that work have done it. Groups go on until `end_groups`."""
+        readers = self._readers()
+        watching = [reader.run() for reader in (*readers, OffsetReader(self.client("watcher"), self.work))]
+        reading = [self.loop.create_task(each) for each in watching]
+        self._belonging = [self.loop.create_task(member.run()) for member in self.members]
+        working = [self.loop.create_task(work) for work in self._working()]
+        failing = self.loop.create_task(faults)
+        _, late = await asyncio.wait(working, timeout=LONGEST_S)
+        for _ in late:
+            self.work.complain("a client doesn't come to its end")
+        await end([*reading, *late])
+        await self._end_faults(failing)
+        for task in (*working, failing):
+            if not task.cancelled() and task.exception() is not None:
+                raise task.exception()  # type: ignore[misc]
+
+    async def _end_faults(self, failing: asyncio.Task[None]) -> None:
+        await end([failing])
+
+    def _readers(self) -> list[Reader]:
+        return [Reader(self.client(f"reader-{i}"), self.work, place) for i, place in enumerate(PLACES)]
+
+    def _working(self) -> list[Coroutine[Any, Any, None]]:
+        luck, work, amounts = self.luck, self.work, self.amounts
+        working: list[Coroutine[Any, Any, None]] = []
+        for number in range(luck.randint(1, 2)):
+            idempotent = IdempotentProducer(self.client(f"idempotent-{number}"), work, PLACES)
+            working.append(idempotent.run(luck.randint(*amounts.batches)))
+        for number in range(luck.randint(1, MOST_TRANSACTIONAL)):
+            transactional = TransactionalProducer(
+                self.client(f"transactional-{number}"),
+                work,
+                PLACES,
+                version=luck.choice((1, 2)),
+                group=f"group-of-{number}",
+            )
+            working.append(transactional.run(luck.randint(*amounts.transactions)))
+        committer = Committer(self.client("committer"), work, PLACES[0], "group-of-committer")
+        working.append(committer.run(luck.randint(*amounts.commits)))
+        return working
+
+    def calm_down(self) -> None:
+        """Nothing fails any more, and nobody comes or goes."""
+        self.world.network.is_calm = True
+        for member in self.members:
+            member.is_calm = True
+
+    async def end_groups(self) -> None:
+        await end(self._belonging)
+        for task in self._belonging:
+            if not task.cancelled() and task.exception() is not None:
+                raise task.exception()  # type: ignore[misc]
+
+
+async def end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
