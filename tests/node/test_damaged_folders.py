@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 from broker.disks.examination import examine
+from broker.disks.opening import open_log_dirs
 from broker.environment.environment import Environment
+from broker.opening import read_metadata
 from broker.process.start_error import StartError
 from broker.server import Server
 from broker.starting import start
@@ -268,6 +270,22 @@ async def test_damage_that_a_later_run_has_seen_whole_is_no_torn_end(
     flip(log, begins // 2)
     with pytest.raises(StartError, match=f"whole batches follow, up to leader epoch {1 + runs}"):
         await _started(folder)
+
+
+async def test_what_another_node_has_too_is_cut_off_to_be_fetched_again(
+    tmp_path: Path, templates: dict[bool, Template]
+) -> None:
+    """As where a broker of a cluster lost its power: it doesn't sync what it fetches of the metadata log."""
+    folder = copied(templates[False], tmp_path / "data")
+    log, begins = await run_briefly(folder)
+    flip(log, begins // 2)
+    config, environment = configured(folder), Environment.of_this_machine()
+    log_dirs = open_log_dirs(config, files, environment.background, environment.chance.uuid)
+    metadata = read_metadata(config, environment, log_dirs, only_voter=False)
+    assert metadata.log.log_end_offset > 0
+    assert 0 < log.stat().st_size <= begins // 2
+    log_dirs.close(clean=False)
+    await environment.background.finish()
 
 
 async def test_the_first_batch_of_a_run_that_the_disk_does_not_have_is_a_torn_end_though_others_follow(
