@@ -43,7 +43,7 @@ class DirectoryState:
         self.offsets = OffsetCheckpoints(self.writer, self._checkpointed)
         self.cleaner_offsets = CleanerCheckpoint(self.writer)
         # Once for all logs: each would have bound methods of its own.
-        self._told_by_logs = (self.report, self.cleaner_offsets.lower)
+        self._told_by_logs = (self.report, self._truncated)
 
     def path_of(self, name: str) -> str:
         """Of a file or folder in the directory."""
@@ -58,6 +58,12 @@ class DirectoryState:
     def report(self, failure: OSError) -> bool:
         """The disk refused. Whether the directory goes offline for it, which needs another one to go on with."""
         return self.on_failure is not None and self.on_failure(self, failure)
+
+    def _truncated(self, key: TopicPartition, base_offset: int) -> None:
+        """A log's end was cut off: what comes in its place isn't synced, whatever the checkpoint says of what was there
+        (Kafka: `LogManager.truncateTo`)."""
+        self.cleaner_offsets.lower(key, base_offset)
+        self.offsets.write_recovery_points()
 
     def attach(self, log: PartitionLog) -> None:
         """The log is the partition's from here on: what happens to it concerns the directory."""

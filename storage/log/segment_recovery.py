@@ -23,6 +23,7 @@ from storage.files import File, Files
 from storage.indexes.offset_index import MAX_RELATIVE_OFFSET
 from storage.indexes.transaction_index import AbortedTxn
 from storage.log import producer_replay, removal
+from storage.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
 from storage.log.storage_errors import MisplacedSegmentError
@@ -46,8 +47,8 @@ def recover(log: LogState, segment: Segment, states: ProducerStates, following: 
     `states`, which are those at its base.
 
     Cuts the segment before the first batch that doesn't hold, and returns whether it did; `following`, the
-    last one first, are dropped before it is cut. Leaves a snapshot at its end. Raises
-    `UnsupportedFormatError`, `MisplacedSegmentError`, `OSError`.
+    last one first, are dropped before it is cut, or recovered next: leader epochs become what the batches say.
+    Leaves a snapshot at its end. Raises `UnsupportedFormatError`, `MisplacedSegmentError`, `OSError`.
     """
     next_base_offset = log.segments.next_base_offset(log.segments.slot_of(segment.base_offset))
     positions, times = bytearray(), bytearray()
@@ -69,6 +70,8 @@ def recover(log: LogState, segment: Segment, states: ProducerStates, following: 
                 said_timestamp_ms = max_timestamp_ms
             last_entry_position = position
         end = position + len(batch)
+        if following or segment is log.segments.active:
+            _drop_epochs_of_others(log.leader_epochs, header)
         if header.partition_leader_epoch > log.leader_epochs.latest:
             log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
         if header.producer_id >= 0:
@@ -97,6 +100,15 @@ def recover(log: LogState, segment: Segment, states: ProducerStates, following: 
         segment.txn_index.make_anew(aborted_txns)
     log.snapshots.take(states)
     return cut
+
+
+def _drop_epochs_of_others(epochs: LeaderEpochs, header: BatchHeader) -> None:
+    """Epochs that are said of where another one's batch is, and behind: they are of batches that took the place of this
+    one before a power loss that brought it back. Who believed them would never cut it off. (Kafka keeps them, and
+    relies on the file system to bring nothing back that was cut off before a file was renamed.)"""
+    known = epochs.epoch_for(header.base_offset)
+    if UNDEFINED_EPOCH != known != header.partition_leader_epoch:
+        epochs.truncate_from_end(header.base_offset)
 
 
 def valid_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader, memoryview]]:

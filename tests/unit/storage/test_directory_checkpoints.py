@@ -383,3 +383,16 @@ def test_a_checkpoint_still_being_written_is_not_put_in_place_once_another_may_h
     directory.close(clean=False)
     background.run_all()
     assert not (tmp_path / "replication-offset-checkpoint").exists()
+
+
+def test_what_takes_the_place_of_a_cut_off_end_is_not_said_to_be_synced(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    append(log, batch(4))
+    log.flush(NOW_MS)
+    directory.checkpoint_recovery_points()
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    assert path.read_text() == "0\n1\norders 0 3\n"  # one less, lest a roll comes there
+    log.truncate_to(0, NOW_MS)
+    assert path.read_text() == "0\n1\norders 0 0\n"
+    directory.close()

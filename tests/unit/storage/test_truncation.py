@@ -152,3 +152,26 @@ def test_who_waits_for_what_is_dropped_is_told_once_all_of_it_has_gone(tmp_path:
     else:
         log.truncate_fully_and_start_at(offset, NOW_MS)
     assert told == [(OSError, offset, 0 if offset else -1, 0)]
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_what_a_power_loss_brings_back_is_of_its_own_epoch_and_not_of_the_one_that_took_its_place(
+    tmp_path: Path, rolls: bool
+) -> None:
+    """The disk may have the new file of epochs, and the log as it was before it was cut off."""
+    log = open_log(tmp_path)
+    for epoch in (0, 0, 2):
+        append(log, batch(), leader_epoch=epoch)
+    if rolls:
+        log.roll(NOW_MS)
+    append(log, batch(), leader_epoch=2)
+    before = {path: path.read_bytes() for path in Path(log.directory).glob("*.log")}
+    log.truncate_to(1, NOW_MS)
+    append(log, batch(3), leader_epoch=3)
+    assert log.leader_epochs.entries == [(0, 0), (3, 1)]
+    log.close(clean=False)
+    for path, data in before.items():
+        path.write_bytes(data)
+    found = open_log(tmp_path, clean=False, recovery_point=1)
+    assert [header.partition_leader_epoch for header in headers(found)] == [0, 0, 2, 2]
+    assert found.leader_epochs.entries == [(0, 0), (2, 2)]
