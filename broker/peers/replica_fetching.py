@@ -42,7 +42,12 @@ class ReplicaFetching:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        request = self._fetcher.request()
+        try:
+            request = self._fetcher.request()
+        except Exception as error:
+            self.stop()
+            self._failed(error)
+            return
         if request is None:
             wait_s = self._fetcher.wait_s()
             if wait_s is not None:

@@ -147,7 +147,7 @@ class ReplicaFetcher:
         return min(waits, default=None)
 
     def request(self) -> FetchRequest | ListOffsetsRequest | None:
-        """The next one; None where there is nothing to ask now."""
+        """The next one; None where there is nothing to ask now. Raises OSError where this node's disk fails."""
         now_s = self._clock.monotonic_s()
         for each in self._followed.values():
             if each.state is FollowState.PAUSED and each.paused_until_s <= now_s:
@@ -158,9 +158,17 @@ class ReplicaFetcher:
         topics: dict[bytes, FetchTopic] = {}
         for (topic_id, index), each in self._followed.items():
             if each.state is FollowState.FETCHING:
+                self._begin_at_hole(each)
                 topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
                 topic.partitions.append(self._partition(index, each))
         return self._fetch([*topics.values()]) if topics else None
+
+    def _begin_at_hole(self, followed: _Followed) -> None:
+        """What a power loss took out of the middle the leader has, and all that lies behind."""
+        logged, hole = followed.log, followed.log.hole
+        if hole is not None:
+            log.warning("%s-%d is fetched again from offset %d", followed.name, logged.partition, hole)
+            logged.truncate_to(hole, self._clock.now_ms())
 
     def _partition(self, index: int, followed: _Followed) -> FetchPartition:
         logged = followed.log

@@ -157,6 +157,7 @@ class LogDirectory(DirectoryState):
             clean=self.clean and not metadata,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            compacted_up_to=self.cleaner_offsets.get(key) or 0,
             files=self.files,
             background=self.background,
             jitter=jitter,

@@ -68,6 +68,7 @@ class LogState:
         "first_unstable_offset",
         "flushing",
         "high_watermark",
+        "hole",
         "jitter",
         "leader_epochs",
         "log_end_offset",
@@ -114,6 +115,9 @@ class LogState:
         """Ends the pass of the cleaner over the log's segments; None where there is none."""
         self.truncated: Callable[[TopicPartition, int], object] = _nobody_cares
         """Told of the partition and the active segment's base where segments of the log's end were dropped."""
+        self.hole: int | None = None
+        """Where records are missing that a power loss took, while later ones stayed: who has them elsewhere begins
+        there again."""
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.high_watermark = 0

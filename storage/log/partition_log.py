@@ -72,6 +72,7 @@ class PartitionLog(LogState):
         clean: bool,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        compacted_up_to: int = 0,
         files: Files,
         background: Background,
         jitter: Jitter = lambda limit: 0,
@@ -80,10 +81,10 @@ class PartitionLog(LogState):
     ) -> "PartitionLog":
         """The log in the directory, recovered unless the last stop was `clean`; an empty one without it.
 
-        `recovery_point` and `log_start_offset` are the checkpoints'; `found_topic_id` is partition.metadata's,
-        where the caller has read it. The high watermark is the log start until the caller says otherwise.
-        Raises `recovery.InconsistentTopicIdError` where partition.metadata says another topic id,
-        `segment_recovery.UnsupportedFormatError` for batches of Kafka's formats 0 and 1, `OSError`.
+        `recovery_point` and `log_start_offset` are the checkpoints'; below `compacted_up_to` offsets may be missing;
+        `found_topic_id` is partition.metadata's, where the caller has read it. The high watermark is the log start
+        until the caller says otherwise. Raises `recovery.InconsistentTopicIdError` where partition.metadata says
+        another topic id, `segment_recovery.UnsupportedFormatError` for batches of Kafka's formats 0 and 1, `OSError`.
         """
         log = cls(directory, topic, partition, config, ports=LogPorts(files, background, jitter))
         log.topic_id = topic_id
@@ -93,6 +94,7 @@ class PartitionLog(LogState):
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            compacted_up_to=compacted_up_to,
             found_topic_id=found_topic_id,
         )
         return log
@@ -313,10 +315,8 @@ class PartitionLog(LogState):
 
     @told_to_clients
     def delete_records_before(self, offset: int) -> int:
-        """Moves the log start to the offset; the segments below go at the next retention pass.
-
-        Returns the log start. Raises `KafkaError` (OFFSET_OUT_OF_RANGE) for an offset above the high watermark.
-        """
+        """Moves the log start to the offset; the segments below go at the next retention pass. Returns the log start.
+        Raises `KafkaError` (OFFSET_OUT_OF_RANGE) for an offset above the high watermark."""
         return retention.delete_records_before(self, offset)
 
     @told_to_clients
@@ -372,9 +372,8 @@ class PartitionLog(LogState):
 
     @told_to_clients
     def delete(self, unique: str) -> str | None:
-        """Takes the log out of use and renames its directory to `<topic>-<partition>.<unique>-delete`.
-
-        `unique` is 32 hex digits. The directory goes after `file.delete.delay.ms`. Returns its new path, None
+        """Takes the log out of use and renames its directory to `<topic>-<partition>.<unique>-delete`, `unique` being
+        32 hex digits. The directory goes after `file.delete.delay.ms`. Returns its new path, None
         where there was none.
         """
         return removal.delete(self, unique)

@@ -43,14 +43,31 @@ def open_log(
     clean: bool,
     recovery_point: int,
     log_start_offset: int,
+    compacted_up_to: int,
     found_topic_id: str | None,
 ) -> None:
     """Fills in a log that was just made. See `PartitionLog.open`. Where it raises, nothing of the log is open."""
     try:
         _open(log, now_ms, clean, recovery_point, log_start_offset, found_topic_id)
+        if not clean:
+            _find_hole(log, recovery_point, log_start_offset, compacted_up_to)
     except BaseException:
         log.segments.close()
         raise
+
+
+def _find_hole(log: LogState, recovery_point: int, log_start_offset: int, compacted_up_to: int) -> None:
+    """Between two segments that weren't synced a power loss may have taken the end of the first, and all of it before
+    the first one that is left. Nobody has compacted these. (Kafka goes on with what is there.)"""
+    bases = log.segments.base_offsets
+    if bases[0] > max(log_start_offset, recovery_point, compacted_up_to):
+        log.hole = log_start_offset
+        return
+    for slot in range(log.segments.slot_of(recovery_point), len(bases) - 1):
+        end_offset = log.segments[slot].next_offset()
+        if end_offset < bases[slot + 1] and compacted_up_to < bases[slot + 1]:
+            log.hole = end_offset
+            return
 
 
 def _open(

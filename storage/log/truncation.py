@@ -26,6 +26,8 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
     except OSError as failure:
         raise _half_done(failure) from failure
     log.end_at(offset)
+    if log.hole is not None and offset <= log.hole:
+        log.hole = None
     try:
         log.truncated((log.topic, log.partition), log.segments.active.base_offset)
         log.leader_epochs.truncate_from_end(offset)
@@ -50,6 +52,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
         raise _half_done(failure) from failure
     log.begin_at(offset)
     log.end_at(offset)
+    log.hole = None
     try:
         log.truncated((log.topic, log.partition), offset)
         log.leader_epochs.clear()

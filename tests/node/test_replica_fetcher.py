@@ -309,3 +309,23 @@ def test_whoever_leads_and_follows_the_logs_come_to_be_the_same(tmp_path: Path, 
             replicas[each].until_level(leader)
             assert bytes_of(replicas[each].log) == bytes_of(leader.log)
             assert epochs_of(replicas[each].log) == epochs_of(leader.log)
+
+
+def test_what_a_power_loss_took_out_of_the_middle_is_fetched_again(tmp_path: Path, leader: Leading) -> None:
+    log = open_log(tmp_path / "follower")
+    following = Following(log)
+    following.until_level(leader)
+    log.roll(0)
+    leader.append("d")
+    following.until_level(leader)
+    log.close(clean=False)
+    closed = Path(log.directory) / f"{0:020d}.log"
+    closed.write_bytes(closed.read_bytes()[: closed.stat().st_size // 3])
+    found = open_log(tmp_path / "follower", clean=False)
+    assert (found.hole, found.log_end_offset) == (1, 4)
+    following = Following(found)
+    request = following.request()
+    assert isinstance(request, FetchRequest)
+    assert request.topics[0].partitions[0].fetch_offset == 1
+    following.until_level(leader)
+    assert bytes_of(found) == bytes_of(leader.log)

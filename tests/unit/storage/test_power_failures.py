@@ -208,3 +208,41 @@ def test_a_segment_that_compaction_has_replaced_and_the_disk_still_names_is_drop
     found = [header.base_offset for header, _ in again.batches(0, upper_bound=again.log_end_offset)]
     assert found == [0, 3, 6]
     again.close()
+
+
+@pytest.mark.parametrize(
+    ("ends_at", "compacted_up_to", "hole"),
+    [(4, 0, None), (3, 0, 3), (2, 0, 2), (0, 0, 0), (3, 3, 3), (3, 4, None)],
+)
+def test_where_the_end_of_a_segment_is_missing_before_the_next_one_there_is_a_hole(
+    tmp_path: Path, ends_at: int, compacted_up_to: int, hole: int | None
+) -> None:
+    log = open_log(tmp_path)
+    for _ in range(4):
+        append(log, batch())
+    log.roll(NOW_MS)
+    for _ in range(3):
+        append(log, batch())
+    log.close(clean=False)
+    first = file(log, 0, ".log")
+    data = first.read_bytes()
+    first.write_bytes(data[: len(data) // 4 * ends_at])
+    if not ends_at:
+        first.unlink()
+    found = open_log(tmp_path, clean=False, compacted_up_to=compacted_up_to)
+    assert (found.hole, found.log_end_offset) == (hole, 7)
+    if hole is not None:
+        found.truncate_to(hole + 1, NOW_MS)
+        assert found.hole == (None if hole == 0 else hole)
+        found.truncate_to(hole, NOW_MS)
+        assert (found.hole, found.log_end_offset) == (None, hole)
+
+
+def test_no_hole_is_seen_in_what_was_synced(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(4))
+    log.roll(NOW_MS)
+    append(log, batch(3))
+    log.close(clean=False)
+    file(log, 0, ".log").unlink()
+    assert open_log(tmp_path, clean=False, recovery_point=4, log_start_offset=4).hole is None
