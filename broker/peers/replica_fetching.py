@@ -34,6 +34,7 @@ class ReplicaFetching:
         self._timer: Scheduled | None = None
         self._request: Message | None = None
         self._is_stopped = False
+        fetcher.wake = self.wake
 
     def wake(self) -> None:
         """There may be something to ask: another partition is followed, or a new epoch."""

@@ -115,6 +115,9 @@ class ReplicaFetcher:
         self._clock = clock
         self._settings = settings or FetchSettings()
         self._followed: dict[PartitionKey, _Followed] = {}
+        self._is_syncing = False
+        self.wake: Callable[[], None] = lambda: None
+        """Told when there is something to ask again that waited for this node's disk."""
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -138,6 +141,8 @@ class ReplicaFetcher:
 
     def wait_s(self) -> float | None:
         """How long until there is something to ask; None: not before another partition is followed."""
+        if self._is_syncing:
+            return None
         now_s = self._clock.monotonic_s()
         waits = [
             max(0.0, each.paused_until_s - now_s) if each.state is FollowState.PAUSED else 0.0
@@ -148,6 +153,8 @@ class ReplicaFetcher:
 
     def request(self) -> FetchRequest | ListOffsetsRequest | None:
         """The next one; None where there is nothing to ask now. Raises OSError where this node's disk fails."""
+        if self._waits_for_sync():
+            return None
         now_s = self._clock.monotonic_s()
         for each in self._followed.values():
             if each.state is FollowState.PAUSED and each.paused_until_s <= now_s:
@@ -162,6 +169,23 @@ class ReplicaFetcher:
                 topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
                 topic.partitions.append(self._partition(index, each))
         return self._fetch([*topics.values()]) if topics else None
+
+    def _waits_for_sync(self) -> bool:
+        """Where `flush.messages` is reached the next request, which says what is here, waits for the disk. (Kafka's
+        append does.)"""
+        if self._is_syncing:
+            return True
+        for each in self._followed.values():
+            logged = each.log
+            if logged.flush_is_due and logged.flush_wanted and logged.failure is None and not logged.closed:
+                self._is_syncing = True
+                logged.when_flushed(logged.log_end_offset, self._synced)
+                return True
+        return False
+
+    def _synced(self, failure: Exception | None) -> None:
+        self._is_syncing = False
+        self.wake()
 
     def _begin_at_hole(self, followed: _Followed) -> None:
         """What a power loss took out of the middle the leader has, and all that lies behind."""

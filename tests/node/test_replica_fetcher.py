@@ -30,7 +30,7 @@ from tests.node.followers import (
     bytes_of,
     epochs_of,
 )
-from tests.support.partition_logs import open_log
+from tests.support.partition_logs import HeldBackground, open_log
 
 
 @pytest.fixture
@@ -329,3 +329,33 @@ def test_what_a_power_loss_took_out_of_the_middle_is_fetched_again(tmp_path: Pat
     assert request.topics[0].partitions[0].fetch_offset == 1
     following.until_level(leader)
     assert bytes_of(found) == bytes_of(leader.log)
+
+
+def test_with_flush_messages_the_next_request_waits_for_the_disk(tmp_path: Path, leader: Leading) -> None:
+    """What it says is here must be there after a power loss, too."""
+    background = HeldBackground()
+    following = Following(open_log(tmp_path / "follower", flush_messages=1, background=background))
+    woken: list[int] = []
+    following.fetcher.wake = lambda: woken.append(following.log.recovery_point)
+    following.step(leader)
+    assert (following.log.log_end_offset, following.log.recovery_point) == (3, 0)
+    for _ in range(2):
+        assert following.fetcher.request() is None
+        assert following.fetcher.wait_s() is None
+    background.run_all()
+    assert woken == [3]
+    request = following.request()
+    assert isinstance(request, FetchRequest)
+    assert request.topics[0].partitions[0].fetch_offset == 3
+
+
+def test_a_log_that_ends_while_it_is_synced_holds_nothing_up(tmp_path: Path, leader: Leading) -> None:
+    background = HeldBackground()
+    following = Following(open_log(tmp_path / "follower", flush_messages=1, background=background))
+    woken: list[bool] = []
+    following.fetcher.wake = lambda: woken.append(True)
+    following.step(leader)
+    assert following.fetcher.request() is None
+    following.log.close(clean=False)
+    assert woken == [True]
+    assert following.fetcher.request() is not None
