@@ -62,7 +62,7 @@ def read_metadata(
     clock, directory = environment.clock, log_dirs.metadata
     path = f"{directory.path}/{METADATA_TOPIC}-0"
     # Another's log goes on: who only copies it doesn't sync what it fetches, so that a power loss may leave holes in it,
-    # below a mark that stays in a start that comes to nothing (`broker.starting`). What is cut of it is fetched again.
+    # below a mark that stays in a start that comes to nothing (`broker.starting`). What lies behind is fetched again.
     as_synced = directory.clean and only_voter
     damage = find_damage(environment.files, path, clean=as_synced) if only_voter else None
     if damage is not None:
@@ -74,6 +74,8 @@ def read_metadata(
         now_ms=clock.now_ms(),
         topic_id=uuid_to_text(METADATA_TOPIC_ID),
     )
+    if not only_voter and opened.hole is not None:
+        opened.truncate_to(opened.hole, clock.now_ms())
     if not as_synced and opened.created:
         # this run begins where the found log ends: from here on no power loss takes that back, or the cut of a torn end
         opened.sync()

@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from broker.controller.metadata_log import MetadataLog
 from broker.disks.examination import examine
+from broker.disks.log_dirs import LogDirs
 from broker.disks.opening import open_log_dirs
 from broker.environment.environment import Environment
 from broker.opening import read_metadata
@@ -278,12 +280,24 @@ async def test_what_another_node_has_too_is_cut_off_to_be_fetched_again(
     """As where a broker of a cluster lost its power: it doesn't sync what it fetches of the metadata log."""
     folder = copied(templates[False], tmp_path / "data")
     log, begins = await run_briefly(folder)
-    flip(log, begins // 2)
     config, environment = configured(folder), Environment.of_this_machine()
-    log_dirs = open_log_dirs(config, files, environment.background, environment.chance.uuid)
-    metadata = read_metadata(config, environment, log_dirs, only_voter=False)
-    assert metadata.log.log_end_offset > 0
+
+    def opened() -> tuple[LogDirs, MetadataLog]:
+        log_dirs = open_log_dirs(config, files, environment.background, environment.chance.uuid)
+        return log_dirs, read_metadata(config, environment, log_dirs, only_voter=False)
+
+    flip(log, begins // 2)
+    log_dirs, metadata = opened()
+    end_offset = metadata.log.log_end_offset
+    assert end_offset > 0
     assert 0 < log.stat().st_size <= begins // 2
+    log_dirs.close(clean=False)
+    # and where a later segment is there, though not what lies before it
+    later = log.with_name(f"{end_offset + 1:020d}.log")
+    later.write_bytes(b"")
+    log_dirs, metadata = opened()
+    assert metadata.log.log_end_offset == end_offset
+    assert not later.exists()
     log_dirs.close(clean=False)
     await environment.background.finish()
 
