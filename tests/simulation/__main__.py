@@ -11,8 +11,10 @@ import time
 import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
-from tests.simulation.simulation import simulate
+from tests.simulation.cluster import cluster_simulation
+from tests.simulation.simulation import Result, simulate
 
 LIMIT_S = 120
 """What one seed may take, which needs a fifth of a second: one that never ends would hide all behind it."""
@@ -23,26 +25,33 @@ def main() -> int:
     parser.add_argument("seed", type=int, nargs="?", help="show what happens with this one")
     parser.add_argument("--seeds", type=int, default=500, help="how many to try (default: 500)")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
+    parser.add_argument("--cluster", action="store_true", help="three brokers and their controller")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if arguments.seed is not None:
-        return _show(arguments.seed)
+        return _show(arguments.seed, _play(arguments.seed, arguments.cluster))
     began_s = time.monotonic()
     failed = 0
     counts: Counter[str] = Counter()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     with ProcessPoolExecutor(os.cpu_count()) as executor:
-        for seed, what, anomalies, counted in executor.map(_try, seeds):
+        for seed, what, anomalies, counted in executor.map(
+            partial(_try, is_cluster=arguments.cluster), seeds
+        ):
             counts += counted
             if anomalies:
                 failed += 1
                 print(f"seed {seed} ({what}): {anomalies[0]}", flush=True)
                 for anomaly in anomalies[1:5]:
                     print(f"    {anomaly}")
-                print(f"  again: python -m tests.simulation {seed}")
+                print(f"  again: python -m tests.simulation {'--cluster ' * arguments.cluster}{seed}")
     print(_told(counts))
     print(f"{len(seeds)} seeds in {time.monotonic() - began_s:.0f} s, {failed} with anomalies")
     return 1 if failed else 0
+
+
+def _play(seed: int, is_cluster: bool) -> Result | cluster_simulation.Result:
+    return cluster_simulation.simulate(seed) if is_cluster else simulate(seed)
 
 
 def _told(counts: Counter[str]) -> str:
@@ -57,30 +66,26 @@ def _stop(*_: object) -> None:
     raise _TakesTooLongError(f"not at its end after {LIMIT_S} s")
 
 
-def _try(seed: int) -> tuple[int, str, list[str], Counter[str]]:
+def _try(seed: int, *, is_cluster: bool) -> tuple[int, str, list[str], Counter[str]]:
     signal.signal(signal.SIGALRM, _stop)
     signal.setitimer(signal.ITIMER_REAL, LIMIT_S, 1)  # and again, for where it is caught
     try:
-        result = simulate(seed)
+        result = _play(seed, is_cluster)
     except BaseException as error:
         signal.setitimer(signal.ITIMER_REAL, 0)
         return seed, "", [traceback.format_exc(limit=-12) or repr(error)], Counter()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    counts = result.work.counts + Counter(deaths=result.crashes)
-    return seed, result.deaths.value, result.anomalies, counts
+    return seed, result.deaths.value, result.anomalies, result.work.counts
 
 
-def _show(seed: int) -> int:
-    result = simulate(seed)
+def _show(seed: int, result: Result | cluster_simulation.Result) -> int:
     for line in result.history.lines:
         print(line)
     for anomaly in result.anomalies:
         print(f"ANOMALY: {anomaly}")
     print(_told(result.work.counts))
-    print(
-        f"{result.deaths.value}, {result.crashes} deaths, {result.virtual_s:.1f} s, {result.history.digest}"
-    )
+    print(f"seed {seed}: {result.deaths.value}, {result.virtual_s:.1f} s, {result.history.digest}")
     return 1 if result.anomalies else 0
 
 

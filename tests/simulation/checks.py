@@ -7,6 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from protocol.errors import Error
+from storage.checkpoints import RECOVERY_POINT_FILE
+from storage.directory.log_directory import METADATA_TOPIC
 from tests.simulation import log_contents, node_states
 from tests.simulation.machine import Machine
 from tests.simulation.offsets import fetch_offset
@@ -41,14 +43,16 @@ class Written:
 def written(machine: Machine) -> dict[str, Written]:
     """What the broker's logs hold, before it dies: by folder."""
     found: dict[str, Written] = {}
-    for partition in machine.server.partitions.all() if machine.server is not None else ():
+    if machine.server is None:
+        return found
+    for partition in machine.server.partitions.all():
         log = partition.log
         folder = machine.disk.find(log.directory)
         if isinstance(folder, Directory):
             found[log.directory] = Written(
                 log.recovery_point,
                 node_states.log_bytes(machine, log.directory),
-                log.config.compacts,
+                log.config.compacts and machine.server.config.get_boolean("log.cleaner.enable"),
                 log_contents.contents(folder),
                 log_contents.contents(folder, sure=True),
             )
@@ -212,6 +216,17 @@ async def _check_offsets(course: Course, effective: list[Transaction]) -> None:
                 work.complain(f"{key[0]} is at {last[key]!r}, not {expected!r}")
 
 
+def forget_what_is_rebuilt(machine: Machine) -> None:
+    """Of a machine that is off: all beside its logs that follows from them."""
+    for folder in machine.disk.names(machine.folder):
+        path = f"{machine.folder}/{folder}"
+        is_log = isinstance(machine.disk.find(path), Directory) and not folder.startswith(METADATA_TOPIC)
+        for name in machine.disk.names(path) if is_log else ():
+            if name.endswith(REBUILT):
+                machine.disk.forget(f"{path}/{name}")
+    machine.disk.forget(f"{machine.folder}/{RECOVERY_POINT_FILE}")
+
+
 async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int, bytes]]) -> None:
     """All that isn't the log follows from it: a broker that has nothing else says and knows the same."""
     machine, work = simulation.machine, simulation.work
@@ -227,11 +242,7 @@ async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int
     if not work.may_lose:
         work.anomalies += node_states.open_transactions(machine)
     machine.die(power_lost=False)
-    for folder in states:
-        for name in machine.disk.names(folder):
-            if name.endswith(REBUILT):
-                machine.disk.forget(f"{folder}/{name}")
-    machine.disk.forget(f"{machine.folder}/recovery-point-offset-checkpoint")
+    forget_what_is_rebuilt(machine)
     await machine.start()
     await machine.until_loaded()
     await machine.until_synced()

@@ -25,7 +25,13 @@ from tests.simulation.virtual_files import MachineDied, VirtualFiles
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.simulation.virtual_names import VirtualNames
 from tests.simulation.virtual_network import NodeNetwork, VirtualNetwork
-from tests.simulation.virtual_scheduler import NodeScheduler, VirtualClock, VirtualComputing, VirtualLanes
+from tests.simulation.virtual_scheduler import (
+    MEAN_WORK_S,
+    NodeScheduler,
+    VirtualClock,
+    VirtualComputing,
+    VirtualLanes,
+)
 
 
 class World:
@@ -60,11 +66,13 @@ class Machine:
         settings: Sequence[str] = (),
         *,
         variables: Mapping[str, str] = MappingProxyType({}),
+        mean_work_s: float = MEAN_WORK_S,
         computes_beside: bool = False,
         fills_up: bool = False,
     ) -> None:
-        """`variables` of the environment. `computes_beside`: what is long to compute takes its time, else it is done
-        at once. `fills_up`: the disk is full now and then, while clients are served."""
+        """`variables` of the environment. `mean_work_s`: how long its disk takes, which syncs in the background.
+        `computes_beside`: what is long to compute takes its time, else it is done at once. `fills_up`: the disk is full
+        now and then, while clients are served."""
         self.world = world
         self.name = name
         self.port = port
@@ -77,6 +85,7 @@ class Machine:
         self._luck = world.luck(f"{name}'s disk")
         self._settings = settings
         self._variables = variables
+        self._mean_work_s = mean_work_s
         self._died: asyncio.Future[None] | None = None
         self._computes_beside = computes_beside
         self._fills_up = fills_up
@@ -90,6 +99,9 @@ class Machine:
     def server(self) -> Server | None:
         """Of a broker."""
         return self.node if isinstance(self.node, Server) else None
+
+    def _mean_work(self) -> float:
+        return MEAN_WORK_S if self.world.network.is_calm else self._mean_work_s
 
     def note(self, what: str) -> None:
         self.world.history.note(self.name, what)
@@ -114,7 +126,7 @@ class Machine:
             scheduler=self.scheduler,
             chance=Chance(world.luck(run).randbytes),
             files=self.files,
-            background=VirtualLanes(self.scheduler, world.luck(f"{run} background")),
+            background=VirtualLanes(self.scheduler, world.luck(f"{run} background"), self._mean_work),
             network=self._network,
             names=world.names,
             computing=computing,

@@ -93,17 +93,29 @@ def open_transactions(machine: Machine) -> list[str]:
 
 
 def leader_epochs(machine: Machine) -> tuple[LeaderEpochs, list[str]]:
-    """Those in which the partitions are led, and complaints: where a log's epochs say anything else of a batch than the
-    batch does, or don't know of the present one."""
+    """Those in which the partitions of a node that leads them all are led, and complaints: those of `of_batch_epochs`,
+    and where a log doesn't know of the present one."""
     found: LeaderEpochs = {}
-    complaints = []
+    complaints = of_batch_epochs(machine)
     assert machine.server is not None
     for partition in machine.server.partitions.all():
         log = partition.log
         found[log.directory] = partition.leader_epoch
         entries = log.leader_epochs.entries
-        if entries != sorted(entries) or not entries or entries[-1][0] != partition.leader_epoch:
+        if not entries or entries[-1][0] != partition.leader_epoch:
             complaints.append(f"{log.directory} is led in {partition.leader_epoch}, and knows {entries}")
+    return found, complaints
+
+
+def of_batch_epochs(machine: Machine) -> list[str]:
+    """Complaints: where a log's epochs say anything else of a batch than the batch does."""
+    complaints = []
+    assert machine.server is not None
+    for partition in machine.server.partitions.all():
+        log = partition.log
+        entries = log.leader_epochs.entries
+        if entries != sorted(entries):
+            complaints.append(f"{log.directory} knows {entries}")
         held = batches(machine, log.directory) if machine.disk.find(log.directory) is not None else ()
         for header in held:
             offset, epoch = header.base_offset, header.partition_leader_epoch
@@ -111,7 +123,7 @@ def leader_epochs(machine: Machine) -> tuple[LeaderEpochs, list[str]]:
             if is_there and log.leader_epochs.epoch_for(offset) != epoch:
                 complaints.append(f"{log.directory} has a batch of {epoch} at {offset}, and knows {entries}")
                 break
-    return found, complaints
+    return complaints
 
 
 def log_bytes(machine: Machine, folder: str) -> bytes:

@@ -100,6 +100,8 @@ class IdempotentProducer(Producer):
             async def send(place: Place = place, batch: bytearray = batch) -> Error:
                 nonlocal offset
                 error, offset = await self.produce(place, batch, 9)
+                if error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and self.client.asked_in is None:
+                    return Error.NOT_LEADER_OR_FOLLOWER  # it lacks what another one leads by now
                 return error
 
             error = await self.client.insist(send)

@@ -44,7 +44,6 @@ class Result:
     anomalies: list[str]
     work: Work
     deaths: Deaths
-    crashes: int
     virtual_s: float
 
 
@@ -57,7 +56,6 @@ class Simulation(Course):
         super().__init__(loop, seed, Work())
         self.deaths = self.luck.choice([*Deaths])
         self.work.may_lose = self.deaths is Deaths.POWER_LOST
-        self.crashes = 0
         self._leader_epochs: node_states.LeaderEpochs = {}
         settings = [
             *SETTINGS,
@@ -143,7 +141,6 @@ class Simulation(Course):
             self.work.anomalies,
             self.work,
             self.deaths,
-            self.crashes,
             self.loop.time(),
         )
 
@@ -200,7 +197,7 @@ class Simulation(Course):
         self._die()
 
     def _die(self) -> None:
-        self.crashes += 1
+        self.work.count("deaths")
         power_lost = self.deaths is not Deaths.KILLED and self.luck.random() < 0.8
         before = checks.written(self.machine)
         self.machine.die(power_lost=power_lost)

@@ -16,6 +16,9 @@ from tests.simulation.virtual_files import MachineDied
 
 BEGIN_MS = 1_700_000_000_000
 
+MEAN_WORK_S = 1 / 300
+"""What is done in the background waits for so long, on average."""
+
 COMPUTING_S = (0.001, 0.02, 0.3, 3.0)
 """What is computed waits for up to one of these, and so does the news of it; for the first where all is calm."""
 
@@ -126,9 +129,12 @@ class NodeScheduler:
 class VirtualLanes:
     """Work takes as long as luck has it, one after the other in each lane; so does the news of its end."""
 
-    def __init__(self, scheduler: NodeScheduler, luck: random.Random) -> None:
+    def __init__(
+        self, scheduler: NodeScheduler, luck: random.Random, mean_s: Callable[[], float] = lambda: MEAN_WORK_S
+    ) -> None:
         self._scheduler = scheduler
         self._luck = luck
+        self._mean_s = mean_s
         self._queues: dict[Lane, deque[tuple[Work, Then]]] = {lane: deque() for lane in Lane}
         self._finished: asyncio.Future[None] | None = None
         self._stopping = False
@@ -150,7 +156,7 @@ class VirtualLanes:
             self._next(lane)
 
     def _next(self, lane: Lane) -> None:
-        self._scheduler.call_later(self._luck.expovariate(300), self._work, lane)
+        self._scheduler.call_later(self._luck.expovariate(1 / self._mean_s()), self._work, lane)
 
     def _work(self, lane: Lane) -> None:
         work, then = self._queues[lane][0]

@@ -1,0 +1,1 @@
+"""A controller and three brokers, each on a machine of its own, on one virtual loop."""

@@ -1,0 +1,159 @@
+"""What must be true of the replicas once all is mended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.controller.image_records import image_records
+from broker.replicas.leader import Leader
+from tests.simulation import node_states
+from tests.simulation.machine import Machine
+
+if TYPE_CHECKING:
+    from broker.replicas.partition import Partition
+    from tests.simulation.cluster.cluster_simulation import ClusterSimulation
+
+MENDED_WITHIN_S = 60.0
+
+
+class Copy(NamedTuple):
+    """A replica on its machine."""
+
+    machine: Machine
+    partition: Partition
+
+    @property
+    def name(self) -> str:
+        log = self.partition.log
+        return f"{log.topic}-{log.partition} on {self.machine.name}"
+
+    @property
+    def data(self) -> bytes:
+        """A log's folder may be made with its first record."""
+        if self.machine.disk.find(self.partition.log.directory) is None:
+            return b""
+        return node_states.log_bytes(self.machine, self.partition.log.directory)
+
+
+class Copies(NamedTuple):
+    leader: Copy
+    followers: list[Copy]
+
+
+async def until_full(simulation: ClusterSimulation) -> None:
+    """Complains where it takes too long."""
+    await _until(simulation, simulation.nodes.is_full, lambda: _not_full(simulation))
+
+
+async def until_equal(simulation: ClusterSimulation) -> None:
+    """The followers have all, and know that it is committed; and all know what the controller does."""
+    await _until(simulation, lambda: not _behind(simulation), lambda: f"behind: {_behind(simulation)}")
+
+
+async def _until(simulation: ClusterSimulation, is_so: Callable[[], bool], state: Callable[[], str]) -> None:
+    deadline_s = simulation.loop.time() + MENDED_WITHIN_S
+    while not is_so():
+        if simulation.loop.time() > deadline_s:
+            simulation.work.complain(state())
+            return
+        await asyncio.sleep(0.05)
+
+
+def _not_full(simulation: ClusterSimulation) -> str:
+    image = simulation.nodes.image
+    assert image is not None
+    return "not in sync: " + ", ".join(
+        f"{name}-{index} led by {each.leader} with {each.isr} of {each.replicas}"
+        for name, topic in image.topics.items()
+        for index, each in topic.partitions.items()
+        if each.leader < 0 or {*each.isr} != {*each.replicas}
+    )
+
+
+def _of_partitions(simulation: ClusterSimulation) -> Iterator[Copies]:
+    """KeyError, ValueError where the nodes don't agree who leads."""
+    nodes, image = simulation.nodes, simulation.nodes.image
+    assert image is not None
+    for name, topic in image.topics.items():
+        for index, known in topic.partitions.items():
+            copies = []
+            for node_id in known.replicas:
+                machine = nodes.by_id(node_id)
+                assert machine is not None
+                partition = nodes.partition(machine.name, name, index)
+                assert partition is not None, f"{machine.name} has no {name}-{index}"
+                copies.append(Copy(machine, partition))
+            [leader] = [each for each in copies if isinstance(each.partition.role, Leader)]
+            yield Copies(leader, [each for each in copies if each is not leader])
+
+
+def _behind(simulation: ClusterSimulation) -> list[str]:
+    found = []
+    for machine in simulation.nodes.brokers.values():
+        assert machine.server is not None
+        assert simulation.nodes.controller.node is not None
+        known, end = (
+            node.metadata.last_applied_offset for node in (machine.server, simulation.nodes.controller.node)
+        )
+        if known != end:
+            found.append(f"{machine.name} knows the metadata up to {known} of {end}")
+    for leader, followers in _of_partitions(simulation):
+        end = leader.partition.log.log_end_offset
+        for copy in (leader, *followers):
+            log = copy.partition.log
+            if (log.log_end_offset, log.high_watermark) != (end, end):
+                found.append(f"{copy.name}: {log.high_watermark} of {log.log_end_offset}, where {end} is")
+    return found
+
+
+def _first_difference(copy: Copy, leader: Copy) -> str:
+    """Of their batches."""
+    both = [
+        [
+            f"{header.base_offset} to {header.last_offset} of epoch {header.partition_leader_epoch}, CRC {header.crc:x}"
+            for header in node_states.batches(each.machine, each.partition.log.directory)
+        ]
+        for each in (copy, leader)
+    ]
+    different = [pair for pair in zip_longest(*both) if pair[0] != pair[1]]
+    epochs = copy.partition.log.leader_epochs.entries, leader.partition.log.leader_epochs.entries
+    return f"{different[0] if different else both}; epochs {epochs}"
+
+
+def check_replicas(simulation: ClusterSimulation) -> None:
+    """Every copy is its leader's, byte for byte, and follows to the same state; epochs and coordinators are sane."""
+    complain, image = simulation.work.complain, simulation.nodes.image
+    assert image is not None
+    states = {name: node_states.of_logs(machine) for name, machine in simulation.nodes.brokers.items()}
+
+    def state(copy: Copy) -> node_states.KnownByLog | None:
+        return states[copy.machine.name].get(copy.partition.log.directory)
+
+    for leader, followers in _of_partitions(simulation):
+        log = leader.partition.log
+        known = image.topics[log.topic].partitions[log.partition]
+        if leader.partition.leader_epoch != known.leader_epoch:
+            complain(f"{leader.name} leads in {leader.partition.leader_epoch} of {known.leader_epoch}")
+        data = leader.data
+        for copy in followers:
+            if copy.partition.leader_epoch != known.leader_epoch:
+                complain(f"{copy.name} follows in {copy.partition.leader_epoch} of {known.leader_epoch}")
+            if copy.data != data:
+                complain(f"{copy.name} is not as {leader.name}: {_first_difference(copy, leader)}")
+            elif data and state(copy) != state(leader):
+                complain(f"{copy.name} knows {state(copy)}, and {leader.name} {state(leader)}")
+    known_by_controller = {repr(record) for record in image_records(image)}
+    for machine in simulation.nodes.brokers.values():
+        assert machine.server is not None
+        known_here = {repr(record) for record in image_records(machine.server.metadata.image)}
+        here = {name: {*topic.partitions} for name, topic in machine.server.partitions.by_name.items()}
+        if here != {name: {*topic.partitions} for name, topic in image.topics.items()}:
+            complain(f"{machine.name} has {here}")
+        different = sorted(known_here ^ known_by_controller)
+        if different:
+            complain(f"{machine.name} and the controller don't both know {different[0]}")
+        simulation.work.anomalies += node_states.of_batch_epochs(machine)
+        simulation.work.anomalies += node_states.open_transactions(machine)

@@ -1,0 +1,136 @@
+"""The controller and its brokers, and what the controller knows of the partitions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from broker.controller.image import ClusterImage
+from broker.process.start_error import StartError
+from broker.replicas.leader import Leader
+from broker.replicas.partition import Partition
+from tests.simulation.machine import Machine, World
+from tests.simulation.virtual_scheduler import MEAN_WORK_S
+
+CONTROLLER = "controller"
+BROKERS = ("broker-2", "broker-3", "broker-4")
+CONTROLLER_PORT = 9090
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+MIN_IN_SYNC = 2
+SESSION_TIMEOUT_MS = 3_000
+SLOW_WORK_S = 0.1
+
+COMMON = (
+    "controller.listener.names=CONTROLLER",
+    f"controller.quorum.voters=1@127.0.0.1:{CONTROLLER_PORT}",
+    f"min.insync.replicas={MIN_IN_SYNC}",
+    f"broker.session.timeout.ms={SESSION_TIMEOUT_MS}",
+)
+OF_SHORT_METADATA = (
+    # so that who was away has to fetch a snapshot
+    "metadata.log.max.record.bytes.between.snapshots=2000",
+    "metadata.max.retention.bytes=3000",
+    "metadata.log.segment.ms=500",
+)
+OF_BROKERS = (
+    "broker.heartbeat.interval.ms=500",
+    f"default.replication.factor={len(BROKERS)}",
+    f"offsets.topic.replication.factor={len(BROKERS)}",
+    f"transaction.state.log.replication.factor={len(BROKERS)}",
+    f"transaction.state.log.min.isr={MIN_IN_SYNC}",
+    "offsets.topic.num.partitions=3",
+    "transaction.state.log.num.partitions=3",
+    # each broker compacts by itself, after which logs aren't equal any more
+    "log.cleaner.enable=false",
+)
+
+
+class Term(NamedTuple):
+    """One broker's leadership of a partition, in one run, as it believes itself."""
+
+    broker: str
+    run: int
+    leader_epoch: int
+
+
+class Nodes:
+    def __init__(self, world: World, settings: Sequence[str], luck: random.Random) -> None:
+        variables = {"CLUSTER_ID": CLUSTER_ID}
+        of_metadata = luck.choice(((), OF_SHORT_METADATA))
+        self.world = world
+        self.controller = Machine(
+            world,
+            CONTROLLER,
+            CONTROLLER_PORT,
+            [
+                *COMMON,
+                *of_metadata,
+                "process.roles=controller",
+                "node.id=1",
+                f"listeners=CONTROLLER://127.0.0.1:{CONTROLLER_PORT}",
+                f"leader.imbalance.check.interval.seconds={luck.choice((2, 7, 300))}",
+            ],
+            variables=variables,
+        )
+        self.brokers = {
+            name: Machine(
+                world,
+                name,
+                CONTROLLER_PORT + node_id,
+                [*COMMON, *of_metadata, *OF_BROKERS, "process.roles=broker", f"node.id={node_id}", *settings],
+                variables=variables,
+                mean_work_s=luck.choice((MEAN_WORK_S, MEAN_WORK_S, SLOW_WORK_S)),
+            )
+            for node_id, name in enumerate(BROKERS, 2)
+        }
+        self._image: ClusterImage | None = None
+
+    @property
+    def all(self) -> dict[str, Machine]:
+        return {CONTROLLER: self.controller, **self.brokers}
+
+    def by_id(self, node_id: int) -> Machine | None:
+        return self.brokers.get(f"broker-{node_id}")
+
+    async def start(self, machine: Machine, *, die_at: int = -1) -> bool:
+        """As `Machine.start`; where it can't start, as a broker that finds no controller, it is off again."""
+        try:
+            return await machine.start(die_at=die_at)
+        except StartError as error:
+            machine.note(f"can't start: {error}")
+            return False
+
+    # --- what is so -----------------------------------------------------------------------------------------
+
+    @property
+    def image(self) -> ClusterImage | None:
+        """What is committed: while the controller is away that stays as it is."""
+        if self.controller.node is not None:
+            self._image = self.controller.node.metadata.image
+        return self._image
+
+    def is_full(self) -> bool:
+        """Whether all replicas of all partitions are in sync, and each is led."""
+        image = self.image
+        return image is not None and all(
+            partition.leader >= 0 and {*partition.isr} == {*partition.replicas}
+            for topic in image.topics.values()
+            for partition in topic.partitions.values()
+        )
+
+    def partition(self, broker: str, topic: str, index: int) -> Partition | None:
+        server = self.brokers[broker].server
+        hosted = None if server is None else server.partitions.by_name.get(topic)
+        return None if hosted is None else hosted.partitions.get(index)
+
+    def term(self, broker: str, topic: str, index: int) -> Term | None:
+        """None where the broker doesn't lead the partition, or another one does by now."""
+        partition, image = self.partition(broker, topic, index), self.image
+        if partition is None or image is None or not isinstance(partition.role, Leader):
+            return None
+        known = image.topics[topic].partitions[index]
+        epoch = partition.role.leader_epoch
+        if self.by_id(known.leader) is not self.brokers[broker] or known.leader_epoch != epoch:
+            return None
+        return Term(broker, self.brokers[broker].runs, epoch)

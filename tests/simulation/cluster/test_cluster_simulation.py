@@ -1,0 +1,65 @@
+"""Some seeds of the simulation of a cluster: 8 in passing, 40 with `make test`, and as many as one likes with
+`make simulation ARGS=--cluster`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+
+from tests.simulation.cluster.cluster_simulation import Result, simulate
+from tests.simulation.cluster.faults import Deaths
+
+IN_PASSING = 3
+SEEDS = range(1, int(os.environ.get("SIMULATED_CLUSTER_SEEDS", "8")) + 1)
+
+
+@cache
+def played(seed: int) -> Result:
+    """Once for all tests that look at it."""
+    return simulate(seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_that_counts_is_lost_and_all_replicas_are_equal_in_the_end(seed: int) -> None:
+    assert played(seed).anomalies == []
+
+
+def test_all_that_may_befall_a_cluster_does() -> None:
+    results = [played(seed) for seed in SEEDS]
+    assert {result.deaths for result in results} == {*Deaths}
+    counted = sum((result.work.counts for result in results), results[0].work.counts.__class__())
+    for what in (
+        "nodes killed",
+        "nodes without power",
+        "nodes stopped",
+        "pauses",
+        "ways closed",
+        "ways slow",
+        "connections broken",
+        "transactions committed",
+        "transactions aborted",
+        "commits of members",
+    ):
+        assert counted[what] > 0, what
+
+
+def test_a_seed_has_the_same_history_twice_whatever_the_hashes_of_strings_are() -> None:
+    """This process has a seed of its own for them, or the one that it was told."""
+    program = (
+        "from tests.simulation.cluster.cluster_simulation import simulate\n"
+        f"print(simulate({IN_PASSING}).history.digest)"
+    )
+    hash_seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert elsewhere.strip() == played(IN_PASSING).history.digest
+    assert played(IN_PASSING).history.digest != played(1).history.digest

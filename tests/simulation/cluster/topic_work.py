@@ -1,0 +1,52 @@
+"""Topics that come and go: what their replicas leave behind would be found by who comes next, or in the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from protocol.errors import Error
+from protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic, DeleteTopicsRequest
+from tests.simulation.topics import create_topic
+from tests.simulation.wire_client import WireClient
+from tests.simulation.work import Work
+
+TIMEOUT_MS = 10_000
+
+
+class TopicWork:
+    def __init__(self, client: WireClient, work: Work, replication_factor: int) -> None:
+        self.client = client
+        self.work = work
+        self.replication_factor = replication_factor
+
+    async def run(self, topics: int) -> None:
+        luck = self.client.luck
+        for number in range(topics):
+            await asyncio.sleep(luck.expovariate(1))
+            # the same name again, now and then: of another topic
+            name = f"passing-{luck.choice((0, number))}"
+            await create_topic(self.client, name, luck.randint(1, 2), {}, self.replication_factor)
+            self.work.count("topics created")
+            if luck.random() < 0.5:
+                await self._must("grow", await self.client.insist(lambda name=name: self._grow(name)))  # type: ignore[misc]
+            if luck.random() < 0.7:
+                await asyncio.sleep(luck.expovariate(1))
+                await self._must("delete", await self.client.insist(lambda name=name: self._delete(name)))  # type: ignore[misc]
+                self.work.count("topics deleted")
+
+    async def _must(self, what: str, error: Error | None) -> None:
+        if error is not Error.NONE:
+            self.work.complain(f"{self.client.name} can't {what}: {error!r}")
+
+    async def _grow(self, name: str) -> Error:
+        topic = CreatePartitionsTopic(name=name, count=4, assignments=None)
+        answer = await self.client.ask(CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 3)
+        error = Error(answer.results[0].error_code)
+        # asked for a second time it has them, or was so before
+        return Error.NONE if error is Error.INVALID_PARTITIONS else error
+
+    async def _delete(self, name: str) -> Error:
+        answer = await self.client.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), 5)
+        error = Error(answer.responses[0].error_code)
+        # who asks for a second time may hear that it is gone
+        return Error.NONE if error is Error.UNKNOWN_TOPIC_OR_PARTITION else error
