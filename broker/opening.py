@@ -61,8 +61,9 @@ def read_metadata(
     written: StartError says what is wrong, and what to do."""
     clock, directory = environment.clock, log_dirs.metadata
     path = f"{directory.path}/{METADATA_TOPIC}-0"
-    # Another's log goes on: who only copies it doesn't sync what it fetches, so that a power loss may leave holes in it,
-    # below a mark that stays in a start that comes to nothing (`broker.starting`). What lies behind is fetched again.
+    # Another's log goes on. Who only copies it doesn't sync what it fetches, so that a power loss may leave holes in
+    # it, beside a mark that stays in a start that comes to nothing (`broker.starting`). What lies behind is fetched
+    # again.
     as_synced = directory.clean and only_voter
     damage = find_damage(environment.files, path, clean=as_synced) if only_voter else None
     if damage is not None:
