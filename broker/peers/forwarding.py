@@ -39,13 +39,18 @@ TIMEOUT_MS = 60_000
 _PREPROCESSED = (33, 44)
 """Of these APIs the broker that is asked does a part, and what is left goes to the controller: `Forwarding.ask`."""
 
-_SIZE_BYTES = 4
+_SIZE_BYTES = _CORRELATION_ID_BYTES = _INT32_BYTES = 4
 
 
-class ForwardedAnswer(NamedTuple):
-    """The controller's, header and body."""
+class ForwardedAnswer:
+    """The controller's, header and body. For as long as it says the client is throttled here, too: it can't do that
+    itself (Kafka: `RequestHandlerHelper.sendForwardedResponse`)."""
 
-    data: Bytes
+    __slots__ = ("data", "throttle_time_ms")
+
+    def __init__(self, data: Bytes, throttle_time_ms: int = 0) -> None:
+        self.data = data
+        self.throttle_time_ms = throttle_time_ms
 
 
 class _Waiting(NamedTuple):
@@ -135,7 +140,8 @@ def _tell(later: Later[ForwardedAnswer], waiting: _Waiting, answer: Message | Ka
             later.fail(CloseConnectionError("the controller doesn't know this version of the request"))
             return
         if not answer.error_code and answer.response_data:
-            later.reply(ForwardedAnswer(answer.response_data))
+            data = answer.response_data
+            later.reply(ForwardedAnswer(data, _throttle_ms(waiting.context, data)))
             return
         if answer.error_code:
             log.warning("the controller refuses what is forwarded: %s", error_name(answer.error_code))
@@ -148,6 +154,18 @@ def _tell(later: Later[ForwardedAnswer], waiting: _Waiting, answer: Message | Ka
         later.fail(CloseConnectionError(f"the controller can't be asked: {error.name}"))
     else:
         later.reply(refused)
+
+
+def _throttle_ms(context: RequestContext, data: Bytes) -> int:
+    """What the answer says, where that stands at its beginning: it does but for those about delegation tokens."""
+    api, version = APIS[context.api_key], context.api_version
+    if not api.family:
+        return 0
+    first = next((field for field in api.response.FIELDS if field.in_version(version)), None)
+    if first is None or first.name != "throttle_time_ms":
+        return 0
+    begins = _CORRELATION_ID_BYTES + api.response_header_version(version)
+    return int.from_bytes(data[begins : begins + _INT32_BYTES], "big", signed=True)
 
 
 def _refusal(waiting: _Waiting, error: Error) -> ForwardedAnswer | None:

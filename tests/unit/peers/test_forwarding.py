@@ -16,7 +16,7 @@ from broker.security.principal import ANONYMOUS
 from protocol.apis import APIS
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.wire.codec import decode, encode
 from protocol.wire.error_codes import error_codes
 from tests.support.controller_channel import Channel, Timers
@@ -74,6 +74,16 @@ def test_the_controller_gets_the_request_as_it_came_and_the_client_its_answer() 
     assert node.channel.timeout_ms == TIMEOUT_MS
     node.channel.answer(EnvelopeResponse(response_data=b"told"))
     assert result(answer).data == b"told"
+
+
+@pytest.mark.parametrize("version", [5, 7])
+def test_who_is_throttled_by_the_controller_is_throttled_here(version: int) -> None:
+    node = Forwarded()
+    answer = node.ask(topics("t"), version)
+    body = bytes(encode(CreateTopicsResponse(throttle_time_ms=250), version))
+    header = bytes(4 + APIS[CREATE_TOPICS].response_header_version(version))
+    node.channel.answer(EnvelopeResponse(response_data=header + body))
+    assert result(answer).throttle_time_ms == 250
 
 
 def test_one_is_asked_after_the_other_and_none_for_who_has_gone() -> None:
