@@ -83,9 +83,23 @@ def read_metadata(
         environment.files.sync(opened.segments.active.log.path)
     metadata = MetadataLog(opened, ClusterImage(), clock, SnapshotPolicy.of(config))
     metadata.replay(only_voter=only_voter)
+    if only_voter:
+        _check_is_only_voter(config, metadata)
     if only_voter and not metadata.image.features:
         _check_is_new(path, log_dirs)
     return metadata
+
+
+def _check_is_only_voter(config: BrokerConfig, metadata: MetadataLog) -> None:
+    """What several vote on may not be here to its end, and going on alone takes it from those that have more."""
+    voters = metadata.quorum.voters
+    others = [] if voters is None else [each for each in voters.voters if each.voter_id != config.node_id]
+    if others:
+        raise StartError(
+            f"{metadata.log.directory} names another controller that votes (node {others[0].voter_id}), and a quorum "
+            "of several isn't built yet: have the quorum let go of all but this one (kafka-metadata-quorum "
+            "remove-controller), or start from another folder"
+        )
 
 
 def _check_is_new(path: str, log_dirs: LogDirs) -> None:

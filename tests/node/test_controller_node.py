@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from broker.handlers import CONTROLLER_HANDLERS
+from broker.process.format_command import format_command
+from broker.process.start_error import StartError
 from broker.quorum import delayed_metadata_fetches
 from protocol.apis import APIS
 from protocol.errors import Error
@@ -361,3 +363,31 @@ async def test_voters_stand_in_the_log_unless_settings_name_them(tmp_path: Path,
         assert moved.voter_directory_id == voter.voter_directory_id
     finally:
         await again.stop()
+
+
+@pytest.mark.parametrize("others", [[], [7]])
+async def test_it_leads_only_where_nobody_else_votes(tmp_path: Path, others: list[int]) -> None:
+    folder, properties = tmp_path / "data", tmp_path / "controller.properties"
+    voters = ",".join(f"{each}@127.0.0.1:{each}:{'A' * 20}{each % 10}A" for each in [NODE, *others])
+    lines = [
+        "process.roles=controller",
+        f"node.id={NODE}",
+        "controller.listener.names=CONTROLLER",
+        "listeners=CONTROLLER://127.0.0.1:0",
+        "controller.quorum.bootstrap.servers=127.0.0.1:9",
+        f"log.dirs={folder}",
+    ]
+    properties.write_text("\n".join(lines))
+    assert not format_command(["-t", "A" * 22, "-c", str(properties), "--initial-controllers", voters])
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    if others:
+        with pytest.raises(StartError, match=r"names another controller that votes \(node 7\)"):
+            await started(folder)
+        assert (
+            before.items()
+            <= {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}.items()
+        )
+        return
+    node = await started(folder)
+    assert node.metadata.is_leader
+    await node.stop()

@@ -21,6 +21,13 @@ def check_quorum(config: BrokerConfig) -> None:
     says what only a controller may."""
     bootstrap_servers(config.get_list(BOOTSTRAP_SERVERS))
     ids = voters(config.get_list(VOTERS))
+    others = sorted(ids.keys() - {config.node_id})
+    if config.is_only_controller and others:
+        raise ConfigError(
+            f"{VOTERS} names node {others[0]}, and a quorum of several isn't built yet: with process.roles=controller "
+            f"it is {config.node_id}@host:port alone",
+            VOTERS,
+        )
     if not config.joins:
         return
     if config.node_id in ids:

@@ -153,6 +153,16 @@ def test_what_a_broker_alone_may_not_say_of_controllers(name: str, value: str, t
     assert re.match(told, refused(**of_listeners, **{name.replace(".", "_"): value}))
 
 
+def test_a_controller_votes_alone() -> None:
+    of_controller = {"process_roles": "controller", "listeners": "CONTROLLER://:9093"}
+    names = {"controller_listener_names": "CONTROLLER", "node_id": "1"}
+    with pytest.raises(
+        UsageError, match=r"^file:1: .* names node 2, and a quorum of several isn't built yet"
+    ):
+        assembled(controller_quorum_voters="1@a:9093,2@b:9093", **of_controller, **names)
+    assert assembled(controller_quorum_voters="1@a:9093", **of_controller, **names).is_only_controller
+
+
 def test_a_broker_says_the_name_of_its_controllers_listener() -> None:
     with pytest.raises(UsageError, match=r"^file:1: controller\.listener\.names must contain"):
         assembled(process_roles="broker", node_id="2", controller_quorum_voters="1@a:9093")

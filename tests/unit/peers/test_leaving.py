@@ -1,0 +1,83 @@
+"""How long the controller's own broker waits for others to know that it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.peers.leaving import CHECK_S, MOST_LEAVE_S, Leaving
+from protocol.errors import Error, KafkaError
+from tests.support.controller_channel import Timers
+
+
+class Left:
+    """Who leaves, and what the controller and others have to say to it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("broker.peers.leaving.OtherBrokers", lambda *given: None)
+        self.timers = Timers()
+        self.others_know = False
+        self.controller = SimpleNamespace(submit_own=self._submit)
+        faults = SimpleNamespace(stopped=asyncio.Event(), failure=None)
+        opened: Any = SimpleNamespace(
+            config=None,
+            environment=SimpleNamespace(scheduler=self.timers),
+            metadata=SimpleNamespace(image=None),
+            faults=faults,
+            incarnation=None,
+        )
+        settings: Any = lambda: None  # noqa: E731
+        controller: Any = self.controller
+        self._leaving = Leaving(opened, controller, settings, lambda: self.others_know)
+        self._told: Any = None
+
+    def _submit(self, decide: Any, reply: Any, failed: Any) -> None:
+        self._told = reply, failed
+
+    async def begin(self) -> tuple[asyncio.Task[None], Any, Any]:
+        """The stop that waits, and what the controller tells it."""
+        task = asyncio.ensure_future(self._leaving.leave())
+        while self._told is None:
+            await asyncio.sleep(0)
+        return task, *self._told
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> Left:
+    return Left(monkeypatch)
+
+
+async def test_it_goes_once_others_know(left: Left) -> None:
+    stop, decided, _ = await left.begin()
+    decided(None)
+    left.timers.next()
+    assert not stop.done()
+    left.others_know = True
+    left.timers.next()
+    await stop
+    assert (left.timers.now_s, left.timers.waiting) == (2 * CHECK_S, [])
+
+
+@pytest.mark.limit("broker.peers.leaving.MOST_LEAVE_S")
+async def test_it_goes_where_others_never_know(left: Left) -> None:
+    stop, decided, _ = await left.begin()
+    decided(None)
+    while left.timers.waiting:
+        assert left.timers.now_s <= MOST_LEAVE_S
+        left.timers.next()
+    await stop
+    assert left.timers.now_s > MOST_LEAVE_S
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+async def test_it_goes_where_what_it_leads_cant_be_given_away(left: Left, is_refused: bool) -> None:
+    stop, decided, failed = await left.begin()
+    if is_refused:
+        decided(KafkaError(Error.NOT_CONTROLLER))
+    else:
+        failed(ValueError("what can't be decided"))
+    await stop
+    assert left.timers.waiting == []
