@@ -57,7 +57,7 @@ class MetadataLog:
     - `replicate(end_offset)` is called after each batch that is written. The only voter commits there and then while it
       starts, and from then on when the disk has it; who has others calls `commit` once a majority has the batch.
     - `on_written(records, offset of the first)` is told of what this node decides, `on_progress` called where the log
-      has grown, or more of it is committed.
+      has grown, or more of it is committed, `on_lost(failure)` where the disk refused what wasn't committed.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class MetadataLog:
         self.replicate: Callable[[int], None] = self.commit
         self.on_written: Callable[[Sequence[Message], int], None] = lambda records, base_offset: None
         self.on_progress: Callable[[], None] = lambda: None
+        self.on_lost: Callable[[Exception], None] = lambda failure: None
         self.is_leader = False
         self._leads = 0  # the epoch in which this node leads the log; 0: another one does
         self._clock = clock
@@ -86,8 +87,7 @@ class MetadataLog:
         self._committed_offset = 0  # everything below it is in the logs of a majority
         self._applied_offset = 0  # `image` is made of everything below it; it never goes back
         self._transaction: list[Message] | None = None  # between Begin and End: what isn't in `image` yet
-        self._is_writing = False
-        self._is_following = False
+        self._is_writing = self._is_following = False
         self._has_changed = False  # `image`, and `on_change` hasn't been called yet
         self._lost: KafkaError | None = None
 
@@ -204,9 +204,8 @@ class MetadataLog:
         self.log.flush(self._clock.now_ms(), at_once=True)
 
     def commit_when_synced(self) -> None:
-        """From now on the only voter commits what the disk has. What is written while a sync runs waits for one more,
-        all of it for the same. What is wanted from now on is synced beside the other logs: nothing of theirs follows
-        from a change before it is committed."""
+        """From now on the only voter commits what the disk has. What is written while a sync runs waits for one more.
+        It is synced beside the other logs: nothing of theirs follows from a change before it is committed."""
         self.log.flushing.lane = Lane.METADATA
         self.replicate = self._sync
 
@@ -229,6 +228,7 @@ class MetadataLog:
         elif self._lost is None:
             self._lost = KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
             self._forget_written(self._lost)
+            self.on_lost(failure)
 
     def resign(self) -> None:
         """Another node leads the log from now on: what waits here isn't known to be committed or lost.

@@ -96,6 +96,7 @@ class ControllerServer:
         self.turns = node.turns
         self.own_settings: Callable[[], OwnSettings] = node.own_settings
         self.endpoints = endpoints
+        self._stop_on_failure = node.stop_on_failure
         self._incarnation_id = node.chance.uuid()
         self.quorum = QuorumRequests(node.metadata, node.cluster_id)
         self.metadata_replicas = self.quorum.replicas
@@ -130,6 +131,8 @@ class ControllerServer:
         host, port = self.endpoints.first_advertised
         self.quorum.lead(LeaderEndpoint(self.node_id, host, port))
         self.metadata.on_progress = self.metadata_fetches.progress
+        # Brokers are heard and fenced by what is gone then; they do without a controller until there is one again.
+        self.metadata.on_lost = self._stop_on_failure
         self.cluster_control.start()
         self._register()
         for listener in self.listeners.values():
@@ -167,5 +170,6 @@ class ControllerServer:
         self.cluster_control.stop()
         self.metadata_fetches.stop()
         self.metadata.on_progress = lambda: None
+        self.metadata.on_lost = lambda failure: None
         for listener in self.listeners.values():
             listener.close_connections()

@@ -1,0 +1,87 @@
+"""How a controller's run begins and ends: who votes in its quorum, and what its disk may refuse."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from broker.process.format_command import format_command
+from broker.process.start_error import StartError
+from protocol.errors import Error
+from tests.node.controllers import NODE, PlayedBroker, connected, controller, create, started
+from tests.support.disk import files
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_voters_stand_in_the_log_unless_settings_name_them(tmp_path: Path, named: bool) -> None:
+    settings = [f"controller.quorum.voters={NODE}@127.0.0.1:9"] if named else []
+    async with controller(tmp_path, *settings) as node:
+        quorum = node.metadata.quorum
+        assert quorum.kraft_version == (0 if named else 1)
+        port = node.endpoints.first_advertised[1]
+    if named:
+        return
+    assert quorum.voters is not None
+    (voter,) = quorum.voters.voters
+    assert (voter.voter_id, voter.endpoints[0].port) == (NODE, port)
+    again = await started(tmp_path)  # at another port
+    try:
+        assert again.metadata.quorum.voters is not None
+        (moved,) = again.metadata.quorum.voters.voters
+        assert moved.endpoints[0].port == again.endpoints.first_advertised[1] != port
+        assert moved.voter_directory_id == voter.voter_directory_id
+    finally:
+        await again.stop()
+
+
+@pytest.mark.parametrize("others", [[], [7]])
+async def test_it_leads_only_where_nobody_else_votes(tmp_path: Path, others: list[int]) -> None:
+    folder, properties = tmp_path / "data", tmp_path / "controller.properties"
+    voters = ",".join(f"{each}@127.0.0.1:{each}:{'A' * 20}{each % 10}A" for each in [NODE, *others])
+    lines = [
+        "process.roles=controller",
+        f"node.id={NODE}",
+        "controller.listener.names=CONTROLLER",
+        "listeners=CONTROLLER://127.0.0.1:0",
+        "controller.quorum.bootstrap.servers=127.0.0.1:9",
+        f"log.dirs={folder}",
+    ]
+    properties.write_text("\n".join(lines))
+    assert not format_command(["-t", "A" * 22, "-c", str(properties), "--initial-controllers", voters])
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    if others:
+        with pytest.raises(StartError, match=r"names another controller that votes \(node 7\)"):
+            await started(folder)
+        assert (
+            before.items()
+            <= {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}.items()
+        )
+        return
+    node = await started(folder)
+    assert node.metadata.is_leader
+    await node.stop()
+
+
+async def test_it_stops_where_its_disk_refuses_what_it_decides(tmp_path: Path) -> None:
+    """Whom it has heard and fenced by records that are lost, it knows no more."""
+    node = await started(tmp_path)
+    await PlayedBroker(node, 2).start()
+
+    def refuse(name: str, path: str, size: int) -> None:
+        if name == "sync" and "__cluster_metadata-0/" in path:
+            raise OSError(errno.EIO, "refused", path)
+
+    files.set_fault_hook(refuse)
+    try:
+        assert await create(connected(node), "t") is Error.KAFKA_STORAGE_ERROR
+        await node.stopped.wait()
+        await node.stop()
+    finally:
+        files.set_fault_hook(None)
+    assert "refused" in str(node.failure)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    again = await started(tmp_path)
+    assert [*again.metadata.image.brokers] == [2]
+    await again.stop()
