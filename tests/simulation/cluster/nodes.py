@@ -31,8 +31,10 @@ OF_SHORT_METADATA = (
     # so that who was away has to fetch a snapshot
     "metadata.log.max.record.bytes.between.snapshots=2000",
     "metadata.max.retention.bytes=3000",
-    "metadata.log.segment.ms=500",
 )
+ROLLS_METADATA = "metadata.log.segment.ms=500"
+"""Of brokers alone: a controller that loses its power between a roll and the sync of what lies before refuses to start,
+though nothing that was committed is lost."""
 OF_BROKERS = (
     "broker.heartbeat.interval.ms=500",
     f"default.replication.factor={len(BROKERS)}",
@@ -78,7 +80,15 @@ class Nodes:
                 world,
                 name,
                 CONTROLLER_PORT + node_id,
-                [*COMMON, *of_metadata, *OF_BROKERS, "process.roles=broker", f"node.id={node_id}", *settings],
+                [
+                    *COMMON,
+                    *of_metadata,
+                    ROLLS_METADATA,
+                    *OF_BROKERS,
+                    "process.roles=broker",
+                    f"node.id={node_id}",
+                    *settings,
+                ],
                 variables=variables,
                 mean_work_s=luck.choice((MEAN_WORK_S, MEAN_WORK_S, SLOW_WORK_S)),
             )
