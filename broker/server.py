@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from broker.opened import Opened
     from broker.peers.alter_partition_manager import AlterPartitionManager
     from broker.peers.cluster import Cluster
-    from broker.peers.leaving import Leaving
+    from broker.peers.controlled_shutdown import ControlledShutdown
     from broker.quorum.controller_server import ControllerServer
     from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
     from broker.replicas.replication import PartitionKey
@@ -117,7 +117,11 @@ class Server:
         self.metadata.carry_out = self._carry_out
         self.controller = Controller(self.metadata)
         self.cluster: Cluster = opened.joined or OwnCluster(
-            self.controller, opened.incarnation, self.scheduler, self.own_settings, self._leaving(opened)
+            self.controller,
+            opened.incarnation,
+            self.scheduler,
+            self.own_settings,
+            self._controlled_shutdown(opened),
         )
         self.log_dirs = opened.log_dirs
         self.placement = opened.placement
@@ -129,13 +133,13 @@ class Server:
             self.cluster.create_automatically,
         )
 
-    def _leaving(self, opened: Opened) -> Leaving | None:
+    def _controlled_shutdown(self, opened: Opened) -> ControlledShutdown | None:
         if not [*opened.controller_endpoints]:
             return None
         # Here, so that no start of a node that controls itself alone waits for it.
-        from broker.peers.leaving import Leaving
+        from broker.peers.controlled_shutdown import ControlledShutdown
 
-        return Leaving(opened, self.controller, self.own_settings, self._others_know)
+        return ControlledShutdown(opened, self.controller, self.own_settings, self._others_know)
 
     def _others_know(self) -> bool:
         return self.controller_server is None or self.controller_server.cluster_control.others_know()

@@ -25,24 +25,30 @@ def handle(
     context: RequestContext,
     request: DescribeClusterRequest,
 ) -> DescribeClusterResponse:
-    asked = request.endpoint_type if context.api_version >= 1 else BROKERS
-    if asked == BROKERS:
-        return DescribeClusterResponse(
-            endpoint_type=CONTROLLERS,
-            error_code=Error.MISMATCHED_ENDPOINT_TYPE,
-            error_message="This endpoint is of type CONTROLLER, and one of type BROKER was wanted",
-        )
     refusal = cluster_refusal(authorizer, context, Operation.ALTER)
     if refusal is not None:
-        return DescribeClusterResponse(
-            endpoint_type=CONTROLLERS, error_code=refusal.error, error_message=refusal.message
-        )
-    if asked != CONTROLLERS:
-        return DescribeClusterResponse(
-            endpoint_type=CONTROLLERS,
-            error_code=Error.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message=f"Unsupported endpoint type {asked}",
-        )
+        return DescribeClusterResponse(error_code=refusal.error, error_message=refusal.message)
+    asked = request.endpoint_type
+    if asked not in (BROKERS, CONTROLLERS):
+        error, message = Error.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {asked}"
+    elif asked != CONTROLLERS:
+        error = Error.MISMATCHED_ENDPOINT_TYPE
+        message = "This endpoint is of type CONTROLLER, and one of type BROKER was wanted"
+    else:
+        return _described(node_id, cluster_id, endpoints, authorizer, context, request)
+    if context.api_version == 0:  # which says no type
+        error = Error.INVALID_REQUEST
+    return DescribeClusterResponse(error_code=error, error_message=message)
+
+
+def _described(
+    node_id: int,
+    cluster_id: str,
+    endpoints: Endpoints,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeClusterRequest,
+) -> DescribeClusterResponse:
     response = DescribeClusterResponse(
         endpoint_type=CONTROLLERS, cluster_id=cluster_id, controller_id=node_id
     )

@@ -1,6 +1,7 @@
 """Fetch (1), versions 4 to 18, of a controller: of the metadata log alone, by those that follow it (KIP-595).
 
-Brokers say by `replica_state` who they are (v15, KIP-903), and by v18 which high watermark they know.
+Brokers say by `replica_state` who they are (v15, KIP-903), and by v18 which high watermark they know. From v17 on they
+are told where the leader is (KIP-853), as `RaftUtil.singletonFetchResponse` has it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from broker.quorum.delayed_metadata_fetches import DelayedMetadataFetches
     from broker.security.authorizer import Authorizer
 
+FIRST_VERSION_WITH_ENDPOINTS = 17
+
 
 def handle(
     metadata_fetches: DelayedMetadataFetches,
@@ -27,4 +30,6 @@ def handle(
     refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return FetchResponse(error_code=refusal.error)
-    return metadata_fetches.fetch(request)
+    return metadata_fetches.fetch(
+        request, tells_endpoints=context.api_version >= FIRST_VERSION_WITH_ENDPOINTS
+    )

@@ -1,6 +1,6 @@
 """FetchSnapshot (59), versions 0 to 1, of a controller: a piece of a snapshot of the metadata (KIP-630).
 
-v1: who asks by its directory (KIP-853), which says nothing of who is no voter.
+v1: who asks by its directory (KIP-853), which says nothing of who is no voter, and where the leader is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 
+FIRST_VERSION_WITH_ENDPOINTS = 1
+
 
 def handle(
     quorum: QuorumRequests,
@@ -26,4 +28,7 @@ def handle(
     refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return FetchSnapshotResponse(error_code=refusal.error)
-    return quorum.fetch_snapshot(request)
+    response = quorum.fetch_snapshot(request)
+    if context.api_version < FIRST_VERSION_WITH_ENDPOINTS:
+        response.node_endpoints = []
+    return response

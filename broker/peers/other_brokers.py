@@ -57,6 +57,7 @@ class OtherBrokers:
     def following(
         self, incarnation: BrokerIncarnation, partitions: Partitions
     ) -> Callable[[TopicChanges], None]:
+        """What follows partitions elsewhere from now on, to be told of each change of the image."""
         fetchers = ReplicaFetchers(
             incarnation,
             self._image,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
     from broker.environment.scheduler import Scheduler
+    from broker.peers.controlled_shutdown import ControlledShutdown
     from broker.peers.controller_channel import ToController
-    from broker.peers.leaving import Leaving
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
     from protocol.errors import KafkaError
@@ -39,11 +39,11 @@ class OwnCluster:
         broker: BrokerIncarnation,
         scheduler: Scheduler,
         settings: Callable[[], OwnSettings],
-        leaving: Leaving | None = None,
+        controlled_shutdown: ControlledShutdown | None = None,
     ) -> None:
-        """`leaving`: where there may be others."""
-        self._others = None if leaving is None else leaving.others
-        self._leaving = leaving
+        """`controlled_shutdown`: where there may be others."""
+        self._others = None if controlled_shutdown is None else controlled_shutdown.others
+        self._controlled_shutdown = controlled_shutdown
         self._controller = controller
         self._scheduler = scheduler
         self._settings = settings
@@ -84,8 +84,8 @@ class OwnCluster:
 
     async def leave(self) -> None:
         """See `Cluster`. Others are told by this controller, which serves on until they know."""
-        if self._leaving is not None:
-            await self._leaving.leave()
+        if self._controlled_shutdown is not None:
+            await self._controlled_shutdown.leave()
 
     def stop(self) -> None:
         """Nobody is asked."""

@@ -11,7 +11,7 @@ from broker.network.later import Later
 from protocol.messages.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
-    from broker.controller.quorum_requests import QuorumRequests
+    from broker.controller.quorum_requests import Fetched, QuorumRequests
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduled, Scheduler
 
@@ -21,6 +21,7 @@ MOST_WAIT_MS = 30_000
 
 class _Waiting(NamedTuple):
     request: FetchRequest
+    tells_endpoints: bool
     timer: Scheduled
 
 
@@ -36,15 +37,15 @@ class DelayedMetadataFetches:
         self._turn: Scheduled | None = None
         self._has_more = False  # since it is looked
 
-    def fetch(self, request: FetchRequest) -> FetchResponse | Later[FetchResponse]:
-        """The answer, at the latest after `max_wait_ms`."""
-        fetched = self._quorum.fetch(request, self._clock.now_ms())
+    def fetch(self, request: FetchRequest, *, tells_endpoints: bool) -> FetchResponse | Later[FetchResponse]:
+        """The answer, at the latest after `max_wait_ms`; with where the leader is, if it `tells_endpoints`."""
+        fetched = self._fetch(request, tells_endpoints)
         if not fetched.may_wait:
             return fetched.response
         later: Later[FetchResponse] = Later()
         wait_s = min(request.max_wait_ms, MOST_WAIT_MS) / 1000
         timer = self._scheduler.call_later(wait_s, self._answer_at_last, later)
-        self._waiting[later] = _Waiting(request, timer)
+        self._waiting[later] = _Waiting(request, tells_endpoints, timer)
         later.on_abandon = partial(self._forget, later)
         return later
 
@@ -93,7 +94,7 @@ class DelayedMetadataFetches:
 
     def _answer(self, later: Later[FetchResponse], waiting: _Waiting, *, at_last: bool) -> None:
         try:
-            fetched = self._quorum.fetch(waiting.request, self._clock.now_ms())
+            fetched = self._fetch(waiting.request, waiting.tells_endpoints)
         except Exception as error:
             self._forget(later)
             later.fail(error)
@@ -101,6 +102,12 @@ class DelayedMetadataFetches:
         if at_last or not fetched.may_wait:
             self._forget(later)
             later.reply(fetched.response)
+
+    def _fetch(self, request: FetchRequest, tells_endpoints: bool) -> Fetched:
+        fetched = self._quorum.fetch(request, self._clock.now_ms())
+        if not tells_endpoints:
+            fetched.response.node_endpoints = []
+        return fetched
 
     def _forget(self, later: Later[FetchResponse]) -> None:
         waiting = self._waiting.pop(later, None)

@@ -233,6 +233,26 @@ class Reading:
             self.must_answer = True
         return answer
 
+    def _elsewhere(
+        self, selector: RackAwareReplicaSelector, partition: Partition, target: FetchTarget
+    ) -> PartitionData | None:
+        """Where the reader is to fetch from; None: from here."""
+        preferred = selector.select(partition, target.fetch_offset)
+        if preferred < 0:
+            return None
+        self.must_answer = True
+        log = partition.log
+        return PartitionData.of(
+            partition_index=target.index,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            diverging_epoch=None,
+            aborted_transactions=None,
+            preferred_read_replica=preferred,
+            records=b"",
+        )
+
     def _read_partition(self, partition: Partition, target: FetchTarget) -> PartitionData:
         parameters = self.parameters
         if target.current_leader_epoch >= 0:  # else it says none
@@ -240,25 +260,12 @@ class Reading:
         if parameters.only_leader:
             leader = partition.leader()
             if parameters.from_follower and not leader.has_replica(parameters.replica_id):
-                # With its epoch a follower knows more than we do: it was made one a moment ago, perhaps.
-                knows_epoch = target.current_leader_epoch >= 0
-                raise KafkaError(Error.UNKNOWN_LEADER_EPOCH if knows_epoch else Error.NOT_LEADER_OR_FOLLOWER)
-        log = partition.log
-        offset = target.fetch_offset
+                raise _not_its_follower(target)
+        log, offset = partition.log, target.fetch_offset
         if parameters.selector is not None:
-            preferred = parameters.selector.select(partition, offset)
-            if preferred >= 0:
-                self.must_answer = True
-                return PartitionData.of(
-                    partition_index=target.index,
-                    high_watermark=log.high_watermark,
-                    last_stable_offset=log.last_stable_offset,
-                    log_start_offset=log.log_start_offset,
-                    diverging_epoch=None,
-                    aborted_transactions=None,
-                    preferred_read_replica=preferred,
-                    records=b"",
-                )
+            elsewhere = self._elsewhere(parameters.selector, partition, target)
+            if elsewhere is not None:
+                return elsewhere
         diverging = None
         if target.last_fetched_epoch >= 0:
             diverging = _diverging_epoch(partition, target.last_fetched_epoch, offset)
@@ -306,6 +313,12 @@ class Reading:
             aborted_transactions=aborted,
             records=records,
         )
+
+
+def _not_its_follower(target: FetchTarget) -> KafkaError:
+    """With its epoch a follower knows more than we do: it was made one a moment ago, perhaps."""
+    knows_epoch = target.current_leader_epoch >= 0
+    return KafkaError(Error.UNKNOWN_LEADER_EPOCH if knows_epoch else Error.NOT_LEADER_OR_FOLLOWER)
 
 
 def _diverging_epoch(partition: Partition, last_fetched_epoch: int, offset: int) -> EpochEndOffset | None:

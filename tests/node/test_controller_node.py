@@ -25,7 +25,7 @@ from protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from protocol.messages.fetch import SnapshotId
+from protocol.messages.fetch import ReplicaState, SnapshotId
 from protocol.messages.metadata import DescribeClusterRequest
 from protocol.messages.producer_ids import AllocateProducerIdsRequest
 from protocol.messages.raft import (
@@ -334,4 +334,31 @@ async def test_the_quorum_is_described_with_who_follows_it(tmp_path: Path) -> No
         described = await client.answer(DescribeClusterRequest(endpoint_type=2), 2)
         assert [each.broker_id for each in described.brokers] == [NODE]
         mistaken = await client.answer(DescribeClusterRequest(endpoint_type=1), 2)
-        assert mistaken.error_code == Error.MISMATCHED_ENDPOINT_TYPE
+        assert (mistaken.error_code, mistaken.endpoint_type) == (Error.MISMATCHED_ENDPOINT_TYPE, 1)
+        assert (await client.answer(DescribeClusterRequest(), 0)).error_code == Error.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+async def test_each_version_of_a_fetch_is_answered(tmp_path: Path, version: int) -> None:
+    """Where the leader is, is told from 17 on."""
+    async with controller(tmp_path) as node:
+        replica = {"replica_state": ReplicaState(), "replica_id": 2} if version < 15 else {}
+        for max_wait_ms, offset in ((0, 0), (0, node.metadata.next_offset)):
+            request = fetch(node, offset, max_wait_ms=max_wait_ms, **replica)
+            answer = await connected(node).answer(request, version)
+            assert answer.responses[0].partitions[0].error_code == 0
+            assert bool(answer.node_endpoints) is (version >= 17)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_each_version_of_a_fetch_of_a_snapshot_is_answered(tmp_path: Path, version: int) -> None:
+    async with controller(tmp_path) as node:
+        asked = PartitionSnapshotRequest(
+            current_leader_epoch=node.metadata.epoch, snapshot_id=SnapshotId(end_offset=9, epoch=9)
+        )
+        request = FetchSnapshotRequest(
+            topics=[TopicSnapshotRequest(name="__cluster_metadata", partitions=[asked])]
+        )
+        answer = await connected(node).answer(request, version)
+        assert answer.topics[0].partitions[0].error_code == Error.SNAPSHOT_NOT_FOUND
+        assert bool(answer.node_endpoints) is (version >= 1)

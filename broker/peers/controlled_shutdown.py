@@ -27,7 +27,7 @@ here."""
 CHECK_S = 0.02
 
 
-class Leaving:
+class ControlledShutdown:
     """Of one run; `others` are whom the broker speaks to meanwhile."""
 
     def __init__(
